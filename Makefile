@@ -1,0 +1,34 @@
+# `make demo` and `make test` do all the set-up; `make help` says the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
+
+.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup:  ## Install what the demo and the tests need (Debian packages, .venv, collections)
+	@controller/lab/setup.sh
+
+demo: setup  ## Lay out the lab, crash the primary, show the failover
+	@$(LAB) demo
+
+lab-up: setup  ## Lay out the lab and leave it running
+	@$(LAB) up
+
+lab-down:  ## Remove everything that the lab made
+	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi
+
+test: setup lint test-unit test-lab  ## Run every test
+
+lint:  ## ruff, mypy --strict, ansible-lint
+	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
+	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
+
+test-unit:  ## Tests that need neither root nor the lab
+	cd controller && ../.venv/bin/pytest -q -m "not lab"
+
+test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end
+	cd controller && ../.venv/bin/pytest -q -m lab

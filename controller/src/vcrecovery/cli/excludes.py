@@ -1,0 +1,42 @@
+"""`vcrecovery exclude-list`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from vcrecovery import excludes
+from vcrecovery.errors import UsageError
+from vcrecovery.excludes.errors import ExcludeError
+
+
+@click.command()
+@click.option("--packages", multiple=True, metavar="PATTERN", help="A package name or pattern; may be given again.")
+@click.option("--keep", multiple=True, metavar="PATTERN", help="Packages that stay in although --packages names them.")
+@click.option("--profile", help="A set of packages by name, such as vm-to-container.")
+@click.option("--root", type=click.Path(path_type=Path, file_okay=False), default=Path("/"), show_default=True)
+@click.option("--assume-owned", is_flag=True, help="Let a folder stand for files in it that no package owns.")
+@click.option("--format", "dialect", type=click.Choice(excludes.FORMATS), default="plain", show_default=True)
+@click.option("--explain", metavar="PATH", help="Say why this path is in the list or not.")
+def exclude_list(
+    packages: tuple[str, ...],
+    keep: tuple[str, ...],
+    profile: str | None,
+    root: Path,
+    assume_owned: bool,
+    dialect: str,
+    explain: str | None,
+) -> None:
+    """Print the shortest list of paths that leaves out what the named packages own, and nothing else."""
+    if not packages and profile is None:
+        raise UsageError("name packages with --packages, or a set of them with --profile")
+    try:
+        if explain is not None:
+            click.echo(excludes.explain(root, os.fsencode(explain), packages, keep, profile, assume_owned))
+            return
+        found = excludes.exclude_list(root, packages, keep, profile, assume_owned)
+        click.get_binary_stream("stdout").write(excludes.render(found, dialect))
+    except ExcludeError as error:
+        raise UsageError(str(error)) from error

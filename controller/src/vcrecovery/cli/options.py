@@ -1,0 +1,61 @@
+"""Options that verbs share, and how they find what the user named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.load import DEFAULT_PATH, load_plan, suggest
+from vcrecovery.plan.model import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def plan_option(function: F) -> F:
+    return click.option(
+        "--plan",
+        "plan_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=DEFAULT_PATH,
+        show_default=True,
+        envvar="VCRECOVERY_PLAN",
+        help="The plan file.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(function)
+
+
+def known_service(plan: Plan, plan_path: Path, name: str) -> str:
+    """`name`, if the plan has it. Raises UsageError with near names otherwise."""
+    if name not in plan.services:
+        raise UsageError(f"plan {plan_path} has no service {name!r} {suggest(name, sorted(plan.services))}")
+    return name
+
+
+def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
+    """The service whose primary has this UUID. Raises UsageError otherwise."""
+    by_vm = {str(service.primary.uuid): name for name, service in plan.services.items()}
+    wanted = uuid.strip().lower()
+    if wanted not in by_vm:
+        raise UsageError(f"no service of plan {plan_path} has a VM {uuid!r} {suggest(wanted, sorted(by_vm))}")
+    return by_vm[wanted]
+
+
+def read_plan(plan_path: Path) -> Plan:
+    """Raises PlanError."""
+    return load_plan(plan_path)
+
+
+def colour(text: str, name: str) -> str:
+    """Coloured on a terminal, unless NO_COLOR is set (no-color.org)."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=name)

@@ -1,0 +1,54 @@
+"""`vcrecovery plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.options import json_option, plan_option
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.check import check_outside
+from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.model import Plan
+from vcrecovery.recover.world import World
+
+
+@click.group()
+def plan() -> None:
+    """Check the plan file, or print its schema."""
+
+
+@plan.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--online", is_flag=True, help="Also ask every hypervisor, secondary and DNS server.")
+@json_option
+@plan_option
+def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> None:
+    """Find everything that is wrong with the plan, and say where it stands. Changes nothing."""
+    path = file or plan_path
+    problems: list[str] = []
+    try:
+        loaded: Plan | None = load_plan(path)
+    except PlanError as error:
+        loaded = None
+        problems = [str(problem) for problem in error.problems]
+    if loaded is not None and online:
+        problems = check_outside(World(loaded))
+    if as_json:
+        click.echo(json.dumps({"plan": str(path), "ok": not problems, "problems": problems}, indent=2))
+    else:
+        for problem in problems:
+            click.echo(f"{path}: {problem}")
+    if problems:
+        count = len(problems)
+        raise UsageError(f"plan {path} has {count} problem{'s' if count > 1 else ''}")
+    if loaded is not None and not as_json:
+        click.echo(f"{path}: good: {len(loaded.services)} service(s)")
+
+
+@plan.command()
+def schema() -> None:
+    """Print the plan's JSON Schema, for editors and other tools."""
+    click.echo(json.dumps(Plan.model_json_schema(), indent=2))

@@ -1,0 +1,55 @@
+"""`vcrecovery pause` and `vcrecovery resume`."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.options import known_service, plan_option, read_plan
+from vcrecovery.cli.timeline import day_and_time
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.model import parse_duration
+from vcrecovery.recover.states import Pause
+from vcrecovery.recover.world import World
+
+
+@click.command()
+@click.argument("service")
+@click.option("--for", "duration", default="1h", show_default=True, help="How long: 30m, 2h, or `forever`.")
+@click.option("--reason", default="", help="For whoever reads the status.")
+@plan_option
+def pause(service: str, duration: str, reason: str, plan_path: Path) -> None:
+    """Protect SERVICE no more for a while: you may shut its primary down or destroy it.
+
+    If the primary has crashed when the pause ends, it is failed over then.
+    """
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    world = World(plan)
+    now = world.clock.now()
+    try:
+        until = None if duration == "forever" else now + parse_duration(duration)
+    except ValueError as error:
+        raise UsageError(f"--for: {error}") from error
+    world.journal.pause(service, Pause(now, until, reason or f"by {getpass.getuser()}"))
+    end = f"until {day_and_time(until)}" if until else "until `vcrecovery resume`"
+    click.echo(f"{service}: paused {end}")
+
+
+@click.command()
+@click.argument("service")
+@plan_option
+def resume(service: str, plan_path: Path) -> None:
+    """Protect SERVICE again."""
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    world = World(plan)
+    pause = world.journal.state(service).pause
+    if pause is None or not pause.holds(world.clock.now()):
+        world.journal.pause(service, None)
+        click.echo(f"{service}: nothing to do: it is not paused")
+        return
+    world.journal.pause(service, None)
+    click.echo(f"{service}: protected again")

@@ -1,0 +1,78 @@
+"""`vcrecovery standby`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.model import parse_duration
+from vcrecovery.recover.world import World
+from vcrecovery.sync.freshness import wait_for_sync
+from vcrecovery.sync.seed import seed as seed_standby
+from vcrecovery.sync.standby import apply as apply_standby
+
+
+@click.group()
+def standby() -> None:
+    """Make and fill standbys on this secondary."""
+
+
+@standby.command()
+@click.argument("services", nargs=-1)
+@json_option
+@plan_option
+def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
+    """Bring the standbys of SERVICES (or of all) to what the plan says. A second run changes nothing."""
+    plan = read_plan(plan_path)
+    names = [known_service(plan, plan_path, name) for name in services] or list(plan.services)
+    world = World(plan)
+    changes = {}
+    for name in names:
+        lxd = world.lxd[plan.services[name].standby.secondary]
+        changes[name] = apply_standby(plan, name, lxd, world.clock).made
+        if not as_json:
+            click.echo(f"{name}: {', '.join(changes[name]) or 'nothing to do'}")
+    if as_json:
+        click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
+
+
+@standby.command()
+@click.argument("service")
+@click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
+@plan_option
+def wait(service: str, timeout: str, plan_path: Path) -> None:
+    """Wait until the standby of SERVICE has everything that its primary had when this was called."""
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    try:
+        seconds = parse_duration(timeout)
+    except ValueError as error:
+        raise UsageError(f"--timeout: {error}") from error
+    world = World(plan)
+    secondary = plan.services[service].standby.secondary
+    age = wait_for_sync(world.lxd[secondary], service, plan.secondaries[secondary], world.clock, seconds)
+    click.echo(f"{service}: in sync, files {age:.0f} s old")
+
+
+@standby.command()
+@click.argument("service")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A tree, such as that of the VM's image.",
+)
+@plan_option
+def seed(service: str, source: Path, plan_path: Path) -> None:
+    """Fill the standby of SERVICE from a tree that is already here, so that the first sync has little to send."""
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    if not source.is_dir():
+        raise UsageError(f"--from {source}: no such folder")
+    seed_standby(plan, service, source)
+    click.echo(f"{service}: seeded from {source}")

@@ -1,0 +1,234 @@
+"""One libvirt host: states, lifecycle events, destroy.
+
+libvirt-python has no timeouts. A keep-alive on the connection ends calls into a daemon that hangs, and since even
+opening a connection can hang, every call runs in a thread that is given up after its time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import libvirt
+
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover.states import OFF, Power
+
+KEEPALIVE_SECONDS = 5
+KEEPALIVE_COUNT = 3
+T = TypeVar("T")
+
+_POWER = {
+    libvirt.VIR_DOMAIN_RUNNING: Power.RUNNING,
+    libvirt.VIR_DOMAIN_BLOCKED: Power.RUNNING,
+    libvirt.VIR_DOMAIN_SHUTDOWN: Power.RUNNING,
+    libvirt.VIR_DOMAIN_PAUSED: Power.PAUSED,
+    libvirt.VIR_DOMAIN_PMSUSPENDED: Power.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTOFF: Power.SHUTOFF,
+    libvirt.VIR_DOMAIN_CRASHED: Power.CRASHED,
+}
+_REASON = {
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED: "migrated",
+    libvirt.VIR_DOMAIN_SHUTOFF_SAVED: "saved",
+    libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
+    libvirt.VIR_DOMAIN_SHUTOFF_FROM_SNAPSHOT: "from snapshot",
+    libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "daemon",
+}
+_STOPPED = {
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "shutdown",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED: "migrated",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED: "saved",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED: "failed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_FROM_SNAPSHOT: "from snapshot",
+}
+
+
+@dataclass(frozen=True)
+class DomainReading:
+    """What a hypervisor says of one VM. `reason` is libvirt's own word for why a VM is off."""
+
+    power: Power
+    reason: str = ""
+    autostart: bool = False
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.power} ({self.reason})" if self.reason else str(self.power)
+
+
+@dataclass(frozen=True)
+class DomainEvent:
+    """A lifecycle event of a VM. A hint: what counts is the state that is read after it."""
+
+    uuid: str
+    stopped: bool
+    reason: str
+
+
+def _quiet(_context: object, _error: object) -> None:
+    """libvirt prints errors to stderr unless a handler is set."""
+
+
+_started = threading.Event()
+_starting = threading.Lock()
+
+
+def _run_events() -> None:
+    while True:
+        with contextlib.suppress(libvirt.libvirtError):
+            libvirt.virEventRunDefaultImpl()
+
+
+def start_event_loop() -> None:
+    """libvirt's event loop in a thread of its own, once per process. Keep-alives need it."""
+    with _starting:
+        if not _started.is_set():
+            libvirt.registerErrorHandler(_quiet, None)
+            libvirt.virEventRegisterDefaultImpl()
+            threading.Thread(target=_run_events, name="libvirt-events", daemon=True).start()
+            _started.set()
+
+
+class LibvirtHost:
+    """A connection to one hypervisor, opened when it is first needed."""
+
+    def __init__(self, name: str, uri: str, timeout: float = 10.0) -> None:
+        self.name = name
+        self._uri = uri
+        self._timeout = timeout
+        self._connection: Any = None
+        self._calls = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"libvirt-{name}")
+
+    def _unreachable(self, error: Exception | str) -> OutsideError:
+        reason = str(error).splitlines()[0]
+        return OutsideError(
+            f"hypervisor {self.name} ({self._uri}) does not answer: {reason}",
+            f"start libvirtd there, and try `virsh -c {self._uri} list`",
+        )
+
+    def _call(self, function: Callable[[], T]) -> T:
+        future = self._calls.submit(function)
+        try:
+            return future.result(self._timeout)
+        except FutureTimeoutError:
+            # The thread stays behind until the keep-alive ends its call; new calls need new threads.
+            self._connection = None
+            self._calls.shutdown(wait=False)
+            self._calls = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"libvirt-{self.name}")
+            raise self._unreachable(f"no answer within {self._timeout:.0f} s") from None
+
+    def _connected(self) -> Any:
+        connection = self._connection
+        if connection is not None and connection.isAlive():
+            return connection
+        start_event_loop()
+        connection = libvirt.open(self._uri)
+        with contextlib.suppress(libvirt.libvirtError):  # a driver without keep-alive
+            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+        self._connection = connection
+        return connection
+
+    def _domain(self, uuid: str) -> Any | None:
+        try:
+            return self._connected().lookupByUUIDString(uuid)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return None
+            raise
+
+    def read(self, uuid: str) -> DomainReading:
+        """The VM's state. `ABSENT` when this host does not know it.
+
+        Raises OutsideError when the host does not answer.
+        """
+
+        def reading() -> DomainReading:
+            domain = self._domain(uuid)
+            if domain is None:
+                return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
+            state, reason = domain.state()
+            power = _POWER.get(state, Power.RUNNING)
+            word = _REASON.get(reason, "") if power in OFF else ""
+            autostart = bool(domain.autostart()) if domain.isPersistent() else False
+            return DomainReading(power, word, autostart)
+
+        try:
+            return self._call(reading)
+        except libvirt.libvirtError as error:
+            raise self._unreachable(error) from error
+
+    def destroy(self, uuid: str) -> None:
+        """Ends the VM at once, and keeps it from coming back with its host. Nothing happens to one that is off.
+
+        Raises OutsideError when the host does not answer or will not.
+        """
+
+        def end() -> None:
+            domain = self._domain(uuid)
+            if domain is None:
+                return
+            if domain.isPersistent() and domain.autostart():
+                domain.setAutostart(0)
+            try:
+                if domain.isActive():
+                    domain.destroy()
+            except libvirt.libvirtError as error:
+                if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
+                    raise
+
+        try:
+            self._call(end)
+        except libvirt.libvirtError as error:
+            raise OutsideError(
+                f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
+                "end the VM by hand, then call again",
+            ) from error
+
+    def subscribe(self, on_event: Callable[[DomainEvent], None], on_close: Callable[[], None]) -> Callable[[], None]:
+        """Reports lifecycle events from libvirt's thread, and the loss of the connection. Returns the way to end it.
+
+        Raises OutsideError when the host does not answer.
+        """
+
+        def lifecycle(_connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
+            stopped = event in (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
+            reason = _STOPPED.get(detail, "") if event == libvirt.VIR_DOMAIN_EVENT_STOPPED else "crashed"
+            on_event(DomainEvent(domain.UUIDString(), stopped, reason if stopped else ""))
+
+        def closed(_connection: Any, _reason: int, _opaque: object) -> None:
+            self._connection = None
+            on_close()
+
+        def register() -> tuple[Any, int]:
+            connection = self._connected()
+            connection.registerCloseCallback(closed, None)
+            return connection, connection.domainEventRegisterAny(
+                None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None
+            )
+
+        try:
+            connection, number = self._call(register)
+        except libvirt.libvirtError as error:
+            raise self._unreachable(error) from error
+
+        def end() -> None:
+            with contextlib.suppress(libvirt.libvirtError):
+                connection.domainEventDeregisterAny(number)
+                connection.unregisterCloseCallback()
+
+        return end
+
+    def alive(self) -> bool:
+        """Whether the connection in use still answers its keep-alives."""
+        connection = self._connection
+        return connection is not None and bool(connection.isAlive())

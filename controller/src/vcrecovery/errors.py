@@ -1,0 +1,51 @@
+"""The errors that a user sees. Each is one line that names the thing, and a way out."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the exit status of every verb means."""
+
+    DONE = 0
+    INTERNAL = 1
+    USAGE = 2
+    REFUSED = 3
+    OUTSIDE = 4
+    BUSY = 5
+
+
+class VCRecoveryError(Exception):
+    """Base class; `str()` of it is the line for the user."""
+
+    exit_code = ExitCode.INTERNAL
+
+    def __init__(self, message: str, way_out: str = "") -> None:
+        self.message = " ".join(message.split())
+        self.way_out = way_out
+        super().__init__(f"{self.message}; {way_out}" if way_out else self.message)
+
+
+class UsageError(VCRecoveryError):
+    """The command line or the plan is wrong. Nothing was done."""
+
+    exit_code = ExitCode.USAGE
+
+
+class RefusedError(VCRecoveryError):
+    """A promise forbids what was asked. Nothing was done."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class OutsideError(VCRecoveryError):
+    """Something outside (libvirt, LXD, DNS, a port) failed. The same call resumes the work."""
+
+    exit_code = ExitCode.OUTSIDE
+
+
+class BusyError(VCRecoveryError):
+    """Another controller is at work on the same service."""
+
+    exit_code = ExitCode.BUSY

@@ -1,0 +1,29 @@
+"""Finds the package database of a root."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from .dpkg import DpkgDatabase, has_dpkg
+from .errors import ExcludeError
+from .readers import shown
+from .rpm import RpmDatabase, rpm_location
+
+Database = Union[DpkgDatabase, RpmDatabase]
+
+
+def open_database(root: bytes) -> Database:
+    """The one database of the root; ExcludeError for none, or for two that both name packages."""
+    location = rpm_location(root)
+    if has_dpkg(root):
+        database = DpkgDatabase(root)
+        # Debian's own rpm package leaves an empty RPM database behind, which does not count.
+        if location is not None and RpmDatabase(root, location).packages:
+            raise ExcludeError(f"{shown(root)} holds packages in two databases, dpkg and RPM: remove the unused one")
+        return database
+    if location is None:
+        raise ExcludeError(f"{shown(root)} holds no package database (dpkg or RPM): check --root")
+    found = RpmDatabase(root, location)
+    if not found.packages:
+        raise ExcludeError(f"the RPM database of {shown(root)} names no package: check --root")
+    return found

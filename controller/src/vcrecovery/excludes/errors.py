@@ -1,0 +1,7 @@
+"""The one exception of this package."""
+
+from __future__ import annotations
+
+
+class ExcludeError(Exception):
+    """The list cannot be made; the message is one line that names the thing and the way out."""

@@ -1,0 +1,82 @@
+"""What makes a machine itself, and what must not run in a standby.
+
+The files below never come from the primary: each standby has its own. The units below stay masked: they belong to a
+machine with a kernel of its own, or, like lsyncd, would do harm. lsyncd above all: a standby that ran it would send
+its files to itself.
+"""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+#: Paths that hold a machine's identity, its kernel's file systems, or data that lives no longer than a boot.
+NEVER_SYNCED = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/run",
+    "/tmp",  # noqa: S108
+    "/mnt",
+    "/media",
+    "/lost+found",
+    "/swapfile",
+    "/etc/hostname",
+    "/etc/machine-id",
+    "/var/lib/dbus/machine-id",
+    "/etc/fstab",
+    "/etc/crypttab",
+    "/etc/mtab",
+    "/etc/resolv.conf",
+    "/etc/network",
+    "/etc/netplan",
+    "/etc/systemd/network",
+    "/etc/NetworkManager/system-connections",
+    "/etc/sysconfig/network-scripts",
+    "/etc/udev/rules.d/70-persistent-net.rules",
+    "/etc/vcrecovery",
+    "/var/cache/apt/archives",
+    "/var/lib/systemd/random-seed",
+    "/var/lib/dhcp",
+)
+
+HOST_KEYS = "/etc/ssh/ssh_host_*"
+
+MASKED_UNITS = (
+    "lsyncd.service",
+    "vcrecovery-sync.service",
+    "vcrecovery-heartbeat.service",
+    "getty@tty1.service",
+    "serial-getty@ttyS0.service",
+    "systemd-udevd.service",
+    "systemd-udevd-control.socket",
+    "systemd-udevd-kernel.socket",
+    "systemd-udev-trigger.service",
+    "systemd-udev-settle.service",
+    "systemd-modules-load.service",
+    "systemd-timesyncd.service",
+    "chrony.service",
+    "ntp.service",
+    "kdump-tools.service",
+    "kexec-load.service",
+    "kexec.service",
+    "grub-common.service",
+    "grub-initrd-fallback.service",
+    "qemu-guest-agent.service",
+    "fstrim.timer",
+    "smartd.service",
+    "smartmontools.service",
+    "systemd-networkd-wait-online.service",
+)
+
+
+def unit_path(unit: str) -> str:
+    return f"/etc/systemd/system/{unit}"
+
+
+def kept_out(host_keys: str) -> Tuple[str, ...]:
+    """Paths that are never synced, as rsync patterns without other special characters.
+
+    `host_keys` is the plan's choice, `own` or `copied`.
+    """
+    masks = tuple(unit_path(unit) for unit in MASKED_UNITS)
+    return NEVER_SYNCED + masks + ((HOST_KEYS,) if host_keys == "own" else ())

@@ -1,0 +1,190 @@
+"""Reads a plan file and reports everything that is wrong with it at once, each with its line and key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.model import Plan
+
+DEFAULT_PATH = Path("/etc/vcrecovery/plan.yml")
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong with a plan. `line` counts from 1; 0 when the place has none."""
+
+    line: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line else ""
+        return f"{place}{self.key}: {self.message}" if self.key else f"{place}{self.message}"
+
+
+class PlanError(UsageError):
+    """The plan cannot be used; `problems` has every reason."""
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        self.path = path
+        self.problems = problems
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"plan {path}: {problems[0]}{more}", f"see `vcrecovery plan check --plan {path}`")
+
+
+class _Reader:
+    """Turns YAML nodes into data, and remembers the line of each key."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Key, int] = {}
+        self.problems: list[Problem] = []
+
+    def data(self, node: yaml.Node | None, key: Key = ()) -> Any:
+        if node is None:
+            return None
+        self.lines.setdefault(key, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            mapping: dict[str, Any] = {}
+            for name_node, value_node in node.value:
+                name = str(getattr(name_node, "value", name_node))
+                here = (*key, name)
+                self.lines[here] = name_node.start_mark.line + 1
+                if name in mapping:
+                    self.problems.append(Problem(self.lines[here], dotted(here), "this key stands here twice"))
+                mapping[name] = self.data(value_node, here)
+            return mapping
+        if isinstance(node, yaml.SequenceNode):
+            return [self.data(item, (*key, index)) for index, item in enumerate(node.value)]
+        return yaml.safe_load(yaml.serialize(node))
+
+    def line(self, key: Key) -> int:
+        while key and key not in self.lines:
+            key = key[:-1]
+        return self.lines.get(key, 0)
+
+
+def dotted(key: Key) -> str:
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
+    """(key of the reference, what it names, the name, where the names are) for all that the plan refers to by name."""
+
+    def table(*path: str) -> Any:
+        here = raw
+        for part in path:
+            here = here.get(part) if isinstance(here, dict) else None
+        return here if isinstance(here, dict) else {}
+
+    for zone, entry in table("dns", "zones").items():
+        if isinstance(entry, dict):
+            here: Key = ("dns", "zones", str(zone))
+            for index, server in enumerate(entry.get("servers") or []):
+                yield (*here, "servers", index), "DNS server", server, table("dns", "servers")
+            yield (*here, "key"), "TSIG key", entry.get("key"), table("dns", "keys")
+    for name, service in table("services").items():
+        for part, field, what, where in (
+            ("primary", "hypervisor", "hypervisor", table("hypervisors")),
+            ("standby", "secondary", "secondary", table("secondaries")),
+        ):
+            section = service.get(part) if isinstance(service, dict) else None
+            if isinstance(section, dict) and field in section:
+                yield ("services", name, part, field), what, section[field], where
+        records = service.get("dns") if isinstance(service, dict) else None
+        for index, record in enumerate(records if isinstance(records, list) else []):
+            if isinstance(record, dict) and "zone" in record:
+                yield ("services", name, "dns", index, "zone"), "zone", record["zone"], table("dns", "zones")
+
+
+def suggest(word: str, known: list[str]) -> str:
+    """`(known: a, b; did you mean a?)` for an error line."""
+    if not known:
+        return "(none is defined)"
+    near = difflib.get_close_matches(word, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+    return f"(known: {shown}{hint})"
+
+
+def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
+    """What no single field shows."""
+    taken: dict[str, str] = {}
+    for name, service in plan.services.items():
+        here: Key = ("services", name)
+        for kind, value, key in (
+            ("VM", str(service.primary.uuid), (*here, "primary", "uuid")),
+            ("address", str(service.standby.address), (*here, "standby", "address")),
+        ):
+            if other := taken.get(value):
+                yield key, f"{kind} {value} already belongs to service {other}"
+            taken[value] = name
+        if service.primary.address == service.standby.address:
+            yield (*here, "standby", "address"), "is the primary's own address; a failover could not move DNS"
+        secondary = plan.secondaries.get(service.standby.secondary)
+        if secondary and service.standby.address not in secondary.network.address.network:
+            network = secondary.network.address.network
+            yield (*here, "standby", "address"), f"is outside the secondary's network {network}"
+        for index, record in enumerate(service.dns):
+            if record.name != record.zone and not record.name.endswith(f".{record.zone}"):
+                yield (*here, "dns", index, "name"), f"{record.name} is not in zone {record.zone}"
+            if other := taken.get(record.name):
+                yield (*here, "dns", index, "name"), f"{record.name} already follows service {other}"
+            taken[record.name] = name
+        for index, path in enumerate(service.sync.exclude):
+            if not path.startswith("/") or path == "/":
+                yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
+
+
+def load_plan(path: Path) -> Plan:
+    """The plan in `path`.
+
+    Raises PlanError with every problem found.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PlanError(path, [Problem(0, "", f"cannot be read: {reason}")]) from error
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or "it is not YAML"
+        raise PlanError(path, [Problem(mark.line + 1 if mark else 0, "", f"not valid YAML: {what}")]) from error
+    reader = _Reader()
+    raw = reader.data(node)
+    problems = list(reader.problems)
+    if not isinstance(raw, dict):
+        raise PlanError(path, [Problem(1, "", "is empty, or no mapping of keys to values")])
+    for key, what, name, where in _references(raw):
+        if isinstance(name, str) and name.rstrip(".").lower() not in where and name not in where:
+            problems.append(
+                Problem(reader.line(key), dotted(key), f"no {what} is called {name!r} {suggest(name, list(where))}")
+            )
+    plan = None
+    try:
+        plan = Plan.model_validate(raw)
+    except ValidationError as error:
+        for item in error.errors():
+            key = tuple(part for part in item["loc"] if part != "[key]")
+            message = item["msg"].removeprefix("Value error, ")
+            if item["type"] == "extra_forbidden":
+                message = "is no key of the plan"
+            problems.append(Problem(reader.line(key), dotted(key), message[:1].lower() + message[1:]))
+    if plan is not None:
+        problems += [Problem(reader.line(key), dotted(key), message) for key, message in _consistency(plan)]
+    if problems or plan is None:
+        raise PlanError(path, sorted(set(problems)))
+    return plan

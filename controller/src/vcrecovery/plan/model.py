@@ -1,0 +1,182 @@
+"""The schema of the plan file: the one source of validation, of the reference and of the defaults."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds from `90`, `1.5s`, `200ms`, `5m`, `2h` or `1d`.
+
+    Raises ValueError with the accepted forms.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value.strip())):
+        seconds = float(match[1]) * _UNITS[match[2]]
+    else:
+        raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
+    if seconds <= 0:
+        raise ValueError(f"{value!r} is not longer than zero")
+    return seconds
+
+
+def _domain_name(value: Any) -> str:
+    name = str(value).rstrip(".").lower()
+    label = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
+    if not re.fullmatch(rf"{label}(\.{label})*", name):
+        raise ValueError(f"{value!r} is no DNS name")
+    return name
+
+
+def _port(value: Any) -> Any:
+    """`80` is short for `{tcp: 80}`."""
+    return {"tcp": value} if isinstance(value, int) else value
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+DomainName = Annotated[str, BeforeValidator(_domain_name)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Hypervisor(_Section):
+    """A libvirt host that runs primaries."""
+
+    uri: str = Field(
+        "qemu:///system", description="libvirt's connection URI", examples=["qemu+ssh://vcrecovery@hv1/system"]
+    )
+
+
+class Network(_Section):
+    """The network that the standbys of one secondary are on."""
+
+    bridge: str = Field(description="an LXD-managed network or a bridge", max_length=15)
+    address: IPv4Interface = Field(description="the bridge's own, and the standbys' gateway", examples=["10.20.0.1/24"])
+
+
+class Receiver(_Section):
+    """Where primaries send their files to: an SSH server that knows one confined key per service."""
+
+    address: IPv4Address = Field(description="the address it listens on")
+    port: int = Field(7022, ge=1, le=65535)
+
+
+class Secondary(_Section):
+    """A machine that runs LXD and holds standbys."""
+
+    lxd: Path = Field(Path("/var/lib/lxd/unix.socket"), description="LXD's unix socket")
+    storage_pool: str = Field("default", description="the pool that holds the standbys (driver: dir)")
+    network: Network
+    receiver: Receiver
+
+
+class DnsServer(_Section):
+    """An authoritative name server."""
+
+    address: IPv4Address
+    port: int = Field(53, ge=1, le=65535)
+
+
+class TsigKey(_Section):
+    """A key that may update the zone (RFC 8945). The secret stays in its own file."""
+
+    name: DomainName
+    algorithm: Literal["hmac-sha256", "hmac-sha384", "hmac-sha512"] = "hmac-sha256"
+    secret_file: Path = Field(description="holds the base64 secret and nothing else; mode 0600")
+
+
+class Zone(_Section):
+    """A zone that takes dynamic updates (RFC 2136)."""
+
+    servers: list[Name] = Field(min_length=1, description="every authoritative server; the first takes the updates")
+    key: Name
+
+
+class Dns(_Section):
+    servers: dict[Name, DnsServer] = {}
+    keys: dict[Name, TsigKey] = {}
+    zones: dict[DomainName, Zone] = {}
+
+
+class Primary(_Section):
+    """The protected VM."""
+
+    hypervisor: Name
+    uuid: UUID
+    address: IPv4Address
+
+
+class Standby(_Section):
+    """The container that stands in for it."""
+
+    secondary: Name
+    address: IPv4Address
+    host_keys: Literal["own", "copied"] = Field("copied", description="whose SSH host keys the standby shows")
+
+
+class Port(_Section):
+    """A port that must answer before DNS points here."""
+
+    tcp: int = Field(ge=1, le=65535)
+
+
+class DnsRecord(_Section):
+    """An A record that follows the service."""
+
+    name: DomainName
+    zone: DomainName
+    ttl: int = Field(30, ge=1, le=86400, description="seconds")
+
+
+class Timeouts(_Section):
+    """How long each step may take."""
+
+    confirm: Duration = Field(0.5, description="for a port of the primary to answer, when a failure is confirmed")
+    fence: Duration = Field(30.0, description="from destroying the VM to reading back that it is off")
+    start: Duration = Field(60.0, description="for the standby to be running")
+    ports: Duration = Field(60.0, description="from the start to every port open")
+    dns: Duration = Field(10.0, description="for every authoritative server to show the new address")
+
+
+class Sync(_Section):
+    """How the primary's files reach the standby."""
+
+    exclude_packages: list[str] = Field(["linux-*"], description="files of these packages stay out")
+    exclude: list[str] = Field([], description="further absolute paths that stay out")
+    heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
+
+
+class Service(_Section):
+    """One primary, its standby, its ports and its names: what is failed over together."""
+
+    primary: Primary
+    standby: Standby
+    mode: Literal["cold"] = Field("cold", description="cold: the standby boots when it is needed")
+    ports: list[Annotated[Port, BeforeValidator(_port)]] = Field(min_length=1, examples=[[80, 443]])
+    dns: list[DnsRecord] = Field([], description="names that follow the service")
+    max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
+    timeouts: Timeouts = Timeouts()
+    sync: Sync = Sync()
+
+
+class Plan(_Section):
+    """The whole plan: who is protected, by what, and how."""
+
+    version: Literal[1]
+    state_dir: Path = Field(Path("/var/lib/vcrecovery"), description="the journal and the locks")
+    hypervisors: dict[Name, Hypervisor] = {}
+    secondaries: dict[Name, Secondary] = {}
+    dns: Dns = Dns()
+    services: dict[Name, Service] = Field(min_length=1)

@@ -1,0 +1,141 @@
+"""The decision core: from what is known of one failover to its next step. Pure; no clock, no I/O.
+
+The order of the steps is the order of the promises (README): nothing starts before the fence, nothing is switched to
+a port that was not seen open at this epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vcrecovery.recover.states import OFF, Episode, Outcome, Policy, Power, Step, StepRecord
+
+
+@dataclass(frozen=True)
+class Run:
+    """Carry out a step."""
+
+    step: Step
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """End the episode."""
+
+    outcome: Outcome
+    sentence: str
+    way_out: str = ""
+
+
+Decision = Run | Close
+
+
+def decide(episode: Episode, policy: Policy, now: float) -> Decision:
+    """The next thing to do for `episode`; one human sentence says why."""
+    confirm = episode.done(Step.CONFIRM)
+    if confirm is None:
+        return Run(Step.CONFIRM, f"asking for a second signal: {episode.cause}")
+    # Once the fence has begun, the primary may be gone: from there the only way is forward.
+    if not episode.tried(Step.FENCE):
+        if _too_old(confirm, policy, now):
+            return Run(Step.CONFIRM, "the signals are old: asking again")
+        if objection := _objection(episode, confirm, policy):
+            return objection
+    if episode.done(Step.FENCE) is None:
+        return Run(Step.FENCE, _why_fence(episode, confirm))
+    if episode.done(Step.START) is None:
+        return Run(Step.START, "the primary cannot serve any more: starting the standby")
+    switched = episode.done(Step.SWITCH)
+    if switched is None:
+        return _up_to_the_switch(episode, policy, now)
+    if episode.done(Step.VERIFY) is None:
+        return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+    return Close(Outcome.DONE, f"{episode.service} is served by its standby")
+
+
+def _too_old(confirm: StepRecord, policy: Policy, now: float) -> bool:
+    return confirm.ended_at is not None and now - confirm.ended_at > policy.confirmation_valid_for
+
+
+def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
+    probe = episode.done(Step.PROBE)
+    if probe is None:
+        return Run(Step.PROBE, "the standby runs: waiting for its ports")
+    if not policy.has_dns:
+        return Close(Outcome.DONE, f"{episode.service} is served by its standby; no DNS name follows it")
+    assert probe.ended_at is not None  # noqa: S101  `done` returns ended records only
+    if now - probe.ended_at > policy.probe_valid_for:
+        return Run(Step.PROBE, f"the ports were seen open {now - probe.ended_at:.0f} s ago: looking again")
+    return Run(Step.SWITCH, "every port answers: switching DNS")
+
+
+def _why_fence(episode: Episode, confirm: StepRecord) -> str:
+    if episode.request.primary_is_down:
+        return "the operator says that the primary is down"
+    return f"failure confirmed ({confirm.evidence.get('summary', '')}): fencing the primary"
+
+
+def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
+    """Why this failover must not happen, or None."""
+    return _not_failed(episode, confirm) or _too_stale(episode, confirm, policy)
+
+
+def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
+    request, name = episode.request, episode.service
+    power = Power(confirm.evidence["power"])
+    answering: list[str] = list(confirm.evidence["open_ports"])
+    if request.primary_is_down:
+        if power is Power.RUNNING:
+            return Close(
+                Outcome.REFUSED,
+                f"you say that the primary of {name} is down, but its hypervisor says that it is running",
+                f"`vcrecovery failover {name} --force` destroys it and fails over",
+            )
+        return None
+    if power is Power.UNREACHABLE:
+        return Close(
+            Outcome.REFUSED,
+            f"{name} cannot be fenced: {confirm.evidence.get('detail', 'its hypervisor does not answer')}",
+            f"mend that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    if power is Power.ABSENT and not confirm.evidence.get("vanished"):
+        return Close(
+            Outcome.REFUSED,
+            f"{name}: {confirm.evidence.get('detail', 'its hypervisor does not know the VM')}",
+            "correct the plan, or, if you know that the VM is down: "
+            f"`vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    if request.force:
+        return None
+    if answering:
+        said = confirm.evidence.get("summary", power.value)
+        if request.automatic:
+            return Close(Outcome.FALSE_ALARM, f"{name} still answers ({said}): no failure")
+        return Close(
+            Outcome.REFUSED,
+            f"{name} still answers on {', '.join(answering)} ({said})",
+            f"`vcrecovery failover {name} --force` destroys the VM and fails over",
+        )
+    if request.automatic and power not in OFF and power is not Power.ABSENT:
+        return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {power}: no failure")
+    return None
+
+
+def _too_stale(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
+    if episode.request.force:
+        return None
+    name, age = episode.service, confirm.evidence.get("freshness")
+    if age is None:
+        return Close(
+            Outcome.REFUSED,
+            f"the age of the standby of {name} is not known: {confirm.evidence.get('freshness_detail')}",
+            f"`vcrecovery failover {name} --force` starts it as it is",
+        )
+    if age > policy.max_staleness:
+        return Close(
+            Outcome.REFUSED,
+            f"the standby of {name} is {age:.0f} s old, more than its max_staleness of {policy.max_staleness:.0f} s",
+            f"`vcrecovery failover {name} --force` starts it as it is",
+        )
+    return None

@@ -1,0 +1,102 @@
+"""Carries out what the core decides: journal, act, journal, until the episode is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.recover.decide import Close, decide
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Episode, Outcome, Policy, Request, Step
+
+
+class Actuator(Protocol):
+    """Acts on the outside world for one service. Every step looks first, so that running it twice is harmless."""
+
+    def epoch_elsewhere(self) -> int:
+        """The highest epoch that LXD and DNS know of, as far as they answer."""
+
+    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
+        """Does `step` and returns what proves it. Raises OutsideError when it cannot be done now."""
+
+
+class Teller(Protocol):
+    """Shows a person how it goes."""
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+
+
+def fail_over(
+    service: str,
+    cause: str,
+    request: Request,
+    *,
+    policy: Policy,
+    actuator: Actuator,
+    journal: Journal,
+    clock: Clock,
+    teller: Teller,
+    detected_at: float | None = None,
+) -> Episode:
+    """Opens an episode, or takes up the one that an earlier controller left, and brings it to its end.
+
+    The caller holds the service's lock. Raises RefusedError when a promise forbids the failover, and OutsideError
+    when a step cannot be done now; in that case the episode stays open, and the next call goes on from that step.
+    """
+    state = journal.state(service)
+    opened_at = detected_at if detected_at is not None else clock.now()
+    elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
+    episode = journal.open(service, cause, request, opened_at, elsewhere)
+    while True:
+        decision = decide(episode, policy, clock.now())
+        if isinstance(decision, Close):
+            journal.close(episode, decision.outcome, decision.sentence, clock.now())
+            if decision.outcome is Outcome.REFUSED:
+                raise RefusedError(decision.sentence, decision.way_out)
+            closed = journal.episode(episode.id)
+            assert closed is not None  # noqa: S101  it was closed a line ago
+            return closed
+        teller.begun(episode, decision.step, decision.sentence)
+        _run(decision.step, episode, actuator, journal, clock, teller)
+        current = journal.episode(episode.id)
+        assert current is not None  # noqa: S101  episodes are never deleted
+        episode = current
+
+
+def _run(step: Step, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller) -> None:
+    row = journal.begin(episode, step, clock.now())
+    try:
+        evidence = actuator.carry_out(step, episode)
+    except VCRecoveryError as error:
+        journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+        raise
+    at = clock.now()
+    journal.end(row, at, ok=True, evidence=evidence)
+    teller.ended(episode, step, at, evidence)
+
+
+def retry_delay(failures: int) -> float:
+    """Seconds before an automatic failover tries a failed step again: 1, 2, 4, ... 30."""
+    return float(min(30, 2 ** max(0, failures - 1)))
+
+
+def automatic(
+    attempt: Callable[[], Episode], clock: Clock, on_failure: Callable[[OutsideError, float], None]
+) -> Episode:
+    """Runs `attempt` until nothing outside stands in its way any more.
+
+    Raises RefusedError at once: a refusal does not go away by itself.
+    """
+    failures = 0
+    while True:
+        try:
+            return attempt()
+        except OutsideError as error:
+            failures += 1
+            delay = retry_delay(failures)
+            on_failure(error, delay)
+            clock.sleep(delay)

@@ -1,0 +1,231 @@
+"""The journal: every step is on disk before it acts. SQLite in WAL mode, with an fsync at each commit.
+
+One file for all controllers of one machine. A controller that died leaves a step that began and did not end; the next
+one runs it again, which is harmless, since steps look before they act.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover.states import (
+    Episode,
+    Outcome,
+    Pause,
+    Request,
+    ServiceState,
+    Side,
+    Step,
+    StepRecord,
+)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS service (
+    name TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    side TEXT NOT NULL DEFAULT 'primary',
+    seen_running_at REAL,
+    paused_since REAL, paused_until REAL, pause_reason TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS episode (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, epoch INTEGER NOT NULL,
+    cause TEXT NOT NULL, request TEXT NOT NULL, opened_at REAL NOT NULL,
+    closed_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_episode ON episode (service) WHERE closed_at IS NULL;
+CREATE TABLE IF NOT EXISTS step (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    episode INTEGER NOT NULL REFERENCES episode (id),
+    service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
+    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+"""
+
+
+class Journal:
+    """What happened to each service, and what is under way."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the journal.
+
+        Raises OutsideError when the file cannot be used.
+        """
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> OutsideError:
+        return OutsideError(
+            f"the journal {self._path} cannot be used: {error}",
+            "free some space or correct its rights, then call again",
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    # -- services ----------------------------------------------------------------------------------------------
+
+    def state(self, service: str) -> ServiceState:
+        rows = self._rows(
+            "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason FROM service WHERE name = ?",
+            service,
+        )
+        episodes = self._episodes("service = ? AND closed_at IS NULL", service)
+        episode = episodes[0] if episodes else None
+        if not rows:
+            return ServiceState(service, open_episode=episode)
+        epoch, side, seen, since, until, reason = rows[0]
+        pause = Pause(since, until, reason or "") if since is not None else None
+        return ServiceState(service, epoch, Side(side), seen, pause, episode)
+
+    def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
+        db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
+        columns = ", ".join(f"{column} = ?" for column in values)
+        db.execute(f"UPDATE service SET {columns} WHERE name = ?", (*values.values(), service))  # noqa: S608
+
+    def pause(self, service: str, pause: Pause | None) -> None:
+        with self._transaction() as db:
+            self._set(
+                db,
+                service,
+                paused_since=pause.since if pause else None,
+                paused_until=pause.until if pause else None,
+                pause_reason=pause.reason if pause else None,
+            )
+
+    def saw_running(self, service: str, at: float) -> None:
+        """The primary was seen running: from now on its end is a failure."""
+        with self._transaction() as db:
+            self._set(db, service, seen_running_at=at)
+
+    # -- episodes ----------------------------------------------------------------------------------------------
+
+    def open(self, service: str, cause: str, request: Request, at: float, epoch_elsewhere: int = 0) -> Episode:
+        """The episode under way, or a new one. Its epoch is greater than any known before."""
+        with self._transaction() as db:
+            rows = db.execute("SELECT id FROM episode WHERE service = ? AND closed_at IS NULL", (service,)).fetchall()
+            if rows:
+                self._take_up(db, rows[0][0], cause, request, at)
+            else:
+                db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
+                (known,) = db.execute("SELECT epoch FROM service WHERE name = ?", (service,)).fetchone()
+                db.execute(
+                    "INSERT INTO episode (service, epoch, cause, request, opened_at) VALUES (?, ?, ?, ?, ?)",
+                    (service, max(known, epoch_elsewhere) + 1, cause, json.dumps(asdict(request)), at),
+                )
+        return self._episodes("service = ? AND closed_at IS NULL", service)[0]
+
+    @staticmethod
+    def _take_up(db: sqlite3.Connection, episode: int, cause: str, request: Request, at: float) -> None:
+        """An episode that was left before its fence starts afresh: neither its cause nor its orders hold any more."""
+        said = json.dumps(asdict(request))
+        fenced = db.execute("SELECT 1 FROM step WHERE episode = ? AND step = 'fence'", (episode,)).fetchone()
+        if not fenced:
+            db.execute(
+                "UPDATE episode SET cause = ?, request = ?, opened_at = ? WHERE id = ?", (cause, said, at, episode)
+            )
+        elif not request.automatic:
+            db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
+
+    def begin(self, episode: Episode, step: Step, at: float) -> int:
+        """Says that `step` is about to act; the row's number. The epoch is spent when the fence begins."""
+        with self._transaction() as db:
+            if step is Step.FENCE:
+                self._set(db, episode.service, epoch=episode.epoch)
+            cursor = db.execute(
+                "INSERT INTO step (episode, service, epoch, step, begun_at) VALUES (?, ?, ?, ?, ?)",
+                (episode.id, episode.service, episode.epoch, step.value, at),
+            )
+            assert cursor.lastrowid is not None  # noqa: S101  an INSERT has one
+            return cursor.lastrowid
+
+    def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, json.dumps(evidence), row)
+            )
+            if ok:
+                # From the start of the standby on, it is the one that serves, or will.
+                db.execute(
+                    "UPDATE service SET side = 'standby' WHERE name = "
+                    "(SELECT service FROM step WHERE id = ? AND step = 'start')",
+                    (row,),
+                )
+
+    def close(self, episode: Episode, outcome: Outcome, reason: str, at: float) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE episode SET closed_at = ?, outcome = ?, reason = ? WHERE id = ? AND closed_at IS NULL",
+                (at, outcome.value, reason, episode.id),
+            )
+
+    def episode(self, number: int) -> Episode | None:
+        found = self._episodes("id = ?", number)
+        return found[0] if found else None
+
+    def history(self, service: str | None = None, limit: int = 20) -> list[Episode]:
+        """Episodes, newest first."""
+        if service is None:
+            return self._episodes("1 ORDER BY id DESC LIMIT ?", limit)
+        return self._episodes("service = ? ORDER BY id DESC LIMIT ?", service, limit)
+
+    def _episodes(self, where: str, *values: object) -> list[Episode]:
+        rows = self._rows(
+            "SELECT id, service, epoch, cause, request, opened_at, closed_at, outcome, reason "  # noqa: S608
+            f"FROM episode WHERE {where}",
+            *values,
+        )
+        return [
+            Episode(
+                id=number,
+                service=service,
+                epoch=epoch,
+                cause=cause,
+                request=Request(**json.loads(request)),
+                opened_at=opened,
+                steps=self._steps(number),
+                closed_at=closed,
+                outcome=Outcome(outcome) if outcome else None,
+                reason=reason,
+            )
+            for number, service, epoch, cause, request, opened, closed, outcome, reason in rows
+        ]
+
+    def _steps(self, episode: int) -> tuple[StepRecord, ...]:
+        rows = self._rows(
+            "SELECT step, begun_at, ended_at, ok, evidence FROM step WHERE episode = ? ORDER BY id", episode
+        )
+        return tuple(
+            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence))
+            for step, begun, ended, ok, evidence in rows
+        )

@@ -1,0 +1,156 @@
+"""The steps of a failover on the real world, for one service. Each looks before it acts, and returns its proof."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.drivers.probe import open_ports, wait_for_ports
+from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
+from vcrecovery.recover.world import World
+from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY
+
+
+def policy_for(world: World, name: str) -> Policy:
+    service = world.plan.services[name]
+    return Policy(max_staleness=service.max_staleness, has_dns=bool(service.dns))
+
+
+class Outside:
+    """Acts for service `name` of the plan."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._name = name
+        self._service = world.plan.services[name]
+        self._secondary = world.plan.secondaries[self._service.standby.secondary]
+        self._host = world.hosts[self._service.primary.hypervisor]
+        self._lxd = world.lxd[self._service.standby.secondary]
+        self._ports = [port.tcp for port in self._service.ports]
+
+    def epoch_elsewhere(self) -> int:
+        # One that does not answer is reported by the step that needs it.
+        found = [0]
+        with contextlib.suppress(OutsideError):
+            instance = self._lxd.get(self._name)
+            found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
+        for record in self._service.dns:
+            zone = self._world.zones[record.zone]
+            with contextlib.suppress(OutsideError):
+                found.append(zone.read(zone.servers[0], record.name).epoch)
+        return max(found)
+
+    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
+        match step:
+            case Step.CONFIRM:
+                return self._confirm(episode)
+            case Step.FENCE:
+                return self._fence(episode)
+            case Step.START:
+                return self._start(episode)
+            case Step.PROBE:
+                return self._probe()
+            case Step.SWITCH:
+                return self._switch(episode)
+            case Step.VERIFY:
+                return self._verify()
+
+    def _read_primary(self) -> DomainReading:
+        try:
+            return self._host.read(str(self._service.primary.uuid))
+        except OutsideError as error:
+            return DomainReading(Power.UNREACHABLE, detail=str(error))
+
+    def _confirm(self, episode: Episode) -> dict[str, Any]:
+        """Two signals that do not depend on each other: what libvirt says now, and whether the ports answer."""
+        primary = str(self._service.primary.address)
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            ports = pool.submit(open_ports, primary, self._ports, self._service.timeouts.confirm)
+            freshness = pool.submit(read_freshness_quietly, self._lxd, self._name, self._secondary)
+            reading = self._read_primary()
+            found, fresh = ports.result(), freshness.result()
+        answering = [f"{primary}:{port}" for port in found]
+        on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
+        # What the failure can have cost is counted up to when it was seen, not up to now.
+        age = None if fresh.stamped_at is None else max(0.0, episode.opened_at - fresh.stamped_at)
+        return {
+            "power": reading.power.value,
+            "reason": reading.reason,
+            "detail": reading.detail,
+            "vanished": reading.power is Power.ABSENT and episode.cause.startswith("libvirt:"),
+            "open_ports": answering,
+            "freshness": age,
+            "freshness_detail": fresh.detail,
+            "summary": f"{self._host.name}: {reading}; {on_ports}",
+        }
+
+    def _fence(self, episode: Episode) -> dict[str, Any]:
+        if episode.request.primary_is_down:
+            return {"summary": f"on the word of {episode.request.by}", "by": "operator"}
+        uuid, clock = str(self._service.primary.uuid), self._world.clock
+        deadline = clock.now() + self._service.timeouts.fence
+        self._host.destroy(uuid)
+        while (reading := self._host.read(uuid)).power not in OFF | {Power.ABSENT}:
+            if clock.now() > deadline:
+                raise OutsideError(
+                    f"VM {uuid} is still {reading} on {self._host.name} after its destroy",
+                    "end it by hand, then call again",
+                )
+            clock.sleep(0.05)
+        return {"summary": f"{self._host.name}: {reading}", "by": "libvirt", "power": reading.power.value}
+
+    def _start(self, episode: Episode) -> dict[str, Any]:
+        instance = self._lxd.get(self._name)
+        if instance is None:
+            raise OutsideError(
+                f"secondary {self._lxd.name} has no container {self._name}",
+                "`vcrecovery standby apply` makes it, but its files must come from a sync",
+            )
+        if instance.config.get(READY_KEY) != "true":
+            raise OutsideError(f"the standby of {self._name} was never made ready", "run the role `secondary`")
+        if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
+            raise RefusedError(
+                f"container {self._name} belongs to epoch {instance.config[EPOCH_KEY]}; "
+                f"this controller is at {episode.epoch}",
+                "another controller has failed over since: look at its history",
+            )
+        # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
+        claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
+        if any(instance.config.get(key) != value for key, value in claim.items()):
+            self._lxd.configure(instance, claim)
+        self._lxd.start(self._name, self._service.timeouts.start)
+        return {"summary": f"container {self._name} on {self._lxd.name}", "was_running": instance.running}
+
+    def _probe(self) -> dict[str, Any]:
+        address, timeout = str(self._service.standby.address), self._service.timeouts.ports
+        closed = wait_for_ports(address, self._ports, self._world.clock, timeout)
+        if closed:
+            shown = ", ".join(f"{address}:{port}" for port in closed)
+            raise OutsideError(
+                f"the standby of {self._name} does not answer on {shown} after {timeout:.0f} s; DNS was not changed",
+                f"look inside with `lxc exec {self._name} -- systemctl --failed`, then call again",
+            )
+        return {"summary": ", ".join(f"{address}:{port}" for port in self._ports), "address": address}
+
+    def _switch(self, episode: Episode) -> dict[str, Any]:
+        old, new = str(self._service.primary.address), str(self._service.standby.address)
+        before = {}
+        for record in self._service.dns:
+            zone = self._world.zones[record.zone]
+            reading = zone.switch(record.name, old, new, record.ttl, episode.epoch)
+            before[record.name] = sorted(reading.addresses)
+        names = ", ".join(record.name for record in self._service.dns)
+        return {"summary": f"{names} -> {new}", "before": before}
+
+    def _verify(self) -> dict[str, Any]:
+        address, timeout = str(self._service.standby.address), self._service.timeouts.dns
+        servers: dict[str, None] = {}
+        for record in self._service.dns:
+            zone = self._world.zones[record.zone]
+            servers.update(dict.fromkeys(zone.wait_until_everywhere(record.name, address, timeout)))
+        return {"summary": f"on {', '.join(servers)}"}

@@ -1,0 +1,147 @@
+"""What the decision core knows of a service: immutable values, no I/O.
+
+Times are seconds since the epoch (of Unix), as the clock driver gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Step(StrEnum):
+    """The steps of a failover, in the order in which the promises want them."""
+
+    CONFIRM = "confirm"
+    FENCE = "fence"
+    START = "start"
+    PROBE = "probe"
+    SWITCH = "switch"
+    VERIFY = "verify"
+
+
+#: How the timeline names a step that is done.
+DONE_WORD: Mapping[Step, str] = {
+    Step.CONFIRM: "confirmed",
+    Step.FENCE: "fenced",
+    Step.START: "started",
+    Step.PROBE: "ports open",
+    Step.SWITCH: "DNS switched",
+    Step.VERIFY: "DNS checked",
+}
+
+
+class Side(StrEnum):
+    """Who serves."""
+
+    PRIMARY = "primary"
+    STANDBY = "standby"
+
+
+class Outcome(StrEnum):
+    """How an episode ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FALSE_ALARM = "false alarm"
+
+
+class Power(StrEnum):
+    """The state of a VM, in libvirt's words; `absent` and `unreachable` are ours."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    SHUTOFF = "shutoff"
+    CRASHED = "crashed"
+    ABSENT = "absent"
+    UNREACHABLE = "unreachable"
+
+
+#: A VM in one of these states runs nothing.
+OFF = frozenset({Power.SHUTOFF, Power.CRASHED})
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One try of a step. `ended_at` is None while it runs, or when its controller died in it."""
+
+    step: Step
+    begun_at: float
+    ended_at: float | None = None
+    ok: bool = False
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the operator said beside the service's name."""
+
+    automatic: bool = False
+    force: bool = False
+    primary_is_down: bool = False
+    by: str = "operator"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One failover of one service, from its cause to its end."""
+
+    id: int
+    service: str
+    epoch: int
+    cause: str
+    request: Request
+    opened_at: float
+    steps: tuple[StepRecord, ...] = ()
+    closed_at: float | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+
+    def last(self, step: Step) -> StepRecord | None:
+        """The newest finished try of `step`."""
+        return next((r for r in reversed(self.steps) if r.step is step and r.ended_at is not None), None)
+
+    def tried(self, step: Step) -> bool:
+        """Whether `step` has begun at least once, whatever came of it."""
+        return any(record.step is step for record in self.steps)
+
+    def done(self, step: Step) -> StepRecord | None:
+        """The newest try of `step`, if it ended well."""
+        record = self.last(step)
+        return record if record and record.ok else None
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The operator's word that what happens to this service's primary is no failure."""
+
+    since: float
+    until: float | None
+    reason: str
+
+    def holds(self, now: float) -> bool:
+        return self.until is None or now < self.until
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """What the journal knows of a service."""
+
+    service: str
+    epoch: int = 0
+    side: Side = Side.PRIMARY
+    seen_running_at: float | None = None
+    pause: Pause | None = None
+    open_episode: Episode | None = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The part of the plan that decisions depend on. Seconds."""
+
+    max_staleness: float = 900.0
+    confirmation_valid_for: float = 15.0
+    probe_valid_for: float = 15.0
+    has_dns: bool = True

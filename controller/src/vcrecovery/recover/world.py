@@ -1,0 +1,35 @@
+"""The drivers that a plan names, made once each."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from vcrecovery.drivers.clock import Clock, SystemClock
+from vcrecovery.drivers.dns import Key, Server, Zone
+from vcrecovery.drivers.libvirt import LibvirtHost
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.plan.model import Plan
+from vcrecovery.recover.journal import Journal
+
+
+class World:
+    """What is outside, as the plan describes it. Nothing is connected to before it is used."""
+
+    def __init__(self, plan: Plan, clock: Clock | None = None) -> None:
+        self.plan = plan
+        self.clock: Clock = clock or SystemClock()
+        self.hosts = {name: LibvirtHost(name, entry.uri) for name, entry in plan.hypervisors.items()}
+        self.lxd = {name: LxdServer(name, entry.lxd, self.clock) for name, entry in plan.secondaries.items()}
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal(self.plan.state_dir / "journal.db")
+
+    @cached_property
+    def zones(self) -> dict[str, Zone]:
+        servers = {n: Server(n, str(s.address), s.port) for n, s in self.plan.dns.servers.items()}
+        keys = {n: Key(k.name, k.algorithm, k.secret_file) for n, k in self.plan.dns.keys.items()}
+        return {
+            name: Zone(name, [servers[s] for s in zone.servers], keys[zone.key], self.clock)
+            for name, zone in self.plan.dns.zones.items()
+        }

@@ -1,0 +1,124 @@
+"""Writes a few files into a standby's tree.
+
+The tree comes from the primary, so any folder in it may be a symbolic link to somewhere else. Nothing here follows one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vcrecovery.errors import OutsideError
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def on_disk(number: int, kind: str, id_map: Sequence[Mapping[str, Any]]) -> int:
+    """The owner that user (`kind` Isuid) or group (Isgid) `number` of the container has on disk."""
+    for entry in id_map:
+        offset = number - int(entry["Nsid"])
+        if entry.get(kind) and 0 <= offset < int(entry["Maprange"]):
+            return int(entry["Hostid"]) + offset
+    if id_map:
+        raise OutsideError(f"the container's ID map has no place for {number}", "check its security.idmap settings")
+    return number
+
+
+class Rootfs:
+    """The tree of one standby, with its ID map."""
+
+    def __init__(self, path: Path, id_map: Sequence[Mapping[str, Any]]) -> None:
+        self.path = path
+        self._uid = on_disk(0, "Isuid", id_map)
+        self._gid = on_disk(0, "Isgid", id_map)
+
+    @contextmanager
+    def _parent(self, inside: str, make: bool = True) -> Iterator[tuple[int, str]]:
+        """The open folder that holds `inside`, made as needed if `make`, and the last part of the name."""
+        parts = PurePosixPath(inside).parts[1:]
+        here = os.open(self.path, _DIRECTORY)
+        try:
+            for part in parts[:-1]:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=here)
+                        os.chown(part, self._uid, self._gid, dir_fd=here, follow_symlinks=False)
+                try:
+                    below = os.open(part, _DIRECTORY, dir_fd=here)
+                except OSError as error:
+                    raise OutsideError(
+                        f"{self.path}{inside}: {part} is no folder, or a link that is not followed",
+                        "look at that tree; the primary has made it so",
+                    ) from error
+                os.close(here)
+                here = below
+            yield here, parts[-1]
+        finally:
+            os.close(here)
+
+    def folder(self, inside: str, mode: int = 0o755) -> bool:
+        """Makes sure that the folder is there; whether that changed anything."""
+        with self._parent(inside) as (parent, name):
+            try:
+                os.mkdir(name, mode, dir_fd=parent)
+            except FileExistsError:
+                return False
+            os.chmod(name, mode, dir_fd=parent)
+            os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
+            return True
+
+    def file(self, inside: str, content: bytes, mode: int = 0o644) -> bool:
+        """Makes sure that the file holds `content`; whether that changed anything."""
+        with self._parent(inside) as (parent, name):
+            if self._read(parent, name) == content:
+                return False
+            scratch = f".{name}.vcrecovery"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(scratch, flags, mode, dir_fd=parent), "wb") as out:
+                os.fchmod(out.fileno(), mode)
+                os.fchown(out.fileno(), self._uid, self._gid)
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            os.rename(scratch, name, src_dir_fd=parent, dst_dir_fd=parent)
+            return True
+
+    def link(self, inside: str, target: str) -> bool:
+        """Makes sure that `inside` is a symbolic link to `target`; whether that changed anything."""
+        with self._parent(inside) as (parent, name):
+            try:
+                if os.readlink(name, dir_fd=parent) == target:
+                    return False
+            except OSError:
+                pass
+            scratch = f".{name}.vcrecovery"
+            try:
+                os.symlink(target, scratch, dir_fd=parent)
+            except FileExistsError:
+                os.unlink(scratch, dir_fd=parent)
+                os.symlink(target, scratch, dir_fd=parent)
+            os.chown(scratch, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
+            os.rename(scratch, name, src_dir_fd=parent, dst_dir_fd=parent)
+            return True
+
+    def read(self, inside: str) -> bytes | None:
+        """The content of a regular file, or None."""
+        try:
+            with self._parent(inside, make=False) as (parent, name):
+                return self._read(parent, name)
+        except OutsideError:
+            return None
+
+    @staticmethod
+    def _read(parent: int, name: str) -> bytes | None:
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+        except OSError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None

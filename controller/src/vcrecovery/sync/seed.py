@@ -1,0 +1,43 @@
+"""Fills a standby from a tree that is already here, such as the one that the VM's image was made from.
+
+Over a thin line this saves the first full sync. It goes through the receiver, so that owners are mapped and nothing
+outside the standby can be written.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from vcrecovery.drivers.process import run
+from vcrecovery.errors import UsageError
+from vcrecovery.excludes.errors import ExcludeError
+from vcrecovery.excludes.service import service_rules
+from vcrecovery.plan.model import Plan
+
+#: What every sync keeps. Owners go by number: names mean other numbers on another machine.
+RSYNC_FLAGS = ("-aHAXS", "--numeric-ids", "--delete", "--force")
+
+
+def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> None:
+    """Copies `source` into the standby, but for what a sync leaves out.
+
+    Raises OutsideError when rsync or the receiver fails, UsageError when the packages of `source` cannot be read.
+    """
+    entry = plan.services[service]
+    try:
+        rules = service_rules(source, entry.sync.exclude_packages, entry.sync.exclude, entry.standby.host_keys, "rsync")
+    except ExcludeError as error:
+        raise UsageError(f"--from {source}: {error}") from error
+    with tempfile.NamedTemporaryFile(prefix="vcrecovery-exclude-") as file:
+        file.write(rules)
+        file.flush()
+        program = [sys.executable, "-m", "vcrecovery", "receive"]
+        receiver = [*program, "--state-dir", str(plan.state_dir), "--local", service]
+        command = ["rsync", *RSYNC_FLAGS, f"--exclude-from={file.name}", "-e", shlex.join(receiver)]
+        run([*command, f"{source}/", "standby:/"], timeout=timeout)
+    done = plan.state_dir / "seeded"
+    done.mkdir(exist_ok=True)
+    (done / service).touch()

@@ -1,0 +1,197 @@
+"""The standby container: created empty, given its own identity, guarded against starting by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, id_map
+from vcrecovery.drivers.process import run
+from vcrecovery.errors import OutsideError
+from vcrecovery.excludes import identity
+from vcrecovery.plan.model import Plan, Secondary, Service
+from vcrecovery.sync.rootfs import Rootfs
+
+ROLE_KEY = "user.vcrecovery.role"
+EPOCH_KEY = "user.vcrecovery.epoch"
+#: Set once LXD has chosen how it maps this container's owners; before that the tree takes no files.
+READY_KEY = "user.vcrecovery.ready"
+STANDBY, ACTIVE = "standby", "active"
+#: Where `vcrecovery receive` finds the standbys of this machine.
+REGISTER = "standbys"
+
+
+@dataclass
+class Changes:
+    """What `apply` had to do; empty when all was as it should be."""
+
+    made: list[str] = field(default_factory=list)
+
+    def note(self, changed: bool, what: str) -> None:
+        if changed:
+            self.made.append(what)
+
+
+def secondary_of(plan: Plan, service: Service) -> Secondary:
+    return plan.secondaries[service.standby.secondary]
+
+
+def _config(service: Service, secondary: Secondary) -> dict[str, str]:
+    network = secondary.network.address
+    return {
+        "boot.autostart": "false",
+        # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
+        "raw.lxc": (
+            f"lxc.net.0.ipv4.address = {service.standby.address}/{network.network.prefixlen}\n"
+            f"lxc.net.0.ipv4.gateway = {network.ip}"
+        ),
+        ROLE_KEY: STANDBY,
+    }
+
+
+def _devices(secondary: Secondary) -> dict[str, dict[str, str]]:
+    return {
+        "root": {"type": "disk", "path": "/", "pool": secondary.storage_pool},
+        "eth0": {"type": "nic", "nictype": "bridged", "parent": secondary.network.bridge, "name": "eth0"},
+    }
+
+
+def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
+def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
+    """Brings the standby of service `name` to what the plan says, on the secondary itself.
+
+    A standby that serves is left alone. Raises OutsideError when LXD cannot do it.
+    """
+    service = plan.services[name]
+    secondary = secondary_of(plan, service)
+    changes = Changes()
+    _storage_and_network(secondary, lxd, changes)
+    instance = lxd.get(name)
+    if instance is None:
+        lxd.create_empty(name, _config(service, secondary), _devices(secondary))
+        changes.note(True, f"container {name} created")
+        instance = _must_get(lxd, name)
+    if instance.config.get(ROLE_KEY) == ACTIVE:
+        return changes
+    if ROLE_KEY not in instance.config:
+        raise OutsideError(
+            f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
+            "rename that container or the service",
+        )
+    config = _differs(instance.config, _config(service, secondary))
+    devices = {n: d for n, d in _devices(secondary).items() if instance.devices.get(n) != d}
+    if config or devices:
+        lxd.configure(instance, config, devices)
+        changes.note(True, f"container {name} set to the plan")
+    path = lxd.rootfs(secondary.storage_pool, name)
+    if instance.config.get(READY_KEY) != "true":
+        _choose_id_map(lxd, name, path, clock)
+        changes.note(True, "ID map chosen")
+    instance = _must_get(lxd, name)
+    tree = Rootfs(path, id_map(instance.config))
+    _own_identity(tree, name, service, secondary, changes)
+    changes.note(_register(plan.state_dir, name, lxd.socket, path), "receiver told")
+    return changes
+
+
+def _must_get(lxd: LxdServer, name: str) -> Instance:
+    instance = lxd.get(name)
+    if instance is None:
+        raise OutsideError(f"container {name} has disappeared from secondary {lxd.name}", "call again")
+    return instance
+
+
+def _storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) -> None:
+    pool, bridge = secondary.storage_pool, secondary.network.bridge
+    driver = lxd.pool_driver(pool)
+    if driver is None:
+        lxd.create_pool(pool)
+        changes.note(True, f"storage pool {pool} created")
+    elif driver != "dir":
+        raise OutsideError(
+            f"storage pool {pool} of secondary {lxd.name} has driver {driver}; standbys need a pool with driver dir",
+            "name another pool in the plan; one that does not exist is created",
+        )
+    if not lxd.network_exists(bridge):
+        lxd.create_network(bridge, str(secondary.network.address))
+        changes.note(True, f"network {bridge} created")
+
+
+def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
+    """Lets LXD decide how it maps owners while the tree is empty.
+
+    LXD decides at a container's first start, and where the kernel has no idmapped mounts for it, it changes the owner
+    of every file then. On a full tree that walk would be part of the recovery time. The start of an empty tree ends
+    right after that decision, since there is no init to run.
+    """
+    path.mkdir(mode=0o755, exist_ok=True)
+    try:
+        lxd.start(name, timeout=30)
+    except OutsideError as error:
+        if "forkstart" not in error.message:
+            raise
+    deadline = clock.now() + 30
+    while True:
+        instance = _must_get(lxd, name)
+        if instance.status == "Stopped":
+            # LXD still writes keys of its own for a moment.
+            with contextlib.suppress(TryAgainError):
+                lxd.configure(instance, {READY_KEY: "true"})
+                return
+        elif instance.running:
+            lxd.stop(name, timeout=10)
+        if clock.now() > deadline:
+            raise OutsideError(f"container {name} does not stop: {instance.status}", f"try `lxc stop -f {name}`")
+        clock.sleep(0.1)
+
+
+def _own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
+    for folder, mode in (("/dev", 0o755), ("/proc", 0o555), ("/sys", 0o555), ("/run", 0o755), ("/tmp", 0o1777)):  # noqa: S108
+        changes.note(tree.folder(folder, mode), f"folder {folder}")
+    files = {
+        "/etc/hostname": f"{name}\n",
+        "/etc/fstab": "# A standby mounts nothing of its primary's.\n",
+        "/etc/network/interfaces": "auto lo\niface lo inet loopback\n",
+        "/etc/resolv.conf": f"nameserver {secondary.network.address.ip}\n",
+    }
+    for inside, text in files.items():
+        changes.note(tree.file(inside, text.encode()), inside)
+    if not tree.read("/etc/machine-id"):
+        # Without one, systemd takes the boot for the first ever and enables units by its presets.
+        changes.note(tree.file("/etc/machine-id", f"{uuid.uuid4().hex}\n".encode(), 0o444), "/etc/machine-id")
+    for unit in identity.MASKED_UNITS:
+        changes.note(tree.link(identity.unit_path(unit), "/dev/null"), f"{unit} masked")
+    if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key"):
+        _make_host_key(tree)
+        changes.note(True, "SSH host key made")
+
+
+def _make_host_key(tree: Rootfs) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        key = Path(scratch) / "key"
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], timeout=30)
+        tree.file("/etc/ssh/ssh_host_ed25519_key", key.read_bytes(), 0o600)
+        tree.file("/etc/ssh/ssh_host_ed25519_key.pub", key.with_suffix(".pub").read_bytes())
+
+
+def _register(state_dir: Path, name: str, socket: Path, rootfs: Path) -> bool:
+    """Writes what the receiver needs, where it finds it without reading the plan."""
+    folder = state_dir / REGISTER
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.json"
+    text = json.dumps({"socket": str(socket), "container": name, "rootfs": str(rootfs)}, indent=1) + "\n"
+    if file.exists() and file.read_text() == text:
+        return False
+    scratch = file.with_suffix(".new")
+    scratch.write_text(text)
+    scratch.replace(file)
+    return True

@@ -1,0 +1,124 @@
+"""The lab, brought up once for all its tests and removed at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY
+from vcrecovery_lab import machine
+from vcrecovery_lab.image import Image
+from vcrecovery_lab.lab import down, up
+from vcrecovery_lab.layout import CHECKOUT, SERVICE, Layout, read_layout
+from vcrecovery_lab.run import run
+
+BLANK = "vcrlab-blank"
+BLANK_UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00ff"
+PROGRAM = CHECKOUT / ".venv/bin/vcrecovery"
+
+
+@dataclass
+class Lab:
+    """What the tests talk to."""
+
+    layout: Layout
+    image: Image
+    lxd: LxdServer = field(init=False)
+    program: Path = PROGRAM
+
+    def __post_init__(self) -> None:
+        self.lxd = LxdServer("sec1", self.layout.lxd_socket, SystemClock())
+
+    @property
+    def rootfs(self) -> Path:
+        return self.lxd.rootfs(self.layout.pool, SERVICE)
+
+    def primary(self, command: str, timeout: float = 60) -> str:
+        """What a shell command prints in the primary VM."""
+        vm = self.layout.primary()
+        return machine.ssh(vm, self.image, self.layout.machines, ["sh", "-c", command], timeout=timeout).stdout
+
+    def inside(self, *command: str) -> str:
+        """What a command prints in the standby."""
+        return run(["lxc", "exec", SERVICE, "--", *command], timeout=30).stdout
+
+    def dig(self, name: str, kind: str) -> list[str]:
+        words = ["dig", f"@{self.layout.name_server}", "+short", "+tcp", "+time=2", "+tries=1", name, kind]
+        return run(words, timeout=20).stdout.split()
+
+    def vcrecovery(
+        self, *words: str, plan: Path | None = None, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        command = [PROGRAM, *words, "--plan", plan or self.layout.plan_file]
+        return run(command, timeout=timeout, check=False)
+
+    def reset_standby(self) -> None:
+        """Puts the standby and DNS back to where they were before any failover."""
+        instance = self.lxd.get(SERVICE)
+        assert instance is not None
+        if instance.running:
+            self.lxd.stop(SERVICE, timeout=30)
+            instance = self.lxd.get(SERVICE)
+            assert instance is not None
+        self.lxd.configure(instance, {ROLE_KEY: "standby", EPOCH_KEY: "", "boot.autostart": "false"})
+        service = self.layout.plan["services"][SERVICE]
+        name, key = self.layout.name, self.layout.root / "bind" / "vcrlab.key"
+        script = (
+            f"server {self.layout.name_server}\nupdate delete {name} A\n"
+            f"update add {name} 5 A {service['primary']['address']}\nupdate delete _vcrecovery.{name} TXT\nsend\n"
+        )
+        run(["nsupdate", "-k", key], timeout=20, stdin=script)
+
+    def stamp(self) -> None:
+        """A heartbeat of now in the standby, as its primary would have sent it."""
+        folder = self.rootfs / "var/lib/vcrecovery"
+        folder.mkdir(exist_ok=True)
+        (folder / "heartbeat").write_text(f"{SystemClock().now():.3f}\n")
+
+    def other_plan(self, folder: Path, **service: Any) -> Path:
+        """The lab's plan with a blank VM as the primary, a journal of its own, and changes to the service."""
+        text = (self.layout.plan_file).read_text()
+        plan = yaml.safe_load(text)
+        plan["state_dir"] = str(folder / "state")
+        entry = plan["services"][SERVICE]
+        entry["primary"]["uuid"] = BLANK_UUID
+        # Nothing answers there: the blank VM has no network.
+        entry["primary"]["address"] = "127.211.0.9"
+        entry.update(service)
+        file = folder / "plan.yml"
+        file.write_text(yaml.safe_dump(plan))
+        return file
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    if os.geteuid() != 0:
+        pytest.fail("the lab's tests make VMs, containers and bridges: run them as root")
+    layout = read_layout()
+    down(layout)
+    try:
+        yield Lab(layout, up(layout))
+    finally:
+        machine.destroy_and_undefine_blank(BLANK)
+        down(layout)
+
+
+@pytest.fixture
+def blank(lab: Lab) -> Iterator[int]:
+    """A real VM that does nothing; its QEMU's process."""
+    machine.create_blank(BLANK, BLANK_UUID)
+    pid = machine.libvirt.pid(BLANK, BLANK_UUID)
+    assert pid is not None
+    lab.stamp()
+    yield pid
+    machine.destroy_and_undefine_blank(BLANK)
+    lab.reset_standby()

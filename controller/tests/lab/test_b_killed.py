@@ -1,0 +1,45 @@
+"""The controller is killed between any two steps of a failover of real parts; the next call finishes the job, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from vcrecovery_lab import machine
+from vcrecovery_lab.client import fetch
+from vcrecovery_lab.run import run
+
+from .conftest import BLANK, BLANK_UUID, Lab
+
+pytestmark = pytest.mark.lab
+
+KILLER = Path(__file__).with_name("killed_controller.py")
+# Opening, six steps with six boundaries each, closing.
+BOUNDARIES = range(1, 2 + 6 * 6 + 1 + 1)
+
+
+def test_killed_at_every_boundary(lab: Lab, blank: int, tmp_path: Path) -> None:
+    os.kill(blank, signal.SIGKILL)
+    for boundary in BOUNDARIES:
+        folder = tmp_path / str(boundary)
+        folder.mkdir()
+        plan = lab.other_plan(folder)
+        lab.reset_standby()
+        lab.stamp()
+        killed = run(
+            [sys.executable, KILLER, str(boundary), "failover", "web", "--plan", plan], timeout=120, check=False
+        )
+        assert killed.returncode == -signal.SIGKILL, (boundary, killed.stdout, killed.stderr)
+        finished = lab.vcrecovery("failover", "web", plan=plan)
+        assert finished.returncode == 0, (boundary, finished.stdout, finished.stderr)
+        episodes = json.loads(lab.vcrecovery("history", "--json", plan=plan).stdout)["episodes"]
+        assert [(e["epoch"], e["outcome"]) for e in episodes] == [(1, "done")], boundary
+        assert lab.dig(f"_vcrecovery.{lab.layout.name}", "TXT") == ['"epoch=1"'], boundary
+        assert fetch(lab.layout.name_server, f"http://{lab.layout.name}/") is not None, boundary
+    machine.destroy_and_undefine_blank(BLANK)
+    assert machine.libvirt.pid(BLANK, BLANK_UUID) is None

@@ -1,0 +1,120 @@
+"""What is wrong is said in one line that names it and the way out, and the next call goes on from there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vcrecovery.errors import ExitCode
+
+from .conftest import Lab
+
+pytestmark = pytest.mark.lab
+
+
+def refused_in_one_line(done: subprocess.CompletedProcess[str], code: ExitCode, *words: str) -> None:
+    assert done.returncode == code, (done.stdout, done.stderr)
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def edited(plan: Path, **changes: object) -> Path:
+    """The plan with values at dotted keys (with / as the dot) replaced."""
+    data = yaml.safe_load(plan.read_text())
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        here = data
+        for parent in parents:
+            here = here[parent]
+        here[last] = value
+    plan.write_text(yaml.safe_dump(data))
+    return plan
+
+
+def test_wrong_tsig_key_then_the_right_one(lab: Lab, blank: int, tmp_path: Path) -> None:
+    os.kill(blank, signal.SIGKILL)
+    plan = lab.other_plan(tmp_path)
+    wrong = tmp_path / "wrong.key"
+    wrong.write_text("d3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmc=\n")
+    right = yaml.safe_load(plan.read_text())["dns"]["keys"]["vcrlab"]["secret_file"]
+    edited(plan, dns__keys__vcrlab__secret_file=str(wrong))
+    refused_in_one_line(
+        lab.vcrecovery("failover", "web", plan=plan), ExitCode.OUTSIDE, "ns1", "rejects TSIG key", str(wrong)
+    )
+    assert lab.dig(lab.layout.name, "A") == ["10.211.1.10"]
+    problems = lab.vcrecovery("plan", "check", "--online", plan=plan)
+    assert problems.returncode == ExitCode.USAGE
+    assert "rejects TSIG key" in problems.stdout
+    edited(plan, dns__keys__vcrlab__secret_file=right)
+    done = lab.vcrecovery("failover", "web", plan=plan)
+    assert done.returncode == 0, done.stderr
+    assert "DNS switched" in done.stdout
+    assert lab.dig(lab.layout.name, "A") == ["10.211.2.10"]
+
+
+def test_lxd_down(lab: Lab, blank: int, tmp_path: Path) -> None:
+    os.kill(blank, signal.SIGKILL)
+    plan = edited(lab.other_plan(tmp_path), secondaries__sec1__lxd=str(tmp_path / "no.socket"))
+    # Without LXD nobody knows how fresh the standby is, so nothing is fenced yet.
+    refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "LXD", "sec1", "--force")
+    refused_in_one_line(lab.vcrecovery("failover", "web", "--force", plan=plan), ExitCode.OUTSIDE, "LXD", "start it")
+
+
+def test_libvirtd_down(lab: Lab, blank: int, tmp_path: Path) -> None:
+    uri = f"qemu:///system?socket={tmp_path}/none"
+    plan = edited(lab.other_plan(tmp_path), hypervisors__hv1__uri=uri)
+    refused_in_one_line(
+        lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1", "virsh", "--primary-is-down web"
+    )
+    assert lab.vcrecovery("status", plan=plan).returncode == 0
+
+
+def test_a_standby_that_does_not_open_its_port(lab: Lab, blank: int, tmp_path: Path) -> None:
+    os.kill(blank, signal.SIGKILL)
+    plan = lab.other_plan(tmp_path, ports=[4242], timeouts={"ports": "3s"})
+    refused_in_one_line(
+        lab.vcrecovery("failover", "web", plan=plan), ExitCode.OUTSIDE, "10.211.2.10:4242", "DNS was not changed"
+    )
+    assert lab.dig(lab.layout.name, "A") == ["10.211.1.10"]
+    edited(plan, services__web__ports=[80])
+    assert lab.vcrecovery("failover", "web", plan=plan).returncode == 0
+    assert lab.dig(lab.layout.name, "A") == ["10.211.2.10"]
+
+
+def test_a_vm_that_runs_is_destroyed_only_when_it_does_not_answer(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    edited(plan, services__web__primary__address="10.211.1.1", services__web__ports=[53])
+    refused_in_one_line(
+        lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "still answers on 10.211.1.1:53", "--force"
+    )
+    assert Path(f"/proc/{blank}").exists()
+
+
+def test_a_vm_that_its_hypervisor_does_not_know(lab: Lab, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1 knows no VM")
+
+
+def test_two_controllers_at_once(lab: Lab, blank: int, tmp_path: Path) -> None:
+    os.kill(blank, signal.SIGKILL)
+    plan = lab.other_plan(tmp_path, ports=[4242], timeouts={"ports": "8s"})
+    first = subprocess.Popen(
+        [lab.program, "failover", "web", "--plan", plan], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert first.stdout is not None
+        # Its first line of progress shows that it holds the lock.
+        assert "web" in first.stdout.readline()
+        second = lab.vcrecovery("failover", "web", plan=plan)
+        refused_in_one_line(second, ExitCode.BUSY, f"process {first.pid}", "already at work on web")
+    finally:
+        _, said = first.communicate(timeout=60)
+    assert first.returncode == ExitCode.OUTSIDE, said

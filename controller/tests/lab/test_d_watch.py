@@ -1,0 +1,126 @@
+"""The watcher: what it acts on, what it leaves alone, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from waiting import wait_for
+
+from vcrecovery_lab import machine
+from vcrecovery_lab.lab import playbook
+from vcrecovery_lab.run import run
+
+from .conftest import BLANK, BLANK_UUID, Lab
+
+pytestmark = pytest.mark.lab
+
+
+class Watcher:
+    """A `vcrecovery watch` and what it says."""
+
+    def __init__(self, lab: Lab, plan: Path, log: Path) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [lab.program, "watch", "--verbose", "--plan", plan], stdout=output, stderr=output
+            )
+
+    def says(self, text: str, times: int = 1) -> bool:
+        return self.log.read_text().count(text) >= times
+
+
+@contextmanager
+def watching(lab: Lab, plan: Path) -> Iterator[Watcher]:
+    watcher = Watcher(lab, plan, plan.with_name("watch.log"))
+    try:
+        wait_for(lambda: watcher.says("web: the primary is running"), "the first look")
+        yield watcher
+    finally:
+        watcher.process.terminate()
+        watcher.process.wait(timeout=20)
+    assert "Traceback" not in watcher.log.read_text()
+
+
+def episodes(lab: Lab, plan: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(lab.vcrecovery("history", "--json", plan=plan).stdout)["episodes"]
+    return found
+
+
+def virsh(*words: str) -> None:
+    run(["virsh", "-c", "qemu:///system", "-q", *words], timeout=60)
+
+
+def restart_blank() -> int:
+    machine.create_blank(BLANK, BLANK_UUID)
+    pid = machine.libvirt.pid(BLANK, BLANK_UUID)
+    assert pid is not None
+    return pid
+
+
+def test_what_an_operator_does_is_no_failure(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    with watching(lab, plan) as watcher:
+        virsh("destroy", BLANK)
+        wait_for(lambda: watcher.says("shutoff (destroyed): somebody asked for that"), "the verdict")
+        pid = restart_blank()
+        wait_for(lambda: watcher.says("web: the primary is running", 2), "the return")
+        assert lab.vcrecovery("pause", "web", "--for", "1h", "--reason", "work", plan=plan).returncode == 0
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: watcher.says("the service is paused: no failure"), "the verdict in the pause")
+        restart_blank()
+        wait_for(lambda: watcher.says("web: the primary is running", 3), "the second return")
+        virsh("destroy", BLANK)
+        wait_for(lambda: watcher.says("paused: no failure", 2), "the second verdict in the pause")
+        assert episodes(lab, plan) == []
+
+
+def test_a_crash_is_found_after_libvirtd_came_back(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    lab.stamp()
+    with watching(lab, plan) as watcher:
+        entry = json.loads((lab.layout.run_dir / "daemons/libvirtd.json").read_text())
+        os.kill(entry["pid"], signal.SIGKILL)
+        wait_for(lambda: watcher.says("connection to hypervisor hv1 lost"), "the loss of libvirtd")
+        playbook(lab.layout, "playbooks/lab.yml", "libvirtd again", "-e", '{"hypervisor_packages": []}')
+        wait_for(lambda: watcher.says("connected, reading every VM's state", 2), "the reconnection")
+        assert episodes(lab, plan) == []
+        os.kill(blank, signal.SIGKILL)
+        wait_for(lambda: watcher.says("epoch 1: done: web is served by its standby"), "the failover", 60)
+        assert lab.dig(lab.layout.name, "A") == ["10.211.2.10"]
+
+
+def test_a_crash_while_libvirtd_was_away_is_found_too(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    lab.stamp()
+    with watching(lab, plan) as watcher:
+        entry = json.loads((lab.layout.run_dir / "daemons/libvirtd.json").read_text())
+        os.kill(entry["pid"], signal.SIGKILL)
+        wait_for(lambda: watcher.says("connection to hypervisor hv1 lost"), "the loss of libvirtd")
+        os.kill(blank, signal.SIGKILL)
+        playbook(lab.layout, "playbooks/lab.yml", "libvirtd again", "-e", '{"hypervisor_packages": []}')
+        wait_for(lambda: watcher.says("epoch 1: done: web is served by its standby"), "the failover", 60)
+
+
+def test_a_watcher_goes_on_with_what_a_killed_one_left(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path, ports=[4242], timeouts={"ports": "60s"})
+    lab.stamp()
+    with watching(lab, plan) as watcher:
+        os.kill(blank, signal.SIGKILL)
+        wait_for(lambda: watcher.says("epoch 1: started"), "the start of the standby", 60)
+        watcher.process.kill()
+    text = plan.read_text().replace("- 4242", "- 80")
+    plan.write_text(text)
+    second = Watcher(lab, plan, plan.with_name("second.log"))
+    try:
+        wait_for(lambda: second.says("epoch 1: done: web is served by its standby"), "the end", 60)
+    finally:
+        second.process.terminate()
+        second.process.wait(timeout=20)
+    assert [e["outcome"] for e in episodes(lab, plan)] == ["done"]

@@ -1,0 +1,43 @@
+"""Removing the lab leaves nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vcrecovery_lab import machine
+from vcrecovery_lab.lab import down
+from vcrecovery_lab.run import run
+
+from .conftest import BLANK, Lab
+
+pytestmark = pytest.mark.lab
+
+
+def lab_processes(lab: Lab) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(lab.layout.root) in command and "pytest" not in command:
+            found.append(command)
+    return found
+
+
+def test_nothing_is_left(lab: Lab) -> None:
+    pool = Path("/var/lib/lxd/storage-pools") / lab.layout.pool
+    assert pool.exists()
+    assert lab_processes(lab)
+    machine.destroy_and_undefine_blank(BLANK)
+    down(lab.layout)
+    links = run(["ip", "-brief", "link"], timeout=20).stdout
+    assert "vcrlab" not in links
+    assert not pool.exists()
+    assert not lab.layout.root.exists()
+    assert not lab.layout.run_dir.exists()
+    assert "vcrlab" not in Path("/proc/mounts").read_text()
+    assert lab_processes(lab) == []
+    down(lab.layout)  # a second time there is nothing to do

@@ -1,0 +1,284 @@
+"""A simulated outside with a virtual clock, around the real core, journal and executor.
+
+The promises are checked at every act: whoever breaks one fails the test at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vcrecovery.detect.verdict import judge
+from vcrecovery.detect.watch import cause_of
+from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.recover.failover import automatic, fail_over
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import OFF, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+
+
+class KilledError(BaseException):
+    """The controller is killed: nothing of it runs any more, not even its handlers."""
+
+
+class VirtualClock:
+    """Time that passes only when somebody waits. Changes of the world happen on the way."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.changes: list[tuple[float, Callable[[], None]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        end = self.time + seconds
+        while self.changes and min(at for at, _ in self.changes) <= end:
+            at, change = min(self.changes, key=lambda entry: entry[0])
+            self.changes.remove((at, change))
+            self.time = max(self.time, at)
+            change()
+        self.time = end
+
+
+@dataclass
+class SimulatedWorld:
+    """The outside of one service."""
+
+    power: Power = Power.RUNNING
+    reason: str = ""
+    hypervisor_answers: bool = True
+    primary_ports_open: bool = True
+    standby_exists: bool = True
+    standby_running: bool = False
+    standby_ports_open_after: float = 1.0
+    lxd_answers: bool = True
+    dns_answers: bool = True
+    dns_key_good: bool = True
+    dns_address: str = "primary"
+    dns_epoch: int = 0
+    heartbeat_at: float | None = 0.0
+    started_at: float = -1.0
+    probed_epoch: int = 0
+    starts: int = 0
+    switches: int = 0
+    operators_word: bool = False
+    steps: list[str] = field(default_factory=list)
+
+    @property
+    def reading(self) -> tuple[Power, str]:
+        return (self.power, self.reason) if self.hypervisor_answers else (Power.UNREACHABLE, "")
+
+
+class SimulatedActuator:
+    """Acts on a SimulatedWorld; each act takes a little time."""
+
+    def __init__(self, world: SimulatedWorld, clock: VirtualClock, boundary: Callable[[str], None]) -> None:
+        self.world = world
+        self.clock = clock
+        self.boundary = boundary
+
+    def epoch_elsewhere(self) -> int:
+        return self.world.dns_epoch if self.world.dns_answers else 0
+
+    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
+        self.boundary(f"before {step}")
+        evidence: Mapping[str, Any] = getattr(self, f"_{step}")(episode)
+        self.world.steps.append(step.value)
+        self.boundary(f"after {step}")
+        return evidence
+
+    def _confirm(self, episode: Episode) -> Mapping[str, Any]:
+        self.clock.sleep(0.2)
+        power, reason = self.world.reading
+        open_ports = ["primary:80"] if self.world.power is Power.RUNNING and self.world.primary_ports_open else []
+        stamped = self.world.heartbeat_at
+        return {
+            "power": power.value,
+            "reason": reason,
+            "detail": "hypervisor hv1 does not answer" if power is Power.UNREACHABLE else "",
+            "open_ports": open_ports,
+            "freshness": None if stamped is None else max(0.0, episode.opened_at - stamped),
+            "freshness_detail": "no heartbeat has arrived",
+            "summary": f"{power}{f' ({reason})' if reason else ''}, ports {'open' if open_ports else 'closed'}",
+        }
+
+    def _fence(self, episode: Episode) -> Mapping[str, Any]:
+        self.clock.sleep(0.1)
+        if episode.request.primary_is_down:
+            self.world.operators_word = True
+            return {"summary": "on the operator's word"}
+        if not self.world.hypervisor_answers:
+            raise OutsideError("hypervisor hv1 does not answer")
+        if self.world.power not in OFF:
+            self.world.power, self.world.reason = Power.SHUTOFF, "destroyed"
+        return {"summary": f"{self.world.power}"}
+
+    def _start(self, _episode: Episode) -> Mapping[str, Any]:
+        self.clock.sleep(0.5)
+        if not self.world.lxd_answers:
+            raise OutsideError("LXD on secondary sec1 does not answer")
+        if not self.world.standby_exists:
+            raise OutsideError("secondary sec1 has no container web")
+        assert self.world.power in OFF or self.world.operators_word, "a standby starts while its primary may live"
+        if not self.world.standby_running:
+            self.world.standby_running = True
+            self.world.started_at = self.clock.now()
+            self.world.starts += 1
+        return {"summary": "container web on sec1"}
+
+    def _probe(self, episode: Episode) -> Mapping[str, Any]:
+        ready_at = self.world.started_at + self.world.standby_ports_open_after
+        if ready_at > self.clock.now() + 60:
+            self.clock.sleep(60)
+            raise OutsideError("the standby of web does not answer on port 80")
+        self.clock.sleep(max(0.0, ready_at - self.clock.now()))
+        self.world.probed_epoch = episode.epoch
+        return {"summary": "port 80"}
+
+    def _switch(self, episode: Episode) -> Mapping[str, Any]:
+        self.clock.sleep(0.01)
+        if not self.world.dns_answers:
+            raise OutsideError("DNS server ns1 does not answer")
+        if not self.world.dns_key_good:
+            raise OutsideError("DNS server ns1 rejects TSIG key vcr")
+        if self.world.dns_epoch > episode.epoch:
+            raise RefusedError(f"www belongs to epoch {self.world.dns_epoch} by now")
+        assert self.world.probed_epoch == episode.epoch, "DNS moves to ports that were not seen open at this epoch"
+        if (self.world.dns_address, self.world.dns_epoch) != ("standby", episode.epoch):
+            self.world.dns_address, self.world.dns_epoch = "standby", episode.epoch
+            self.world.switches += 1
+        return {"summary": "www -> standby"}
+
+    def _verify(self, _episode: Episode) -> Mapping[str, Any]:
+        self.clock.sleep(0.01)
+        if not self.world.dns_answers:
+            raise OutsideError("DNS server ns1 does not answer")
+        return {"summary": "on ns1"}
+
+
+class Simulation:
+    """One service, its world, and controllers that come and go."""
+
+    def __init__(self, folder: Path, policy: Policy | None = None) -> None:
+        self.path = folder / "journal.db"
+        self.clock = VirtualClock()
+        self.world = SimulatedWorld()
+        self.policy = policy or Policy(max_staleness=60.0)
+        self.log: list[str] = []
+        self.kill_at: int | str | None = None
+        self.boundaries = 0
+        self._said = ""
+        self._given_up: str | None = None
+        self.journal = Journal(self.path)
+
+    def say(self, text: str) -> None:
+        self.log.append(f"{self.clock.now():7.2f}  {text}")
+
+    # -- the controller's life ---------------------------------------------------------------------------------
+
+    def boundary(self, name: str) -> None:
+        """A place between two acts, where a controller may be killed."""
+        self.boundaries += 1
+        if self.kill_at in (self.boundaries, name):
+            self.kill_at = None
+            raise KilledError(name)
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None:
+        self.boundary(f"journalled {step}")
+        self.say(f"{episode.service}: epoch {episode.epoch}: {step}: {sentence}")
+
+    def ended(self, episode: Episode, step: Step, _at: float, evidence: Mapping[str, Any]) -> None:
+        self.say(f"{episode.service}: epoch {episode.epoch}: {step} done: {evidence.get('summary', '')}")
+        self.boundary(f"ended {step}")
+
+    def restart(self) -> None:
+        self.journal = Journal(self.path)
+        self._said, self._given_up = "", None
+
+    def _fail_over(self, cause: str, request: Request, detected_at: float | None = None) -> Episode:
+        return fail_over(
+            "web",
+            cause,
+            request,
+            policy=self.policy,
+            actuator=SimulatedActuator(self.world, self.clock, self.boundary),
+            journal=self.journal,
+            clock=self.clock,
+            teller=self,
+            detected_at=detected_at,
+        )
+
+    def failover(self, **request: Any) -> None:
+        """What `vcrecovery failover web` does."""
+        state = self.journal.state("web")
+        if state.side is Side.STANDBY and state.open_episode is None:
+            self.say("operator: nothing to do: the standby serves")
+            return
+        self.say("operator: failover web" + "".join(f" --{key.replace('_', '-')}" for key in request))
+        try:
+            episode = self._fail_over("asked for by operator", Request(**request))
+            self.say(f"operator: {episode.outcome}: {episode.reason}")
+        except VCRecoveryError as error:
+            self.say(f"operator: {type(error).__name__}: {error}")
+        except KilledError as where:
+            self.say(f"the controller is killed: {where}")
+            self.restart()
+
+    def watch(self) -> None:
+        """One look of `vcrecovery watch`, and all that follows from it."""
+        now = self.clock.now()
+        state = self.journal.state("web")
+        power, reason = self.world.reading
+        if power is Power.RUNNING and state.seen_running_at is None:
+            self.journal.saw_running("web", now)
+            state = replace(state, seen_running_at=now)
+        verdict = judge(state, power, reason, now)
+        cause = cause_of(state, verdict, f"{power} ({reason})")
+        if cause is None:
+            self._given_up = None
+            if self._said != verdict.sentence:
+                self._said = verdict.sentence
+                self.say(f"watch: {verdict.sentence}")
+            return
+        if cause == self._given_up:
+            return
+        self._said = ""
+        self.say(f"watch: {cause}")
+
+        def attempt() -> Episode:
+            return self._fail_over(cause, Request(automatic=True, by="watch"), now)
+
+        def on_failure(error: OutsideError, delay: float) -> None:
+            self.say(f"watch: {error}; again in {delay:.0f} s")
+
+        try:
+            episode = automatic(attempt, self.clock, on_failure)
+            self.say(f"watch: {episode.outcome}: {episode.reason}")
+            if episode.outcome is not Outcome.DONE:
+                self._given_up = cause
+        except RefusedError as error:
+            self._given_up = cause
+            self.say(f"watch: no failover: {error}")
+        except KilledError as where:
+            self.say(f"the controller is killed: {where}")
+            self.restart()
+
+    # -- what a scenario says ----------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        self.world.power, self.world.reason = Power.SHUTOFF, "crashed"
+
+    def stop_primary(self, reason: str) -> None:
+        self.world.power, self.world.reason = Power.SHUTOFF, reason
+
+    def start_primary(self) -> None:
+        self.world.power, self.world.reason = Power.RUNNING, ""
+
+    def pause(self, seconds: float | None) -> None:
+        now = self.clock.now()
+        self.journal.pause("web", Pause(now, None if seconds is None else now + seconds, "work"))
+
+    def resume(self) -> None:
+        self.journal.pause("web", None)

@@ -1,0 +1,51 @@
+"""The controller is killed at every boundary of a failover: the next one finishes the job, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulation import KilledError, Simulation
+from vcrecovery.recover.states import Outcome, Side
+
+
+def boundaries(folder: Path) -> int:
+    simulation = Simulation(folder)
+    simulation.watch()
+    simulation.crash()
+    simulation.watch()
+    return simulation.boundaries
+
+
+# Six steps, each with a boundary after its journal entry, before and after its act, and after its end.
+EVERY_BOUNDARY = range(1, 25)
+
+
+def test_every_boundary_is_meant(tmp_path: Path) -> None:
+    assert boundaries(tmp_path) == len(EVERY_BOUNDARY)
+
+
+@pytest.mark.parametrize("second_kill", [None, 1, 3, 7])
+@pytest.mark.parametrize("first_kill", EVERY_BOUNDARY)
+def test_killed_at(first_kill: int, second_kill: int | None, tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path)
+    simulation.watch()
+    simulation.crash()
+    simulation.kill_at = first_kill
+    simulation.watch()
+    if second_kill is not None:
+        simulation.kill_at = simulation.boundaries + second_kill
+        simulation.watch()
+    simulation.kill_at = None
+    simulation.watch()
+    state = simulation.journal.state("web")
+    assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None)
+    assert (simulation.world.starts, simulation.world.switches) == (1, 1)
+    assert simulation.world.dns_address == "standby"
+    episodes = simulation.journal.history("web")
+    assert [episode.outcome for episode in episodes] == [Outcome.DONE]
+
+
+def test_a_kill_is_no_ordinary_exception() -> None:
+    assert not issubclass(KilledError, Exception)

@@ -1,0 +1,128 @@
+"""The decision core, promise by promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vcrecovery.recover.decide import Close, Run, decide
+from vcrecovery.recover.states import Episode, Outcome, Policy, Request, Step, StepRecord
+
+CONFIRMED: dict[str, Any] = {
+    "power": "shutoff",
+    "reason": "crashed",
+    "open_ports": [],
+    "freshness": 3.0,
+    "summary": "hv1: shutoff (crashed)",
+}
+POLICY = Policy(max_staleness=60.0)
+NOW = 1000.0
+
+
+def episode(*steps: StepRecord, automatic: bool = True, force: bool = False, word: bool = False) -> Episode:
+    request = Request(automatic=automatic, force=force, primary_is_down=word)
+    return Episode(1, "web", 1, "libvirt: shutoff (crashed)", request, NOW - 5, steps)
+
+
+def confirm(**changes: Any) -> StepRecord:
+    return StepRecord(Step.CONFIRM, NOW - 4, NOW - 3, True, {**CONFIRMED, **changes})
+
+
+def done(step: Step, ended_at: float = NOW - 1) -> StepRecord:
+    return StepRecord(step, ended_at - 1, ended_at, True)
+
+
+def test_the_steps_come_in_the_order_of_the_promises() -> None:
+    records: list[StepRecord] = []
+    order = []
+    while isinstance(decision := decide(episode(*records), POLICY, NOW), Run):
+        order.append(decision.step)
+        records.append(confirm() if decision.step is Step.CONFIRM else done(decision.step))
+    assert order == [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize(
+    ("evidence", "outcome", "said"),
+    [
+        ({"open_ports": ["10.0.0.1:80"]}, Outcome.FALSE_ALARM, "still answers"),
+        ({"power": "running"}, Outcome.FALSE_ALARM, "running"),
+        ({"power": "unreachable", "detail": "hypervisor hv1 does not answer"}, Outcome.REFUSED, "cannot be fenced"),
+        ({"power": "absent", "detail": "hv1 knows no VM"}, Outcome.REFUSED, "knows no VM"),
+        ({"freshness": 61.0}, Outcome.REFUSED, "61 s old"),
+        ({"freshness": None, "freshness_detail": "no heartbeat"}, Outcome.REFUSED, "not known"),
+    ],
+)
+def test_what_stops_an_automatic_failover(evidence: dict[str, Any], outcome: Outcome, said: str) -> None:
+    decision = decide(episode(confirm(**evidence)), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is outcome
+    assert said in decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        ({"power": "running", "open_ports": ["10.0.0.1:80"]}, "still answers on 10.0.0.1:80"),
+        ({"freshness": 61.0}, "61 s old"),
+    ],
+)
+def test_an_operator_is_refused_with_a_way_out_and_force_overrides(evidence: dict[str, Any], said: str) -> None:
+    decision = decide(episode(confirm(**evidence), automatic=False), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.REFUSED
+    assert said in decision.sentence
+    assert "--force" in decision.way_out
+    forced = decide(episode(confirm(**evidence), automatic=False, force=True), POLICY, NOW)
+    assert isinstance(forced, Run)
+    assert forced.step is Step.FENCE
+
+
+def test_an_operator_may_fail_over_a_primary_that_hangs() -> None:
+    decision = decide(episode(confirm(power="running"), automatic=False), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
+def test_force_does_not_replace_a_fence() -> None:
+    decision = decide(episode(confirm(power="unreachable"), automatic=False, force=True), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert "--primary-is-down web" in decision.way_out
+
+
+def test_the_operators_word_replaces_the_fence_of_a_silent_hypervisor_but_not_a_running_vm() -> None:
+    silent = decide(episode(confirm(power="unreachable"), automatic=False, word=True), POLICY, NOW)
+    assert isinstance(silent, Run)
+    running = decide(episode(confirm(power="running"), automatic=False, word=True), POLICY, NOW)
+    assert isinstance(running, Close)
+    assert running.outcome is Outcome.REFUSED
+
+
+def test_once_the_fence_has_begun_there_is_no_way_back() -> None:
+    begun = StepRecord(Step.FENCE, NOW - 2, NOW - 1, False, {"error": "libvirtd went away"})
+    decision = decide(episode(confirm(freshness=10_000.0), begun), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
+def test_ports_seen_open_long_ago_are_looked_at_again_before_dns_moves() -> None:
+    steps = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE, NOW - 100))
+    decision = decide(episode(*steps), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.PROBE
+
+
+def test_without_dns_names_the_ports_are_the_end() -> None:
+    steps = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE))
+    decision = decide(episode(*steps), Policy(has_dns=False), NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.DONE
+
+
+def test_a_step_that_was_interrupted_is_run_again() -> None:
+    interrupted = StepRecord(Step.START, NOW - 1)
+    decision = decide(episode(confirm(), done(Step.FENCE), interrupted), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.START

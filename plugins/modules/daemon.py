@@ -1,0 +1,272 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""The one seam between a machine with systemd and one without."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: daemon
+short_description: Runs a daemon, under systemd or by hand
+version_added: 0.1.0
+author:
+  - The VCRecovery authors (@vcrecovery)
+description:
+  - On a machine with systemd it enables and starts the unit.
+  - On one without, such as a test machine, it starts the command itself, in a session of its own, and remembers its
+    process so that only that one is ever stopped.
+options:
+  name:
+    description: What the daemon is called. The unit is C(NAME.service) unless O(unit) says otherwise.
+    type: str
+    required: true
+  argv:
+    description: The command that runs in the foreground or the background, for a machine without systemd.
+    type: list
+    elements: str
+    required: true
+  unit:
+    description: The systemd unit.
+    type: str
+  supervisor:
+    description: Who runs it.
+    type: str
+    choices: [systemd, process]
+    required: true
+  state:
+    description: What is wanted. V(restarted) always restarts, for handlers.
+    type: str
+    choices: [started, restarted, stopped]
+    default: started
+  endpoint:
+    description:
+      - A unix socket (a path) or V(ADDRESS:PORT) that answers when the daemon is ready. It is waited for.
+      - Without systemd, a daemon whose endpoint answers already but that was not started here is left alone.
+    type: str
+  environment:
+    description: Variables for the command.
+    type: dict
+    default: {}
+  timeout:
+    description: Seconds to wait for the endpoint.
+    type: int
+    default: 30
+  run_dir:
+    description: Where processes are remembered.
+    type: path
+    default: /run/vcrecovery/daemons
+  log_dir:
+    description: Where their output goes.
+    type: path
+    default: /var/log/vcrecovery
+attributes:
+  check_mode:
+    description: Can run in check mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Run the watcher
+  vcrecovery.standby.daemon:
+    name: vcrecovery-watch
+    argv: [/opt/vcrecovery/bin/vcrecovery, watch]
+    supervisor: "{{ 'systemd' if ansible_facts.service_mgr == 'systemd' else 'process' }}"
+"""
+
+RETURN = r"""
+started:
+  description: Whether it did not run before. It has read its newest configuration then.
+  type: bool
+  returned: under systemd
+pid:
+  description: The process, where there is no systemd.
+  type: int
+  returned: when started by hand
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def answers(endpoint):
+    """Whether somebody accepts connections there."""
+    try:
+        if endpoint.startswith("/"):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.settimeout(2)
+                sock.connect(endpoint)
+        else:
+            host, _colon, port = endpoint.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=2).close()
+        return True
+    except OSError:
+        return False
+
+
+def wait(condition, timeout):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def start_time(pid):
+    """When the process began, in the kernel's ticks; None when there is none. A number can come again, this cannot."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+class ByHand:
+    """A daemon as a process of its own."""
+
+    def __init__(self, module):
+        self.module = module
+        self.options = module.params
+        self.record = os.path.join(self.options["run_dir"], self.options["name"] + ".json")
+
+    def remembered(self):
+        """What was started here and still runs."""
+        try:
+            with open(self.record, encoding="utf-8") as file:
+                entry = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return entry if start_time(entry["pid"]) == entry["started"] else None
+
+    def stop(self):
+        entry = self.remembered()
+        if entry is not None:
+            os.kill(entry["pid"], signal.SIGTERM)
+            if not wait(lambda: start_time(entry["pid"]) != entry["started"], 20):
+                os.kill(entry["pid"], signal.SIGKILL)
+                wait(lambda: start_time(entry["pid"]) != entry["started"], 5)
+        if os.path.exists(self.record):
+            os.unlink(self.record)
+
+    def start(self):
+        name, argv = self.options["name"], self.options["argv"]
+        os.makedirs(self.options["run_dir"], mode=0o755, exist_ok=True)
+        os.makedirs(self.options["log_dir"], mode=0o755, exist_ok=True)
+        log_path = os.path.join(self.options["log_dir"], name + ".log")
+        environment = dict(os.environ, **{k: str(v) for k, v in self.options["environment"].items()})
+        with open(log_path, "ab") as log:
+            process = subprocess.Popen(  # pylint: disable=consider-using-with
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=environment, start_new_session=True
+            )
+        entry = {"name": name, "pid": process.pid, "started": start_time(process.pid), "argv": argv}
+        with open(self.record, "w", encoding="utf-8") as file:
+            json.dump(entry, file)
+        endpoint = self.options["endpoint"]
+        if endpoint:
+            ready = wait(lambda: answers(endpoint) or process.poll() is not None, self.options["timeout"])
+            if not ready or not answers(endpoint):
+                self.module.fail_json(msg=f"{name} does not answer on {endpoint}; see {log_path}")
+        elif wait(lambda: process.poll() is not None, 0.5):
+            self.module.fail_json(msg=f"{name} ended at once with status {process.returncode}; see {log_path}")
+        return process.pid
+
+    def ensure(self):
+        state, entry = self.options["state"], self.remembered()
+        endpoint = self.options["endpoint"]
+        if state == "stopped":
+            if entry is not None and not self.module.check_mode:
+                self.stop()
+            return {"changed": entry is not None}
+        if entry is None and endpoint and answers(endpoint):
+            return {"changed": False, "msg": "somebody else runs it"}
+        if entry is not None and state == "started" and entry["argv"] == self.options["argv"]:
+            return {"changed": False, "pid": entry["pid"]}
+        if self.module.check_mode:
+            return {"changed": True}
+        self.stop()
+        return {"changed": True, "pid": self.start()}
+
+
+class UnderSystemd:
+    """A daemon as a unit."""
+
+    def __init__(self, module):
+        self.module = module
+        self.options = module.params
+        self.unit = self.options["unit"] or self.options["name"] + ".service"
+
+    def systemctl(self, *words):
+        code, out, err = self.module.run_command(["systemctl", *words])
+        return code == 0, (out + err).strip()
+
+    def must(self, *words):
+        done, said = self.systemctl(*words)
+        if not done:
+            self.module.fail_json(msg=f"systemctl {' '.join(words)}: {said or 'failed'}; see journalctl -u {self.unit}")
+
+    def present(self):
+        """Whether the unit runs, whether it is enabled, and whether its file has changed since it was read."""
+        wanted = "--property=ActiveState,UnitFileState,NeedDaemonReload"
+        done, said = self.systemctl("show", wanted, self.unit)
+        if not done:
+            self.module.fail_json(msg=f"systemctl show {self.unit}: {said}")
+        found = dict(line.partition("=")[::2] for line in said.splitlines())
+        active = found.get("ActiveState") in ("active", "reloading")
+        enabled = found.get("UnitFileState") in ("enabled", "static", "indirect", "generated")
+        return active, enabled, found.get("NeedDaemonReload") == "yes"
+
+    def ensure(self):
+        state = self.options["state"]
+        active, enabled, stale = self.present()
+        if state == "stopped":
+            changed = active or enabled
+            if changed and not self.module.check_mode:
+                self.must("disable", "--now", self.unit)
+            return {"changed": changed}
+        restart = active and (state == "restarted" or stale)
+        changed = restart or not active or not enabled
+        if changed and not self.module.check_mode:
+            if stale:
+                self.must("daemon-reload")
+            # This reads the units anew when it enables one.
+            self.must("enable", "--now", self.unit)
+            if restart:
+                self.must("restart", self.unit)
+            self.wait_for_endpoint()
+        return {"changed": changed, "started": not active}
+
+    def wait_for_endpoint(self):
+        endpoint = self.options["endpoint"]
+        if endpoint and not wait(lambda: answers(endpoint), self.options["timeout"]):
+            self.module.fail_json(msg=f"{self.unit} does not answer on {endpoint}; see journalctl -u {self.unit}")
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "argv": {"type": "list", "elements": "str", "required": True},
+            "unit": {"type": "str"},
+            "supervisor": {"type": "str", "choices": ["systemd", "process"], "required": True},
+            "state": {"type": "str", "choices": ["started", "restarted", "stopped"], "default": "started"},
+            "endpoint": {"type": "str"},
+            "environment": {"type": "dict", "default": {}},
+            "timeout": {"type": "int", "default": 30},
+            "run_dir": {"type": "path", "default": "/run/vcrecovery/daemons"},
+            "log_dir": {"type": "path", "default": "/var/log/vcrecovery"},
+        },
+        supports_check_mode=True,
+    )
+    kind = UnderSystemd if module.params["supervisor"] == "systemd" else ByHand
+    module.exit_json(**kind(module).ensure())
+
+
+if __name__ == "__main__":
+    main()
