@@ -15,7 +15,7 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY
-from vcrecovery_lab import machine
+from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.image import Image
 from vcrecovery_lab.lab import down, up
 from vcrecovery_lab.layout import CHECKOUT, SERVICE, Layout, read_layout
@@ -58,7 +58,7 @@ class Lab:
     def vcrecovery(
         self, *words: str, plan: Path | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        command = [PROGRAM, *words, "--plan", plan or self.layout.plan_file]
+        command = [str(PROGRAM), *words, "--plan", str(plan or self.layout.plan_file)]
         return run(command, timeout=timeout, check=False)
 
     def reset_standby(self) -> None:
@@ -116,7 +116,7 @@ def lab() -> Iterator[Lab]:
 def blank(lab: Lab) -> Iterator[int]:
     """A real VM that does nothing; its QEMU's process."""
     machine.create_blank(BLANK, BLANK_UUID)
-    pid = machine.libvirt.pid(BLANK, BLANK_UUID)
+    pid = libvirt.pid(BLANK, BLANK_UUID)
     assert pid is not None
     lab.stamp()
     yield pid

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery_lab import machine
+from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.client import fetch
 from vcrecovery_lab.run import run
 
@@ -42,4 +42,4 @@ def test_killed_at_every_boundary(lab: Lab, blank: int, tmp_path: Path) -> None:
         assert lab.dig(f"_vcrecovery.{lab.layout.name}", "TXT") == ['"epoch=1"'], boundary
         assert fetch(lab.layout.name_server, f"http://{lab.layout.name}/") is not None, boundary
     machine.destroy_and_undefine_blank(BLANK)
-    assert machine.libvirt.pid(BLANK, BLANK_UUID) is None
+    assert libvirt.pid(BLANK, BLANK_UUID) is None

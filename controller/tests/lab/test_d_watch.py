@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from waiting import wait_for
 
-from vcrecovery_lab import machine
+from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.lab import playbook
 from vcrecovery_lab.run import run
 
 from .conftest import BLANK, BLANK_UUID, Lab
+from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -59,7 +59,7 @@ def virsh(*words: str) -> None:
 
 def restart_blank() -> int:
     machine.create_blank(BLANK, BLANK_UUID)
-    pid = machine.libvirt.pid(BLANK, BLANK_UUID)
+    pid = libvirt.pid(BLANK, BLANK_UUID)
     assert pid is not None
     return pid
 

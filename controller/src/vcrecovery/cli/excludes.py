@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
 
-from vcrecovery import excludes
 from vcrecovery.errors import UsageError
+from vcrecovery.excludes import FORMATS, render
+from vcrecovery.excludes import exclude_list as list_of
+from vcrecovery.excludes import explain as reason
 from vcrecovery.excludes.errors import ExcludeError
 
 
@@ -18,7 +21,7 @@ from vcrecovery.excludes.errors import ExcludeError
 @click.option("--profile", help="A set of packages by name, such as vm-to-container.")
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default=Path("/"), show_default=True)
 @click.option("--assume-owned", is_flag=True, help="Let a folder stand for files in it that no package owns.")
-@click.option("--format", "dialect", type=click.Choice(excludes.FORMATS), default="plain", show_default=True)
+@click.option("--format", "dialect", type=click.Choice(FORMATS), default="plain", show_default=True)
 @click.option("--explain", metavar="PATH", help="Say why this path is in the list or not.")
 def exclude_list(
     packages: tuple[str, ...],
@@ -34,9 +37,9 @@ def exclude_list(
         raise UsageError("name packages with --packages, or a set of them with --profile")
     try:
         if explain is not None:
-            click.echo(excludes.explain(root, os.fsencode(explain), packages, keep, profile, assume_owned))
+            click.echo(reason(root, os.fsencode(explain), packages, keep, profile, assume_owned))
             return
-        found = excludes.exclude_list(root, packages, keep, profile, assume_owned)
-        click.get_binary_stream("stdout").write(excludes.render(found, dialect))
+        found = list_of(root, packages, keep, profile, assume_owned)
+        sys.stdout.buffer.write(render(found, dialect))
     except ExcludeError as error:
         raise UsageError(str(error)) from error

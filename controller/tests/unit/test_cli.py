@@ -1,0 +1,111 @@
+"""The command line: one line for each error, exit codes that mean something, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.errors import ExitCode
+
+
+def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vcrecovery", *(str(word) for word in words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["failover", "wbe"], ExitCode.USAGE, "has no service 'wbe' (known: web; did you mean web?)"),
+        (["failover"], ExitCode.USAGE, "name one service, or one VM with --vm"),
+        (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
+        (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
+        (["failover", "web", "--primary-is-down", "wbe"], ExitCode.USAGE, "type web to mean it"),
+        (["failover", "web"], ExitCode.REFUSED, "hypervisor hv1"),
+        (["pause", "web", "--for", "soon"], ExitCode.USAGE, "'soon' is no duration"),
+        (["status", "nope"], ExitCode.USAGE, "has no service 'nope'"),
+        (["history", "nope"], ExitCode.USAGE, "has no service 'nope'"),
+        (["standby", "apply", "nope"], ExitCode.USAGE, "has no service 'nope'"),
+        (["standby", "apply"], ExitCode.OUTSIDE, "LXD on secondary sec1"),
+        (["standby", "seed", "web", "--from", "/nonexistent"], ExitCode.USAGE, "/nonexistent: no such folder"),
+    ],
+)
+def test_errors(plan_file: Path, words: list[str], code: ExitCode, said: str) -> None:
+    done = vcrecovery(*words, "--plan", plan_file)
+    assert done.returncode == code, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert said in done.stderr
+
+
+def test_a_missing_plan_is_named(tmp_path: Path) -> None:
+    done = vcrecovery("status", "--plan", tmp_path / "none.yml")
+    assert done.returncode == ExitCode.USAGE
+    assert f"plan {tmp_path}/none.yml: cannot be read" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_unusable_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a folder should be")
+    done = vcrecovery("history", "--plan", plan_file)
+    assert done.returncode == ExitCode.OUTSIDE
+    assert "journal" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_damaged_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/journal.db").write_text("this is no database" * 100)
+    done = vcrecovery("pause", "web", "--plan", plan_file)
+    assert done.returncode == ExitCode.OUTSIDE
+    assert "journal.db" in done.stderr
+
+
+def test_pause_and_resume(plan_file: Path) -> None:
+    assert "paused until" in vcrecovery("pause", "web", "--for", "30m", "--plan", plan_file).stdout
+    entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
+    assert entry["paused"]
+    assert "protected again" in vcrecovery("resume", "web", "--plan", plan_file).stdout
+    assert "nothing to do" in vcrecovery("resume", "web", "--plan", plan_file).stdout
+
+
+def test_status_with_everything_down_says_so(plan_file: Path) -> None:
+    done = vcrecovery("status", "--plan", plan_file)
+    assert done.returncode == 0
+    assert "hypervisor does not answer" in done.stdout
+    assert "unreachable" in done.stdout
+    assert "no answer" in done.stdout
+
+
+def test_plan_check(plan_file: Path) -> None:
+    assert "good: 1 service" in vcrecovery("plan", "check", plan_file).stdout
+    plan_file.write_text(plan_file.read_text().replace("secondary: sec1", "secondary: sec2"))
+    done = vcrecovery("plan", "check", plan_file)
+    assert done.returncode == ExitCode.USAGE
+    assert "services.web.standby.secondary" in done.stdout
+    online = vcrecovery("plan", "check", "--online", "--json", plan_file)
+    assert json.loads(online.stdout)["ok"] is False
+
+
+def test_plan_check_online_finds_what_is_down(plan_file: Path) -> None:
+    done = vcrecovery("plan", "check", "--online", plan_file)
+    assert done.returncode == ExitCode.USAGE
+    for part in ("hypervisors.hv1", "secondaries.sec1", "dns.zones.example.test"):
+        assert part in done.stdout
+
+
+def test_the_schema_is_json() -> None:
+    schema = json.loads(vcrecovery("plan", "schema").stdout)
+    assert schema["properties"]["services"]
+
+
+@pytest.mark.parametrize(
+    "verb", ["failover", "history", "pause", "plan", "receive", "resume", "standby", "status", "watch"]
+)
+def test_every_verb_explains_itself(verb: str) -> None:
+    done = vcrecovery(verb, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout

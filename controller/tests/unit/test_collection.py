@@ -1,0 +1,74 @@
+"""What the collection promises about itself: documented variables, no stray ones, units that systemd accepts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+import yaml
+
+from vcrecovery.plan.load import load_plan
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+ROLES = sorted(path.name for path in (CHECKOUT / "roles").iterdir())
+
+
+def test_the_six_roles() -> None:
+    assert ROLES == ["controller", "dns", "hypervisor", "monitoring", "primary", "secondary"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_variable_of_a_role_is_described(role: str) -> None:
+    folder = CHECKOUT / "roles" / role
+    defaults = yaml.safe_load((folder / "defaults/main.yml").read_text())
+    options = yaml.safe_load((folder / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    assert set(defaults) == set(options)
+
+
+@pytest.mark.parametrize("template", sorted((CHECKOUT / "templates").glob("*.service.j2")), ids=lambda path: path.name)
+def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.fail("systemd-analyze is not installed; `make setup` installs it")
+    variables = {
+        "ansible_managed": "Ansible managed",
+        "controller_watch_argv": ["/bin/true", "watch"],
+        "controller_plan": {"state_dir": "/var/lib/vcrecovery"},
+        "secondary_receiver_argv": ["/bin/true", "-D"],
+        "dns_daemon": {"argv": ["/bin/true", "-f"]},
+        "dns_zone_dir": "/var/lib/bind",
+        "primary_config_dir": "/etc/vcrecovery",
+        "primary_heartbeat": "10s",
+    }
+    text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
+    unit = tmp_path / template.name.removesuffix(".j2")
+    unit.write_text(text.replace("/usr/bin/lsyncd", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert done.returncode == 0, done.stderr
+    assert complaints == []
+
+
+def test_the_inventory_holds_a_good_plan(tmp_path: Path) -> None:
+    variables = yaml.safe_load((CHECKOUT / "inventory/group_vars/all.yml").read_text())
+    text = yaml.safe_dump(variables["vcrecovery_plan"])
+    for name in ("vcrecovery_state_dir", "vcrecovery_config_dir"):
+        text = text.replace(f"{{{{ {name} }}}}", variables[name])
+    file = tmp_path / "plan.yml"
+    file.write_text(text)
+    assert set(load_plan(file).services) == {"web"}
+
+
+def test_the_plan_in_the_readme_is_good(tmp_path: Path) -> None:
+    text = (CHECKOUT / "README.md").read_text()
+    file = tmp_path / "plan.yml"
+    file.write_text(text.partition("```yaml\n")[2].partition("```")[0])
+    assert set(load_plan(file).services) == {"web"}

@@ -1,0 +1,71 @@
+"""Writing into a tree that somebody else fills."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.errors import OutsideError
+from vcrecovery.sync.rootfs import Rootfs, on_disk
+
+MAP = [
+    {"Isuid": True, "Isgid": False, "Hostid": 100000, "Nsid": 0, "Maprange": 65536},
+    {"Isuid": False, "Isgid": True, "Hostid": 200000, "Nsid": 0, "Maprange": 65536},
+]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Rootfs:
+    (tmp_path / "root").mkdir()
+    own = [
+        {"Isuid": True, "Isgid": False, "Hostid": os.getuid(), "Nsid": 0, "Maprange": 1},
+        {"Isuid": False, "Isgid": True, "Hostid": os.getgid(), "Nsid": 0, "Maprange": 1},
+    ]
+    return Rootfs(tmp_path / "root", own)
+
+
+def test_writing_twice_changes_nothing(tree: Rootfs) -> None:
+    assert tree.file("/etc/deep/file", b"x")
+    assert not tree.file("/etc/deep/file", b"x")
+    assert tree.file("/etc/deep/file", b"y")
+    assert tree.read("/etc/deep/file") == b"y"
+    assert tree.link("/etc/mask", "/dev/null")
+    assert not tree.link("/etc/mask", "/dev/null")
+    assert tree.folder("/run", 0o755)
+    assert not tree.folder("/run", 0o755)
+    assert sorted(path.name for path in (tree.path / "etc").iterdir()) == ["deep", "mask"]
+
+
+def test_reading_makes_nothing(tree: Rootfs) -> None:
+    assert tree.read("/var/lib/vcrecovery/heartbeat") is None
+    assert list(tree.path.iterdir()) == []
+
+
+def test_no_link_is_followed(tree: Rootfs, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (tree.path / "etc").symlink_to(outside)
+    with pytest.raises(OutsideError, match="not followed"):
+        tree.file("/etc/hostname", b"web")
+    assert tree.read("/etc/secret") is None
+    (tree.path / "direct").symlink_to(outside / "secret")
+    assert tree.read("/direct") is None
+    assert tree.file("/direct", b"new")
+    assert (outside / "secret").read_text() == "secret"
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"]
+
+
+def test_a_pipe_does_not_block_a_reader(tree: Rootfs) -> None:
+    os.mkfifo(tree.path / "pipe")
+    assert tree.read("/pipe") is None
+
+
+def test_owners_are_mapped() -> None:
+    assert on_disk(33, "Isuid", MAP) == 100033
+    assert on_disk(33, "Isgid", MAP) == 200033
+    assert on_disk(33, "Isuid", []) == 33
+    with pytest.raises(OutsideError, match="no place for 70000"):
+        on_disk(70000, "Isuid", MAP)
