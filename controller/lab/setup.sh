@@ -12,6 +12,8 @@ packages=(
   lxd lxd-client squashfs-tools attr acl uidmap dnsmasq-base iptables
   bind9 bind9-utils bind9-dnsutils
   openssh-server openssh-client rsync lsyncd
+  # what the tests of the exclude lists build package databases with
+  rpm
   # what builds the VM image, and tries whether KVM works
   debootstrap e2fsprogs busybox-static
   # the controller's Python
@@ -29,7 +31,6 @@ if ((${#missing[@]})); then
   fi
   say "Debian packages: installing ${#missing[@]} (about half a minute)"
   log=$(mktemp)
-  # Only if a list is missing or a package has moved on is the index fetched anew.
   if ! { apt-get -qq update &&
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2

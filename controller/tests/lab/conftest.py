@@ -23,6 +23,7 @@ from vcrecovery_lab.run import run
 
 BLANK = "vcrlab-blank"
 BLANK_UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00ff"
+LIBVIRT = Path("/run/libvirt/libvirt-sock")
 PROGRAM = CHECKOUT / ".venv/bin/vcrecovery"
 
 
@@ -91,8 +92,6 @@ class Lab:
         plan["state_dir"] = str(folder / "state")
         entry = plan["services"][SERVICE]
         entry["primary"]["uuid"] = BLANK_UUID
-        # Nothing answers there: the blank VM has no network.
-        entry["primary"]["address"] = "127.211.0.9"
         entry.update(service)
         file = folder / "plan.yml"
         file.write_text(yaml.safe_dump(plan))
@@ -108,13 +107,15 @@ def lab() -> Iterator[Lab]:
     try:
         yield Lab(layout, up(layout))
     finally:
-        machine.destroy_and_undefine_blank(BLANK)
+        if LIBVIRT.exists():
+            machine.destroy_and_undefine_blank(BLANK)
         down(layout)
 
 
 @pytest.fixture
 def blank(lab: Lab) -> Iterator[int]:
-    """A real VM that does nothing; its QEMU's process."""
+    """A real VM that does nothing, in the place of the primary, which is off; its QEMU's process."""
+    run(["virsh", "-c", "qemu:///system", "destroy", lab.layout.primary().name], timeout=60, check=False)
     machine.create_blank(BLANK, BLANK_UUID)
     pid = libvirt.pid(BLANK, BLANK_UUID)
     assert pid is not None

@@ -5,6 +5,7 @@ So the lag is measured over the whole way, whether anything else changed on the 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from vcrecovery.drivers.clock import Clock
@@ -27,7 +28,8 @@ class Freshness:
 def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
     """Raises OutsideError when LXD has to be asked and does not answer."""
     rootfs = lxd.rootfs(secondary.storage_pool, service)
-    content = Rootfs(rootfs, []).read(HEARTBEAT) if rootfs.is_dir() else lxd.file(service, HEARTBEAT)
+    here = os.access(rootfs, os.R_OK | os.X_OK)
+    content = Rootfs(rootfs, []).read(HEARTBEAT) if here else lxd.file(service, HEARTBEAT)
     if content is None:
         return Freshness(None, f"no heartbeat has arrived in {service} yet")
     try:

@@ -111,7 +111,7 @@ class Rootfs:
         try:
             with self._parent(inside, make=False) as (parent, name):
                 return self._read(parent, name)
-        except OutsideError:
+        except (OutsideError, OSError):
             return None
 
     @staticmethod
