@@ -133,6 +133,8 @@ def test_the_page_of_a_crashed_vm_comes_from_its_standby(lab: Lab) -> None:
     again = lab.vcrecovery("failover", "web")
     assert again.returncode == 0
     assert "nothing to do" in again.stdout
+    by_vm = lab.vcrecovery("failover", "--vm", vm.uuid.upper())
+    assert (by_vm.returncode, by_vm.stdout) == (0, again.stdout)
 
 
 def test_the_standby_runs_as_itself_and_sends_nothing(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -75,6 +76,19 @@ def test_libvirtd_down(lab: Lab, blank: int, tmp_path: Path) -> None:
         lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1", "virsh", "--primary-is-down web"
     )
     assert lab.vcrecovery("status", plan=plan).returncode == 0
+
+
+def test_a_libvirtd_that_hangs(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    daemon = json.loads((lab.layout.run_dir / "daemons/libvirtd.json").read_text())["pid"]
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        refused_in_one_line(
+            lab.vcrecovery("failover", "web", plan=plan, timeout=40), ExitCode.REFUSED, "hv1", "no answer within"
+        )
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    assert Path(f"/proc/{blank}").exists()
 
 
 def test_a_standby_that_does_not_open_its_port(lab: Lab, blank: int, tmp_path: Path) -> None:

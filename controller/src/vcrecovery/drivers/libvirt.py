@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -107,7 +105,6 @@ class LibvirtHost:
         self._uri = uri
         self._timeout = timeout
         self._connection: Any = None
-        self._calls = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"libvirt-{name}")
 
     def _unreachable(self, error: Exception | str) -> OutsideError:
         reason = str(error).splitlines()[0]
@@ -117,15 +114,28 @@ class LibvirtHost:
         )
 
     def _call(self, function: Callable[[], T]) -> T:
-        future = self._calls.submit(function)
-        try:
-            return future.result(self._timeout)
-        except FutureTimeoutError:
-            # The thread stays behind until the keep-alive ends its call; new calls need new threads.
+        """Runs `function` in a thread of its own, since nothing else ends a call into a daemon that hangs.
+
+        The thread is a daemon: a program that has given a call up must not wait for it when it ends.
+        """
+        results: list[T] = []
+        errors: list[BaseException] = []
+        ended = threading.Event()
+
+        def work() -> None:
+            try:
+                results.append(function())
+            except BaseException as error:  # noqa: BLE001  it is raised again in the caller's thread
+                errors.append(error)
+            ended.set()
+
+        threading.Thread(target=work, name=f"libvirt-{self.name}", daemon=True).start()
+        if not ended.wait(self._timeout):
             self._connection = None
-            self._calls.shutdown(wait=False)
-            self._calls = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"libvirt-{self.name}")
-            raise self._unreachable(f"no answer within {self._timeout:.0f} s") from None
+            raise self._unreachable(f"no answer within {self._timeout:.0f} s")
+        if errors:
+            raise errors[0]
+        return results[0]
 
     def _connected(self) -> Any:
         connection = self._connection
