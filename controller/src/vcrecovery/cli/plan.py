@@ -9,9 +9,9 @@ import click
 
 from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
-from vcrecovery.plan.check import check_outside
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.plan.model import Plan
+from vcrecovery.recover.preflight import check_outside
 from vcrecovery.recover.world import World
 
 
