@@ -34,7 +34,7 @@ options:
     choices: [systemd, process]
     required: true
   state:
-    description: What is wanted. V(restarted) always restarts, for handlers.
+    description: What is wanted. V(restarted), for handlers, restarts what runs and starts nothing.
     type: str
     choices: [started, restarted, stopped]
     default: started
@@ -184,6 +184,8 @@ class ByHand:
             if entry is not None and not self.module.check_mode:
                 self.stop()
             return {"changed": entry is not None}
+        if entry is None and state == "restarted":
+            return {"changed": False, "msg": "it does not run yet"}
         if entry is None and endpoint and answers(endpoint):
             return {"changed": False, "msg": "somebody else runs it"}
         if entry is not None and state == "started" and entry["argv"] == self.options["argv"]:
@@ -230,6 +232,8 @@ class UnderSystemd:
             if changed and not self.module.check_mode:
                 self.must("disable", "--now", self.unit)
             return {"changed": changed}
+        if state == "restarted" and not active:
+            return {"changed": False, "started": False}
         restart = active and (state == "restarted" or stale)
         changed = restart or not active or not enabled
         if changed and not self.module.check_mode:

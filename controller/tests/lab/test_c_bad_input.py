@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from vcrecovery.errors import ExitCode
+from vcrecovery_lab import libvirt, machine
 
-from .conftest import Lab
+from .conftest import BLANK, BLANK_UUID, Lab
 
 pytestmark = pytest.mark.lab
 
@@ -64,9 +65,10 @@ def test_wrong_tsig_key_then_the_right_one(lab: Lab, blank: int, tmp_path: Path)
 def test_lxd_down(lab: Lab, blank: int, tmp_path: Path) -> None:
     os.kill(blank, signal.SIGKILL)
     plan = edited(lab.other_plan(tmp_path), secondaries__sec1__lxd=str(tmp_path / "no.socket"))
-    # Without LXD nobody knows how fresh the standby is, so nothing is fenced yet.
-    refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "LXD", "sec1", "--force")
-    refused_in_one_line(lab.vcrecovery("failover", "web", "--force", plan=plan), ExitCode.OUTSIDE, "LXD", "start it")
+    # Not even by force is a primary touched when there is nothing to start in its place.
+    for words in ([], ["--force"]):
+        done = lab.vcrecovery("failover", "web", *words, plan=plan)
+        refused_in_one_line(done, ExitCode.REFUSED, "no standby to start", "LXD", "sec1", "start it")
 
 
 def test_libvirtd_down(lab: Lab, blank: int, tmp_path: Path) -> None:
@@ -115,6 +117,29 @@ def test_a_vm_that_runs_is_destroyed_only_when_it_does_not_answer(lab: Lab, blan
 def test_a_vm_that_its_hypervisor_does_not_know(lab: Lab, tmp_path: Path) -> None:
     plan = lab.other_plan(tmp_path)
     refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1 knows no VM")
+
+
+def test_back_to_the_primary(lab: Lab, blank: int, tmp_path: Path) -> None:
+    plan = lab.other_plan(tmp_path)
+    os.kill(blank, signal.SIGKILL)
+    assert "nothing to do" in lab.vcrecovery("standby", "reset", "web", plan=plan).stdout
+    assert lab.vcrecovery("failover", "web", plan=plan).returncode == 0
+    reset = ("standby", "reset", "web")
+    refused_in_one_line(
+        lab.vcrecovery(*reset, plan=plan), ExitCode.REFUSED, "does not point at the primary 10.211.1.10"
+    )
+    lab.reset_standby()
+    assert lab.vcrecovery(*reset, plan=plan).returncode == 0
+    entry = json.loads(lab.vcrecovery("status", "--json", plan=plan).stdout)["services"][0]
+    assert entry["serves"] == "primary"
+    # The next failover is a new one.
+    machine.create_blank(BLANK, BLANK_UUID)
+    virtual_machine = libvirt.pid(BLANK, BLANK_UUID)
+    assert virtual_machine is not None
+    os.kill(virtual_machine, signal.SIGKILL)
+    lab.stamp()
+    assert lab.vcrecovery("failover", "web", plan=plan).returncode == 0
+    assert lab.dig(f"_vcrecovery.{lab.layout.name}", "TXT") == ['"epoch=2"']
 
 
 def test_two_controllers_at_once(lab: Lab, blank: int, tmp_path: Path) -> None:

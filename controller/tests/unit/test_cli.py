@@ -25,7 +25,7 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
         (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
         (["failover", "web", "--primary-is-down", "wbe"], ExitCode.USAGE, "type web to mean it"),
-        (["failover", "web"], ExitCode.REFUSED, "hypervisor hv1"),
+        (["failover", "web"], ExitCode.REFUSED, "no standby to start: LXD on secondary sec1"),
         (["pause", "web", "--for", "soon"], ExitCode.USAGE, "'soon' is no duration"),
         (["status", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["history", "nope"], ExitCode.USAGE, "has no service 'nope'"),

@@ -47,10 +47,13 @@ def test_the_steps_come_in_the_order_of_the_promises() -> None:
 @pytest.mark.parametrize(
     ("evidence", "outcome", "said"),
     [
-        ({"open_ports": ["10.0.0.1:80"]}, Outcome.FALSE_ALARM, "still answers"),
+        ({"open_ports": ["10.0.0.1:80"]}, Outcome.FALSE_ALARM, "answers: it may run elsewhere"),
         ({"power": "running"}, Outcome.FALSE_ALARM, "running"),
         ({"power": "unreachable", "detail": "hypervisor hv1 does not answer"}, Outcome.REFUSED, "cannot be fenced"),
         ({"power": "absent", "detail": "hv1 knows no VM"}, Outcome.REFUSED, "knows no VM"),
+        ({"reason": "destroyed"}, Outcome.FALSE_ALARM, "somebody asked for it"),
+        ({"reason": "migrated"}, Outcome.FALSE_ALARM, "may run elsewhere"),
+        ({"standby_problem": "no container web"}, Outcome.REFUSED, "no standby to start: no container web"),
         ({"freshness": 61.0}, Outcome.REFUSED, "61 s old"),
         ({"freshness": None, "freshness_detail": "no heartbeat"}, Outcome.REFUSED, "not known"),
     ],
@@ -126,3 +129,13 @@ def test_a_step_that_was_interrupted_is_run_again() -> None:
     decision = decide(episode(confirm(), done(Step.FENCE), interrupted), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.START
+
+
+@pytest.mark.parametrize(
+    "evidence", [{"reason": "migrated"}, {"open_ports": ["10.0.0.1:80"]}, {"standby_problem": "LXD does not answer"}]
+)
+def test_what_even_force_does_not_override(evidence: dict[str, Any]) -> None:
+    """A fence would prove nothing, or there is nothing to start."""
+    decision = decide(episode(confirm(**evidence), automatic=False, force=True), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.REFUSED

@@ -8,12 +8,15 @@ from pathlib import Path
 import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
-from vcrecovery.errors import UsageError
+from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.plan.model import parse_duration
+from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.states import Side
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import wait_for_sync
 from vcrecovery.sync.seed import seed as seed_standby
 from vcrecovery.sync.standby import apply as apply_standby
+from vcrecovery.sync.standby import stand_by_again
 
 
 @click.group()
@@ -38,6 +41,31 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
             click.echo(f"{name}: {', '.join(changes[name]) or 'nothing to do'}")
     if as_json:
         click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
+
+
+@standby.command()
+@click.argument("service")
+@plan_option
+def reset(service: str, plan_path: Path) -> None:
+    """Let the primary of SERVICE serve again, after you have brought it back by hand.
+
+    Stop the container, copy what changed in it to the VM, point DNS back, then call this: the standby takes the
+    primary's files again, and the watcher protects it.
+    """
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    world = World(plan)
+    with service_lock(plan.state_dir, service):
+        if world.journal.state(service).side is Side.PRIMARY:
+            click.echo(f"{service}: nothing to do: its primary serves")
+            return
+        for record in plan.services[service].dns:
+            zone, primary = world.zones[record.zone], str(plan.services[service].primary.address)
+            if zone.read(zone.servers[0], record.name).addresses != {primary}:
+                raise RefusedError(f"{record.name} does not point at the primary {primary}", "point it back first")
+        stand_by_again(world.lxd[plan.services[service].standby.secondary], service)
+        world.journal.serve_from_primary(service)
+    click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 
 @standby.command()

@@ -19,7 +19,7 @@ from vcrecovery.errors import OutsideError
 from vcrecovery.recover.failover import automatic, fail_over
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.outside import Outside, policy_for
-from vcrecovery.recover.states import DONE_WORD, Episode, Request, Step
+from vcrecovery.recover.states import DONE_WORD, Episode, Request, Side, Step
 from vcrecovery.recover.world import World
 
 log = logging.getLogger("vcrecovery.watch")
@@ -58,23 +58,27 @@ def watch(verbose: bool, plan_path: Path) -> None:
 
     def recover(service: str, cause: str, detected_at: float) -> Episode:
         def attempt() -> Episode:
-            return fail_over(
-                service,
-                cause,
-                Request(automatic=True, by="watch"),
-                policy=policy_for(world, service),
-                actuator=Outside(world, service),
-                journal=world.journal,
-                clock=world.clock,
-                teller=_LogTimeline(),
-                detected_at=detected_at,
-            )
+            # Between two attempts an operator may take over.
+            with service_lock(plan.state_dir, service):
+                state = world.journal.state(service)
+                if state.side is Side.STANDBY and state.open_episode is None:
+                    return world.journal.history(service, 1)[0]
+                return fail_over(
+                    service,
+                    cause,
+                    Request(automatic=True, by="watch"),
+                    policy=policy_for(world, service),
+                    actuator=Outside(world, service),
+                    journal=world.journal,
+                    clock=world.clock,
+                    teller=_LogTimeline(),
+                    detected_at=detected_at,
+                )
 
         def on_failure(error: OutsideError, delay: float) -> None:
             log.error("%s: %s; trying again in %.0f s", service, error, delay)
 
-        with service_lock(plan.state_dir, service):
-            episode = automatic(attempt, world.clock, on_failure)
+        episode = automatic(attempt, world.clock, on_failure)
         log.info("%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from vcrecovery.detect.verdict import Kind, Verdict, judge
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, LibvirtHost
 from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.states import Power, ServiceState, Step
+from vcrecovery.recover.states import Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
 log = logging.getLogger("vcrecovery.watch")
@@ -24,9 +24,10 @@ log = logging.getLogger("vcrecovery.watch")
 TICK = 1.0
 RECONNECT_DELAY = 1.0
 READ_ALL_EVERY = 10.0
+FALSE_ALARM_DELAY = 30.0
 
 #: Fails a service over; raises as `fail_over` does. Arguments: service, cause, time of detection.
-Recover = Callable[[str, str, float], object]
+Recover = Callable[[str, str, float], Episode]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class _Watched:
     reading: DomainReading = field(default_factory=lambda: DomainReading(Power.UNREACHABLE))
     said: str = ""
     given_up: str = ""
+    not_before: float = 0.0
     worker: threading.Thread | None = None
 
 
@@ -124,9 +126,16 @@ class Watch:
                     watched.reading = DomainReading(Power.UNREACHABLE, detail=message.detail)
 
     def _read_all(self, hosts: set[str]) -> None:
-        for service in self._watched:
-            if self._world.plan.services[service].primary.hypervisor in hosts:
+        silent: dict[str, DomainReading] = {}
+        for service, watched in self._watched.items():
+            host = self._world.plan.services[service].primary.hypervisor
+            if host in silent:
+                watched.reading = silent[host]
+            elif host in hosts:
                 self._read(service)
+                if watched.reading.power is Power.UNREACHABLE:
+                    # Each call to a host that hangs takes its whole timeout: one is enough.
+                    silent[host] = watched.reading
 
     def _read(self, service: str, event: DomainEvent | None = None) -> None:
         primary = self._world.plan.services[service].primary
@@ -160,7 +169,7 @@ class Watch:
             watched.given_up = ""
             loud = verdict.kind in (Kind.STALE_PRIMARY, Kind.UNKNOWN)
             self._say(service, verdict.sentence, logging.WARNING if loud else logging.INFO)
-        elif watched.given_up != cause:
+        elif watched.given_up != cause and now >= watched.not_before:
             self._say(service, f"{service}: {cause}", logging.WARNING)
             watched.worker = threading.Thread(target=self._work, args=(service, cause, now), daemon=True)
             watched.worker.start()
@@ -168,7 +177,9 @@ class Watch:
     def _work(self, service: str, cause: str, detected_at: float) -> None:
         watched = self._watched[service]
         try:
-            self._recover(service, cause, detected_at)
+            if self._recover(service, cause, detected_at).outcome is Outcome.FALSE_ALARM:
+                # The state may change, so it is not given up, but looked at again after a while.
+                watched.not_before = self._world.clock.now() + FALSE_ALARM_DELAY
         except BusyError:
             pass  # the other controller does the work; the next tick looks again
         except RefusedError as error:

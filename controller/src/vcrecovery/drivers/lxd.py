@@ -155,10 +155,16 @@ class LxdServer:
         Raises OutsideError with the server's reason.
         """
         deadline = self._clock.now() + timeout
+        started = False
         while True:
             found = self.get(instance)
             if found is not None and found.running:
                 return
+            if started and self._clock.now() >= deadline:
+                raise OutsideError(
+                    f"container {instance} stops right after its start",
+                    f"see `lxc info --show-log {instance}`, then call again",
+                )
             body = {"action": "thaw" if found is not None and found.status == "Frozen" else "start", "timeout": 30}
 
             def change(api: Any, body: Mapping[str, Any] = body) -> None:
@@ -167,6 +173,7 @@ class LxdServer:
 
             try:
                 self._guard(change)
+                started = True
             except TryAgainError:
                 if self._clock.now() >= deadline:
                     raise

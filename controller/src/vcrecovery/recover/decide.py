@@ -29,6 +29,8 @@ class Close:
 
 
 Decision = Run | Close
+#: libvirt's reasons for which a VM is off by somebody's wish.
+_WISHED = frozenset({"shutdown", "destroyed", "saved", "from snapshot"})
 
 
 def decide(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -78,6 +80,9 @@ def _why_fence(episode: Episode, confirm: StepRecord) -> str:
 
 def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
     """Why this failover must not happen, or None."""
+    if problem := confirm.evidence.get("standby_problem"):
+        # Not even by force: the primary would be destroyed with nothing to start in its place.
+        return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
     return _not_failed(episode, confirm) or _too_stale(episode, confirm, policy)
 
 
@@ -106,6 +111,18 @@ def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
             "correct the plan, or, if you know that the VM is down: "
             f"`vcrecovery failover {name} --primary-is-down {name}`",
         )
+    reason = confirm.evidence.get("reason", "")
+    if power in OFF and (answering or reason == "migrated"):
+        # Its hypervisor has nothing to destroy, so a fence would prove nothing.
+        where = f"{', '.join(answering)} answers" if answering else "it was migrated"
+        return Close(
+            Outcome.FALSE_ALARM if request.automatic else Outcome.REFUSED,
+            f"the primary of {name} is off on its hypervisor but {where}: it may run elsewhere",
+            "correct the plan's hypervisor, or, if you know that the VM is down: "
+            f"`vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    if request.automatic and reason in _WISHED:
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off since somebody asked for it ({reason})")
     if request.force:
         return None
     if answering:

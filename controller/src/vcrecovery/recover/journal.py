@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -59,6 +60,7 @@ class Journal:
         Raises OutsideError when the file cannot be used.
         """
         self._path = path
+        self._one_at_a_time = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -76,20 +78,22 @@ class Journal:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._one_at_a_time:
             try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._db
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._unusable(error) from error
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
-            return self._db.execute(query, values).fetchall()
+            with self._one_at_a_time:
+                return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
@@ -127,6 +131,11 @@ class Journal:
         """The primary was seen running: from now on its end is a failure."""
         with self._transaction() as db:
             self._set(db, service, seen_running_at=at)
+
+    def serve_from_primary(self, service: str) -> None:
+        """The operator has brought the primary back. It counts as protected once it is seen running."""
+        with self._transaction() as db:
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
 
     # -- episodes ----------------------------------------------------------------------------------------------
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcrecovery.errors import BusyError
+from vcrecovery.errors import BusyError, OutsideError
 
 
 @contextmanager
@@ -17,9 +18,13 @@ def service_lock(state_dir: Path, service: str) -> Iterator[None]:
 
     Raises BusyError, which names the holder, when another process has it.
     """
-    folder = state_dir / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{service}.lock").open("a+", encoding="utf-8") as file:
+    path = state_dir / "locks" / f"{service}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise OutsideError(f"the lock {path} cannot be used: {error.strerror}", "correct its rights") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -28,10 +33,13 @@ def service_lock(state_dir: Path, service: str) -> Iterator[None]:
             raise BusyError(
                 f"{holder} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        # The name is for people; a full disk must not stand in the way of a failover.
+        with contextlib.suppress(OSError):
+            file.truncate(0)
+            file.write(f"process {os.getpid()}")
+            file.flush()
         try:
             yield
         finally:
-            file.truncate(0)
+            with contextlib.suppress(OSError):
+                file.truncate(0)

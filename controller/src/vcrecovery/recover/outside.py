@@ -69,11 +69,12 @@ class Outside:
     def _confirm(self, episode: Episode) -> dict[str, Any]:
         """Two signals that do not depend on each other: what libvirt says now, and whether the ports answer."""
         primary = str(self._service.primary.address)
-        with ThreadPoolExecutor(max_workers=2) as pool:
+        with ThreadPoolExecutor(max_workers=3) as pool:
             ports = pool.submit(open_ports, primary, self._ports, self._service.timeouts.confirm)
+            problem = pool.submit(self._standby_problem, episode)
             freshness = pool.submit(read_freshness_quietly, self._lxd, self._name, self._secondary)
             reading = self._read_primary()
-            found, fresh = ports.result(), freshness.result()
+            found, fresh, trouble = ports.result(), freshness.result(), problem.result()
         answering = [f"{primary}:{port}" for port in found]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
         # What the failure can have cost is counted up to when it was seen, not up to now.
@@ -84,10 +85,25 @@ class Outside:
             "detail": reading.detail,
             "vanished": reading.power is Power.ABSENT and episode.cause.startswith("libvirt:"),
             "open_ports": answering,
+            "standby_problem": trouble,
             "freshness": age,
             "freshness_detail": fresh.detail,
             "summary": f"{self._host.name}: {reading}; {on_ports}",
         }
+
+    def _standby_problem(self, episode: Episode) -> str:
+        """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
+        try:
+            instance = self._lxd.get(self._name)
+        except OutsideError as error:
+            return str(error)
+        if instance is None:
+            return f"secondary {self._lxd.name} has no container {self._name}; the role `secondary` makes it"
+        if instance.config.get(READY_KEY) != "true":
+            return f"the standby of {self._name} was never made ready; run the role `secondary`"
+        if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
+            return f"container {self._name} belongs to epoch {instance.config[EPOCH_KEY]}; look at its history"
+        return ""
 
     def _fence(self, episode: Episode) -> dict[str, Any]:
         if episode.request.primary_is_down:
@@ -127,6 +143,8 @@ class Outside:
         return {"summary": f"container {self._name} on {self._lxd.name}", "was_running": instance.running}
 
     def _probe(self) -> dict[str, Any]:
+        # It may have stopped since it was started.
+        self._lxd.start(self._name, self._service.timeouts.start)
         address, timeout = str(self._service.standby.address), self._service.timeouts.ports
         closed = wait_for_ports(address, self._ports, self._world.clock, timeout)
         if closed:

@@ -5,6 +5,7 @@ So the lag is measured over the whole way, whether anything else changed on the 
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -33,9 +34,12 @@ def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshn
     if content is None:
         return Freshness(None, f"no heartbeat has arrived in {service} yet")
     try:
-        return Freshness(float(content.decode("ascii").strip()))
+        stamp = float(content.decode("ascii").strip())
     except (UnicodeDecodeError, ValueError):
         return Freshness(None, f"the heartbeat in {service} is no time")
+    if not math.isfinite(stamp):
+        return Freshness(None, f"the heartbeat in {service} is no time")
+    return Freshness(stamp)
 
 
 def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:

@@ -13,7 +13,7 @@ from pathlib import Path
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, id_map
 from vcrecovery.drivers.process import run
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync.rootfs import Rootfs
@@ -101,6 +101,14 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     _own_identity(tree, name, service, secondary, changes)
     changes.note(_register(plan.state_dir, name, lxd.socket, path), "receiver told")
     return changes
+
+
+def stand_by_again(lxd: LxdServer, name: str) -> None:
+    """Makes a container that served a standby again. Raises RefusedError while it runs."""
+    instance = _must_get(lxd, name)
+    if instance.running:
+        raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
+    lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
 
 
 def _must_get(lxd: LxdServer, name: str) -> Instance:
