@@ -71,7 +71,7 @@ def test_identity_kernel_and_secrets_stay_out(lab: Lab) -> None:
         "ssh -tt -F /etc/vcrecovery/ssh_config receiver",
         "rsync -e 'ssh -F /etc/vcrecovery/ssh_config' receiver:/etc/shadow /tmp/",
         "rsync -e 'ssh -F /etc/vcrecovery/ssh_config' /etc/hostname receiver:/../../../../../../tmp/broken-out",
-        "rsync --rsync-path='rsync --log-file=/tmp/x' -e 'ssh -F /etc/vcrecovery/ssh_config' /etc/hostname receiver:/",
+        "rsync --rsync-path='rsync --log-file=/srv/x' -e 'ssh -F /etc/vcrecovery/ssh_config' /etc/hostname receiver:/",
         "rsync -s -e 'ssh -F /etc/vcrecovery/ssh_config' /etc/hostname receiver:/",
         "scp -F /etc/vcrecovery/ssh_config /etc/hostname receiver:/tmp/broken-out",
     ],
