@@ -13,7 +13,6 @@ from vcrecovery.recover.states import Power, ServiceState, Side
 
 #: libvirt's words for an end that nobody asked for. `daemon`: libvirtd came back and the QEMU process was gone.
 UNASKED = frozenset({"crashed", "failed", "daemon"})
-ASKED = frozenset({"shutdown", "destroyed", "saved", "migrated", "from snapshot"})
 
 
 class Kind(StrEnum):

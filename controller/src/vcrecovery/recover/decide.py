@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.recover.states import OFF, Episode, Outcome, Policy, Power, Step, StepRecord
+from vcrecovery.recover.states import ASKED, OFF, Episode, Outcome, Policy, Power, Step, StepRecord
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,6 @@ class Close:
 
 
 Decision = Run | Close
-#: libvirt's reasons for which a VM is off by somebody's wish.
-_WISHED = frozenset({"shutdown", "destroyed", "saved", "from snapshot"})
 
 
 def decide(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -121,7 +119,7 @@ def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
             "correct the plan's hypervisor, or, if you know that the VM is down: "
             f"`vcrecovery failover {name} --primary-is-down {name}`",
         )
-    if request.automatic and reason in _WISHED:
+    if request.automatic and reason in ASKED:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off since somebody asked for it ({reason})")
     if request.force:
         return None

@@ -61,6 +61,8 @@ class Power(StrEnum):
 
 #: A VM in one of these states runs nothing.
 OFF = frozenset({Power.SHUTOFF, Power.CRASHED})
+#: libvirt's reasons for which a VM is off by somebody's wish.
+ASKED = frozenset({"shutdown", "destroyed", "saved", "migrated", "from snapshot"})
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshn
         return Freshness(None, f"no heartbeat has arrived in {service} yet")
     try:
         stamp = float(content.decode("ascii").strip())
+        if not math.isfinite(stamp):
+            raise ValueError(stamp)
     except (UnicodeDecodeError, ValueError):
-        return Freshness(None, f"the heartbeat in {service} is no time")
-    if not math.isfinite(stamp):
         return Freshness(None, f"the heartbeat in {service} is no time")
     return Freshness(stamp)
 
