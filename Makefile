@@ -4,10 +4,10 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab
+.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup:  ## Install what the demo and the tests need (Debian packages, .venv, collections)
 	@controller/lab/setup.sh
@@ -25,6 +25,7 @@ test: setup lint test-unit test-lab  ## Run every test
 
 lint:  ## ruff, mypy --strict, ansible-lint
 	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
+	cd controller && ../.venv/bin/ruff check -q --isolated --target-version py38 --select E9,F src/vcrecovery/{excludes,primary}
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
 
 test-unit:  ## Tests that need neither root nor the lab
@@ -32,3 +33,6 @@ test-unit:  ## Tests that need neither root nor the lab
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end
 	cd controller && ../.venv/bin/pytest -q -m lab
+
+bench-excludes: setup  ## Measure the exclude list: to make, to rsync, to lsyncd (about 10 minutes; ARGS=--quick: seconds)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m exclude_bench $(ARGS)

@@ -13,7 +13,7 @@ packages=(
   bind9 bind9-utils bind9-dnsutils
   openssh-server openssh-client rsync lsyncd
   # what the tests of the exclude lists build package databases with
-  rpm
+  rpm dnf dnf-plugins-core
   # what builds the VM image, and tries whether KVM works
   debootstrap e2fsprogs busybox-static
   # the controller's Python

@@ -237,7 +237,8 @@ class UnderSystemd:
         restart = active and (state == "restarted" or stale)
         changed = restart or not active or not enabled
         if changed and not self.module.check_mode:
-            if stale:
+            # Before a restart always: what the unit wants may have changed, which its own file does not show.
+            if stale or restart:
                 self.must("daemon-reload")
             # This reads the units anew when it enables one.
             self.must("enable", "--now", self.unit)

@@ -20,7 +20,15 @@ options:
     type: list
     elements: str
     default: []
-  exclude:
+  keep:
+    description: Names or patterns of packages that stay in although O(packages) or O(profile) name them.
+    type: list
+    elements: str
+    default: []
+  profile:
+    description: A set of packages by name, such as V(vm-to-container), of which none need be installed.
+    type: str
+  paths:
     description: Further absolute paths that stay out.
     type: list
     elements: str
@@ -34,15 +42,10 @@ options:
     description: Where the system is.
     type: path
     default: /
-  dest:
-    description: The file to write.
-    type: path
+  lists:
+    description: The files to write, by the program that reads them, V(rsync) or V(lsyncd).
+    type: dict
     required: true
-  format:
-    description: Who reads the file.
-    type: str
-    choices: [rsync, lsyncd]
-    default: lsyncd
   rules:
     description: The rules for files that no package owns, as JSON texts by name. The collection fills them in.
     type: dict
@@ -53,51 +56,70 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Leave the kernel out
+- name: Leave out what a container never needs
   vcrecovery.standby.exclude_list:
-    packages: ["linux-*"]
-    dest: /etc/vcrecovery/exclude.lsyncd
+    profile: vm-to-container
+    lists:
+      lsyncd: /etc/vcrecovery/exclude.lsyncd
+      rsync: /etc/vcrecovery/exclude.rsync
 """
 
 RETURN = r"""
+backend:
+  description: The package database that was read, V(dpkg), V(rpm) or V(none).
+  type: str
+  returned: always
 patterns:
-  description: How many patterns the list has.
-  type: int
+  description: How many patterns each list has.
+  type: dict
+  returned: always
+written:
+  description: The lists that were not as they should be.
+  type: list
+  elements: str
   returned: always
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.database import backend_of
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.errors import ExcludeError
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.files import would_change, write_if_changed
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.rules import rules_from_json
+from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.selection import selection_from
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.service import service_rules
+
+CHOICES = ("packages", "keep", "profile", "paths", "host_keys")
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "list", "elements": "str", "default": []},
-            "exclude": {"type": "list", "elements": "str", "default": []},
+            "keep": {"type": "list", "elements": "str", "default": []},
+            "profile": {"type": "str"},
+            "paths": {"type": "list", "elements": "str", "default": []},
             "host_keys": {"type": "str", "choices": ["own", "copied"], "default": "copied"},
             "root": {"type": "path", "default": "/"},
-            "dest": {"type": "path", "required": True},
+            "lists": {"type": "dict", "required": True},
             "rules": {"type": "dict"},
-            "format": {"type": "str", "choices": ["rsync", "lsyncd"], "default": "lsyncd"},
         },
         supports_check_mode=True,
     )
     wanted = module.params
     try:
         data = rules_from_json(*wanted["rules"].values()) if wanted["rules"] else None
-        rules = service_rules(
-            wanted["root"], wanted["packages"], wanted["exclude"], wanted["host_keys"], wanted["format"], data
-        )
+        selection = selection_from({name: wanted[name] for name in CHOICES}, "exclude_list")
+        backend = backend_of(os.fsencode(wanted["root"]))
+        lists = service_rules(wanted["root"], selection, sorted(wanted["lists"]), data)
         writes = would_change if module.check_mode else write_if_changed
-        changed = writes(wanted["dest"], rules)
+        written = [wanted["lists"][dialect] for dialect in sorted(lists) if writes(wanted["lists"][dialect], lists[dialect])]
     except ExcludeError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=changed, patterns=rules.count(b"\n"))
+    patterns = {dialect: data.count(b"\n") for dialect, data in lists.items()}
+    module.exit_json(changed=bool(written), backend=backend, patterns=patterns, written=written)
 
 
 if __name__ == "__main__":

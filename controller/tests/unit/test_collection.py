@@ -28,7 +28,9 @@ def test_every_variable_of_a_role_is_described(role: str) -> None:
     assert set(defaults) == set(options)
 
 
-@pytest.mark.parametrize("template", sorted((CHECKOUT / "templates").glob("*.service.j2")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "template", sorted((CHECKOUT / "templates").glob("vcrecovery-*.j2")), ids=lambda path: path.name
+)
 def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.fail("systemd-analyze is not installed; `make setup` installs it")
@@ -41,10 +43,15 @@ def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
         "dns_zone_dir": "/var/lib/bind",
         "primary_config_dir": "/etc/vcrecovery",
         "primary_heartbeat": "10s",
+        "primary_program_dir": "/usr/local/lib/vcrecovery",
+        "primary_python": "/usr/bin/python3",
+        "primary_refresh_interval": "15min",
     }
     text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
     unit = tmp_path / template.name.removesuffix(".j2")
     unit.write_text(text.replace("/usr/bin/lsyncd", "/bin/true"))
+    if unit.suffix in (".path", ".timer"):
+        unit.with_suffix(".service").write_text("[Service]\nType=oneshot\nExecStart=/bin/true\n")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--recursive-errors=no", "--man=no", str(unit)],
         capture_output=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from vcrecovery.errors import UsageError
-from vcrecovery.excludes import FORMATS, render
+from vcrecovery.excludes import FORMATS, render, write_if_changed
 from vcrecovery.excludes import exclude_list as list_of
 from vcrecovery.excludes import explain as reason
 from vcrecovery.excludes.errors import ExcludeError
@@ -23,6 +23,11 @@ from vcrecovery.excludes.errors import ExcludeError
 @click.option("--assume-owned", is_flag=True, help="Let a folder stand for files in it that no package owns.")
 @click.option("--format", "dialect", type=click.Choice(FORMATS), default="plain", show_default=True)
 @click.option("--explain", metavar="PATH", help="Say why this path is in the list or not.")
+@click.option(
+    "--output",
+    metavar="FILE",
+    help="Write the list there, at once and only if it differs; an error leaves the old one.",
+)
 def exclude_list(
     packages: tuple[str, ...],
     keep: tuple[str, ...],
@@ -31,8 +36,12 @@ def exclude_list(
     assume_owned: bool,
     dialect: str,
     explain: str | None,
+    output: str | None,
 ) -> None:
-    """Print the shortest list of paths that leaves out what the named packages own, and nothing else."""
+    """Print the shortest list of paths that leaves out what the named packages own, and nothing else.
+
+    A folder stands for all that is in it if excluded packages own all of that. What no package owns stays in.
+    """
     if not packages and profile is None:
         raise UsageError("name packages with --packages, or a set of them with --profile")
     try:
@@ -40,6 +49,11 @@ def exclude_list(
             click.echo(reason(root, os.fsencode(explain), packages, keep, profile, assume_owned))
             return
         found = list_of(root, packages, keep, profile, assume_owned)
-        sys.stdout.buffer.write(render(found, dialect))
+        text = render(found, dialect)
+        if output is None:
+            sys.stdout.buffer.write(text)
+            return
+        changed = write_if_changed(output, text)
+        click.echo(f"{output}: {len(found.paths)} paths, {'changed' if changed else 'unchanged'}", err=True)
     except ExcludeError as error:
         raise UsageError(str(error)) from error

@@ -27,3 +27,10 @@ def open_database(root: bytes) -> Database:
     if not found.packages:
         raise ExcludeError(f"the RPM database of {shown(root)} names no package: check --root")
     return found
+
+
+def backend_of(root: bytes) -> str:
+    """Whose database the root has, without reading it: `dpkg`, `rpm` or `none`."""
+    if has_dpkg(root):
+        return "dpkg"
+    return "rpm" if rpm_location(root) is not None else "none"

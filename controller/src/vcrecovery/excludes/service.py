@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import os
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence
 
-from . import exclude_list, render
+from . import ExcludeList, exclude_list, render
 from .dialects import lsyncd_pattern, rsync_pattern
 from .errors import ExcludeError
 from .files import AnyPath
 from .identity import kept_out
 from .rules import Rules
+from .selection import Selection
+
+#: What a service's list can be written in: plain paths have no wildcards, and what is never synced needs one.
+DIALECTS = ("rsync", "lsyncd")
 
 
 def service_rules(
-    root: AnyPath,
-    packages: Sequence[str],
-    exclude: Sequence[str],
-    host_keys: str,
-    dialect: str,
-    rules: Optional[Rules] = None,
-) -> bytes:
-    """The file for rsync or lsyncd. Raises ExcludeError, and gives no list, if anything cannot be read."""
-    if dialect not in ("rsync", "lsyncd"):
-        raise ExcludeError(f"there is no format {dialect!r} for a service: choose rsync or lsyncd")
-    listed = render(exclude_list(root, packages, rules=rules), dialect) if packages else b""
-    pattern = lsyncd_pattern if dialect == "lsyncd" else (lambda path: rsync_pattern(path, False))
-    paths = b"".join(pattern(os.fsencode(path.rstrip("/"))) + b"\n" for path in exclude)
-    never = b"".join(os.fsencode(path) + b"\n" for path in kept_out(host_keys))
-    return never + paths + listed
+    root: AnyPath, selection: Selection, dialects: Sequence[str], rules: Optional[Rules] = None
+) -> Dict[str, bytes]:
+    """The file for each dialect. Raises ExcludeError, and gives no list, if anything cannot be read."""
+    for dialect in dialects:
+        if dialect not in DIALECTS:
+            raise ExcludeError(f"there is no format {dialect!r} for a service: choose one of {', '.join(DIALECTS)}")
+    listed = None
+    if selection.packages or selection.profile is not None:
+        listed = exclude_list(root, selection.packages, selection.keep, selection.profile, rules=rules)
+    return {dialect: _in_dialect(dialect, selection, listed) for dialect in dialects}
+
+
+def _in_dialect(dialect: str, selection: Selection, listed: Optional[ExcludeList]) -> bytes:
+    never = b"".join(os.fsencode(path) + b"\n" for path in kept_out(selection.host_keys))
+    asked = (os.fsencode("/" + path.strip("/")) for path in selection.paths)
+    paths = [lsyncd_pattern(path) if dialect == "lsyncd" else rsync_pattern(path, False) for path in asked]
+    return never + b"".join(path + b"\n" for path in paths) + (render(listed, dialect) if listed else b"")

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from vcrecovery.excludes.errors import ExcludeError
+from vcrecovery.excludes.rules import shipped_rules
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -40,6 +43,20 @@ def _domain_name(value: Any) -> str:
 def _port(value: Any) -> Any:
     """`80` is short for `{tcp: 80}`."""
     return {"tcp": value} if isinstance(value, int) else value
+
+
+def _profile(name: str) -> str:
+    try:
+        shipped_rules().profile(name)
+    except ExcludeError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not absolute; start it with a slash")
+    return path
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float)]
@@ -153,8 +170,16 @@ class Timeouts(_Section):
 class Sync(_Section):
     """How the primary's files reach the standby."""
 
-    exclude_packages: list[str] = Field(["linux-*"], description="files of these packages stay out")
-    exclude: list[str] = Field([], description="further absolute paths that stay out")
+    exclude_profile: Annotated[str, AfterValidator(_profile)] | None = Field(
+        "vm-to-container", description="a set of packages that stay out where they are installed; null for none"
+    )
+    exclude_packages: list[str] = Field(
+        [], description="names or patterns of further packages that stay out; each must match one", examples=[["snapd"]]
+    )
+    keep_packages: list[str] = Field([], description="packages that stay in although the above name them")
+    exclude: list[Annotated[str, AfterValidator(_absolute)]] = Field(
+        [], description="further absolute paths that stay out"
+    )
     heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
 
 

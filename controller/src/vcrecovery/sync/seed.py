@@ -14,11 +14,23 @@ from pathlib import Path
 from vcrecovery.drivers.process import run
 from vcrecovery.errors import UsageError
 from vcrecovery.excludes.errors import ExcludeError
+from vcrecovery.excludes.selection import Selection
 from vcrecovery.excludes.service import service_rules
-from vcrecovery.plan.model import Plan
+from vcrecovery.plan.model import Plan, Service
 
 #: What every sync keeps. Owners go by number: names mean other numbers on another machine.
 RSYNC_FLAGS = ("-aHAXS", "--numeric-ids", "--delete", "--force")
+
+
+def selection_of(service: Service) -> Selection:
+    """What the exclude list of a service is made from."""
+    return Selection(
+        packages=tuple(service.sync.exclude_packages),
+        keep=tuple(service.sync.keep_packages),
+        profile=service.sync.exclude_profile,
+        paths=tuple(service.sync.exclude),
+        host_keys=service.standby.host_keys,
+    )
 
 
 def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> None:
@@ -28,7 +40,7 @@ def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> Non
     """
     entry = plan.services[service]
     try:
-        rules = service_rules(source, entry.sync.exclude_packages, entry.sync.exclude, entry.standby.host_keys, "rsync")
+        rules = service_rules(source, selection_of(entry), ["rsync"])["rsync"]
     except ExcludeError as error:
         raise UsageError(f"--from {source}: {error}") from error
     with tempfile.NamedTemporaryFile(prefix="vcrecovery-exclude-") as file:
