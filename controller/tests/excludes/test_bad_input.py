@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
-from package_trees import make_dpkg, make_file, make_link
+from good_list import survives
+from package_trees import make_alternative, make_directory, make_dpkg, make_file, make_link
 
 from vcrecovery.excludes import (
     ExcludeError,
@@ -27,6 +29,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def message(root: Path, *packages: str, **more: object) -> str:
+    if not more and root.is_dir():
+        return survives(root, *(packages or ["kernel"]))
     with pytest.raises(ExcludeError) as caught:
         exclude_list(root, packages or ["kernel"], **more)  # type: ignore[arg-type]
     text = str(caught.value)
@@ -67,6 +71,49 @@ def test_a_list_cut_anywhere_is_found(root: Path) -> None:
             assert "kernel" in message(root)
 
 
+def make_sums(root: Path, package: str, paths: list[bytes]) -> Path:
+    """The file that dh_md5sums makes, and that dpkg keeps beside the list."""
+    lines = [hashlib.md5(b"x").hexdigest().encode() + b"  " + path[1:] + b"\n" for path in paths]  # noqa: S324
+    sums = root / f"var/lib/dpkg/info/{package}.md5sums"
+    sums.write_bytes(b"".join(lines))
+    return sums
+
+
+@pytest.mark.parametrize("package", ["kernel", "other"])
+def test_a_list_cut_between_two_lines_is_found_by_its_checksums(tmp_path: Path, package: str) -> None:
+    """Were the end of the other package's list lost, what both own would be left out."""
+    paths = [b"/d/a", b"/d/b b", b"/d/c  c", b"/e"]
+    make_dpkg(tmp_path, {"kernel": paths, "other": paths})
+    for path in paths:
+        make_file(tmp_path, path)
+    assert exclude_list(tmp_path, ["kernel"]).paths == ()
+    make_sums(tmp_path, package, paths)
+    assert exclude_list(tmp_path, ["kernel"]).paths == ()
+    listing = tmp_path / f"var/lib/dpkg/info/{package}.list"
+    lines = listing.read_bytes().splitlines(keepends=True)
+    for length in range(2, len(lines)):
+        listing.write_bytes(b"".join(lines[:length]))
+        said = message(tmp_path)
+        assert f"info/{package}.list is truncated, it lacks /" in said
+        assert f"reinstall package {package}:amd64" in said
+
+
+def test_checksums_of_what_is_not_there_prove_nothing(root: Path) -> None:
+    sums = make_sums(root, "kernel", [b"/k/file", b"/usr/share/doc/filtered"])
+    assert exclude_list(root, ["kernel"]).paths == (b"/k",)
+    # As some third parties write them.
+    sums.write_bytes(b"%s  ./k/file\n\\%s  k/new\\nline\n\n" % (b"0" * 32, b"0" * 32))
+    assert exclude_list(root, ["kernel"]).paths == (b"/k",)
+    make_file(root, b"/k/forgotten")
+    sums.write_bytes(b"%s  ./k/forgotten\n" % (b"0" * 32))
+    assert "it lacks /k/forgotten" in message(root)
+
+
+def test_checksums_that_cannot_be_read(root: Path) -> None:
+    (root / "var/lib/dpkg/info/kernel.md5sums").mkdir()
+    assert "list of checksums" in message(root)
+
+
 def test_a_list_of_another_package_cut_is_found(root: Path) -> None:
     (root / "var/lib/dpkg/info/other.list").write_bytes(b"/.\n/o\n/o/fi")
     assert "reinstall package other" in message(root)
@@ -77,18 +124,57 @@ def test_a_missing_list(root: Path) -> None:
     assert "package other:amd64 has no list of files" in message(root)
 
 
-def test_a_status_that_cannot_be_read(root: Path) -> None:
-    status(root).unlink()
-    status(root).mkdir()
-    assert "cannot be read" in message(root)
+@pytest.mark.parametrize("name", ["status", "diversions", "info/kernel.list", "info/other.list"])
+def test_a_file_that_cannot_be_read(root: Path, name: str) -> None:
+    path = root / "var/lib/dpkg" / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert f"{path} cannot be read (Is a directory): run as root, or repair it" in message(root)
 
 
-def test_cut_diversions_and_alternatives(root: Path) -> None:
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\0" * 4096, b"\xff\xfe\x80 noise\n\n", b"Package: k\0rnel\n", b"<html>no such file</html>\n", b"Status: \n\n"],
+)
+def test_a_status_of_something_else(root: Path, garbage: bytes) -> None:
+    whole = status(root).read_bytes()
+    for data in (garbage, whole + garbage, garbage + whole):
+        status(root).write_bytes(data)
+        assert f"package database {status(root)} is truncated" in message(root)
+
+
+def test_a_list_of_zeros(root: Path) -> None:
+    """What a power failure leaves of a file that was just written."""
+    path = root / "var/lib/dpkg/info/other.list"
+    path.write_bytes(bytes(path.stat().st_size))
+    assert "reinstall package other:amd64" in message(root)
+
+
+def test_one_architecture_lost_from_the_status(tmp_path: Path) -> None:
+    both = {"kernel:amd64": [b"/doc"], "kernel:i386": [b"/doc"]}
+    make_dpkg(tmp_path, both, same=both)
+    make_file(tmp_path, b"/doc")
+    stanzas = status(tmp_path).read_text().split("\n\n")
+    status(tmp_path).write_text(stanzas[0] + "\n\n")
+    assert "does not name the package of info/kernel:i386.list" in message(tmp_path)
+
+
+def test_cut_diversions(root: Path) -> None:
     (root / "var/lib/dpkg/diversions").write_bytes(b"/a\n/b\n")
     assert "diversions" in message(root)
-    (root / "var/lib/dpkg/diversions").write_bytes(b"")
-    (root / "var/lib/dpkg/alternatives/editor").write_bytes(b"auto\n/usr/bin/editor\n\n/usr/bin/vi")
-    assert "alternatives" in message(root)
+
+
+def test_alternatives_cut_anywhere_are_found(root: Path) -> None:
+    """A choice that is lost would be a link too many on the list."""
+    make_alternative(root, "editor", b"/usr/bin/editor", [b"/k/file", b"/o/file"], b"/k/file")
+    path = root / "var/lib/dpkg/alternatives/editor"
+    whole = path.read_bytes()
+    make_file(root, b"/o/file")
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert "alternatives" in message(root)
+    path.write_bytes(whole)
+    assert exclude_list(root, ["kernel"]).paths == (b"/k",)
 
 
 def test_a_loop_of_symlinks(root: Path) -> None:
@@ -102,6 +188,31 @@ def test_a_symlink_to_itself(root: Path) -> None:
     make_link(root, b"/o", b"o/deeper")
     (root / "var/lib/dpkg/info/kernel.list").write_bytes(b"/.\n/o\n/o/file\n")
     assert "leads in a loop" in message(root)
+
+
+def test_a_loop_in_the_place_of_lib(tmp_path: Path) -> None:
+    make_dpkg(tmp_path, {"kernel": [b"/lib/modules/k/file"], "other": [b"/lib/o"]})
+    make_link(tmp_path, b"/lib", b"usr/lib")
+    make_link(tmp_path, b"/usr/lib", b"../lib")
+    assert "leads in a loop: mend or remove it" in message(tmp_path)
+
+
+def test_a_loop_on_the_way_to_the_database(root: Path) -> None:
+    (root / "var/lib/dpkg").rename(root / "dpkg")
+    make_link(root, b"/var/lib/dpkg", b"dpkg")
+    assert "var/lib/dpkg leads in a loop" in message(root)
+
+
+def test_the_database_is_the_roots_own_behind_an_absolute_symlink(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Not the one that the same path leads to outside."""
+    outside = tmp_path_factory.mktemp("outside")
+    make_dpkg(outside, {"kernel": [b"/o/file"], "other": [b"/k/file"]})
+    make_directory(root, bytes(outside))
+    (root / "var").rename(Path(f"{root}{outside}") / "var")
+    make_link(root, b"/var", bytes(outside / "var"))
+    assert exclude_list(root, ["kernel"]).paths == (b"/k",)
 
 
 def test_a_pattern_that_matches_nothing_names_near_ones(root: Path) -> None:

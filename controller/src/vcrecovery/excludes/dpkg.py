@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from operator import itemgetter
 from typing import Dict, List, Optional, Set, Tuple
 
+from .canonical import Canonical
 from .errors import ExcludeError
 from .packages import Alternative, Diversion, Package
 from .readers import names_in, read_bytes, read_if_there, shown
 
 _FIELD = re.compile(rb"^(Package|Status|Architecture|Version|Multi-Arch):[ \t]*(.*?)[ \t]*$", re.M)
+
+#: A line that neither is a field nor goes on with one.
+_NO_FIELD = re.compile(rb"\n([^ \t\n:][^:\n]*)(?=\n)")
 
 #: States in which dpkg has unpacked the package, so that it must have a list of its files.
 _UNPACKED = frozenset((b"installed", b"unpacked", b"half-configured", b"triggers-awaited", b"triggers-pending"))
@@ -18,9 +23,14 @@ _UNPACKED = frozenset((b"installed", b"unpacked", b"half-configured", b"triggers
 _LEFTOVERS = frozenset((b"config-files", b"half-installed"))
 
 
+#: The path in a line of an .md5sums file: 32 digits, two spaces, the path without its first slash.
+_SUMMED = itemgetter(slice(34, None))
+
+
 def dpkg_directory(root: bytes) -> bytes:
-    """Where the dpkg database of a root is."""
-    return os.path.join(root, b"var/lib/dpkg")
+    """Where the dpkg database of a root is, also when the way there leads through symlinks of the root."""
+    canonical = Canonical(root)
+    return canonical.live(canonical.directory(b"/var/lib/dpkg"))
 
 
 def has_dpkg(root: bytes) -> bool:
@@ -34,6 +44,7 @@ class DpkgDatabase:
     backend = "dpkg"
 
     def __init__(self, root: bytes) -> None:
+        self._canonical = Canonical(root)
         self._directory = dpkg_directory(root)
         self._states: Dict[Package, Tuple[bytes, bool]] = {}
         self._read_status()
@@ -63,7 +74,25 @@ class DpkgDatabase:
             raise ExcludeError(
                 f"list of files {shown(path)} is truncated or damaged: reinstall package {package.label}"
             )
+        self._check_against_sums(package, path, data)
         return lines
+
+    def _check_against_sums(self, package: Package, path: bytes, data: bytes) -> None:
+        # A list cut between two lines looks whole; the package's own checksums, if it has any, give it away. A sum
+        # for something that is not there is no proof: some packages are built with sums of files they do not have.
+        sums = read_if_there(path[: -len(b"list")] + b"md5sums", "list of checksums")
+        if not sums:
+            return
+        for name in set(map(_SUMMED, sums.split(b"\n"))).difference(data[1:-1].split(b"\n/")):
+            lost = b"/" + (name[2:] if name.startswith(b"./") else name.lstrip(b"/"))
+            if lost != b"/" and b"\n" + lost + b"\n" not in data and self._is_there(lost):
+                raise ExcludeError(
+                    f"list of files {shown(path)} is truncated, it lacks {shown(lost)}: reinstall package "
+                    f"{package.label}, or remove its .md5sums file if that is the wrong one"
+                )
+
+    def _is_there(self, path: bytes) -> bool:
+        return os.path.lexists(self._canonical.live(self._canonical.path(path)))
 
     def _read_status(self) -> None:
         path = os.path.join(self._directory, b"status")
@@ -77,7 +106,7 @@ class DpkgDatabase:
                     for old in [p for p in stanzas if p[:2] == package[:2]]:
                         del stanzas[old]
                     stanzas[package] = state
-        self._known = {os.fsencode(p.name) for p in stanzas}
+        self._known = {os.fsencode(name) for p in stanzas for name in (p.name, p.label)}
         self._states = {p: s for p, s in stanzas.items() if s[0] in _UNPACKED or s[0] in _LEFTOVERS}
         if not self._states:
             raise ExcludeError(f"package database {shown(path)} names no installed package: check --root")
@@ -98,7 +127,7 @@ class DpkgDatabase:
     def _check_orphans(self) -> None:
         # A status file cut between two packages looks whole; the lists of the lost packages give it away.
         for name in sorted(self._info):
-            if name[:-5].partition(b":")[0] not in self._known:
+            if name[:-5] not in self._known:
                 raise ExcludeError(
                     f"package database {shown(self._directory)}/status does not name the package of "
                     f"info/{shown(name)}, it may be truncated: compare it with status-old"
@@ -130,13 +159,19 @@ def _packages_in(data: bytes, path: bytes) -> List[Tuple[Package, Tuple[bytes, b
     found = []
     if data.strip() and not data.endswith(b"\n"):
         raise ExcludeError(f"package database {shown(path)} is truncated: compare it with status-old")
+    stray = _NO_FIELD.search(b"\n" + data)
+    if stray:
+        raise ExcludeError(
+            f"package database {shown(path)} is truncated or damaged near {shown(stray.group(1)[:40])}: "
+            f"compare it with status-old"
+        )
     for stanza in data.strip(b"\n").split(b"\n\n"):
         if not stanza.strip():
             continue
         fields = dict(_FIELD.findall(stanza))
         status = fields.get(b"Status", b"").split()
         name = fields.get(b"Package", b"")
-        if not name or len(status) != 3:
+        if not name or len(status) != 3 or stanza.count(b"\nPackage:") > (not stanza.startswith(b"Package:")):
             raise ExcludeError(
                 f"package database {shown(path)} is truncated or damaged near package "
                 f"{shown(name) if name else '(no name)'}: compare it with status-old"
@@ -174,6 +209,7 @@ def _alternatives_in(name: bytes, data: bytes, path: bytes) -> List[Alternative]
                 position += 1
     except IndexError:
         raise damaged from None
-    if lines[0] not in (b"auto", b"manual"):
+    # After the last choice comes an empty line: without it, choices may be missing.
+    if lines[0] not in (b"auto", b"manual") or lines[position + 1 :] != [b""]:
         raise damaged
     return [Alternative(group, link, tuple(choices)) for group, link, choices in groups]
