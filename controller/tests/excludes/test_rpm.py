@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from package_trees import make_dpkg, make_file
+from good_list import survives
+from package_trees import make_dpkg, make_file, make_link
 
 from vcrecovery.excludes import ExcludeError, exclude_list
 from vcrecovery.excludes.packages import Package
-from vcrecovery.excludes.rpm import RpmDatabase, _parsed, _query, rpm_location
+from vcrecovery.excludes.rpm import RpmDatabase, _parsed, rpm_location
 
 needs_rpm = pytest.mark.skipif(
     shutil.which("rpm") is None or shutil.which("rpmbuild") is None, reason="needs rpm and rpmbuild"
@@ -24,7 +25,7 @@ Release: 1
 Summary: {name}
 License: none
 BuildArch: noarch
-%description
+{more}%description
 {name}
 %install
 {install}
@@ -33,12 +34,12 @@ BuildArch: noarch
 """
 
 
-def build(work: Path, name: str, paths: Iterable[str]) -> Path:
+def build(work: Path, name: str, paths: Iterable[str], more: str = "") -> Path:
     """A package that owns exactly these files, and none of their directories."""
     quoted = [path.replace("%", "%%") for path in paths]
     install = "\n".join(f'install -D /dev/null "%{{buildroot}}{path}"' for path in quoted)
     spec = work / f"{name}.spec"
-    spec.write_text(SPEC.format(name=name, install=install, files="\n".join(f'"{path}"' for path in quoted)))
+    spec.write_text(SPEC.format(name=name, more=more, install=install, files="\n".join(f'"{path}"' for path in quoted)))
     command = ["rpmbuild", "-bb", "--define", f"_topdir {work}/top", str(spec)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     return work / f"top/RPMS/noarch/{name}-5.14-1.noarch.rpm"
@@ -70,9 +71,31 @@ def test_odd_names_and_unowned_directories(tmp_path: Path, place: str) -> None:
 def test_packages_in_two_databases_are_an_error(tmp_path: Path) -> None:
     root = tmp_path / "root"
     install(root, build(tmp_path, "other", ["/usr/share/other/file"]))
-    make_dpkg(root, {"k": [b"/k"]})
-    with pytest.raises(ExcludeError, match="two databases, dpkg and RPM"):
-        exclude_list(root, ["k"])
+    make_dpkg(root, {"k": [b"/k"], "l": [b"/l"]})
+    message = survives(root, "k")
+    assert "two databases, dpkg (2 packages) and RPM in /usr/lib/sysimage/rpm (1)" in message
+    assert message.endswith(": move the one away that does not run this system")
+    (root / "usr/lib/sysimage/rpm").rename(root / "usr/lib/sysimage/rpm.away")
+    make_file(root, b"/k")
+    assert exclude_list(root, ["k"]).paths == (b"/k",)
+
+
+@needs_rpm
+def test_two_rpm_databases_are_an_error_unless_they_are_one(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    package = build(tmp_path, "other", ["/usr/share/other/file"])
+    make_file(root, b"/usr/share/other/file")
+    install(root, package)
+    install(root, package, "/var/lib/rpm")
+    message = survives(root, "other")
+    assert "two RPM databases, /usr/lib/sysimage/rpm and /var/lib/rpm" in message
+    shutil.rmtree(root / "var/lib/rpm")
+    # Fedora has the symlink; an absolute one leads to the root's own too.
+    for target in (b"../../usr/lib/sysimage/rpm", b"/usr/lib/sysimage/rpm"):
+        (root / "var/lib/rpm").unlink(missing_ok=True)
+        make_link(root, b"/var/lib/rpm", target)
+        assert rpm_location(str(root).encode()) == b"/usr/lib/sysimage/rpm"
+        assert exclude_list(root, ["other"]).paths == (b"/usr/share/other/file",)
 
 
 @needs_rpm
@@ -87,27 +110,122 @@ def test_an_empty_rpm_database_beside_dpkg_does_not_count(tmp_path: Path) -> Non
     assert exclude_list(tmp_path, ["k"]).paths == (b"/k",)
 
 
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The content of a real rpmdb.sqlite with two packages."""
+    work = tmp_path_factory.mktemp("database")
+    for name in ("kernel-core", "other"):
+        install(work / "root", build(work, name, [f"/usr/share/{name}/file-{n}" for n in range(100)]), "/var/lib/rpm")
+    return (work / "root/var/lib/rpm/rpmdb.sqlite").read_bytes()
+
+
+def with_database(root: Path, data: bytes | None) -> Path:
+    """A root with these bytes as its database, and nothing of what SQLite keeps beside it; None for a directory."""
+    directory = root / "var/lib/rpm"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    if data is None:
+        (directory / "rpmdb.sqlite").mkdir()
+    else:
+        (directory / "rpmdb.sqlite").write_bytes(data)
+    return root
+
+
 @needs_rpm
-def test_a_damaged_database_is_an_error(tmp_path: Path) -> None:
+def test_a_database_cut_anywhere_is_an_error(tmp_path: Path, database: bytes) -> None:
+    """Cut in the last page, rpm itself would leave out a package and be content."""
+    for length in (
+        0,
+        50,
+        3000,
+        4096,
+        len(database) // 2,
+        len(database) - 4096,
+        len(database) - 2000,
+        len(database) - 1,
+    ):
+        message = survives(with_database(tmp_path, database[:length]), "kernel-core")
+        assert "/var/lib/rpm" in message
+        assert message.endswith("or rpm --rebuilddb")
+    excludes = exclude_list(with_database(tmp_path, database), ["kernel-core"])
+    assert excludes.recorded == 100
+
+
+@needs_rpm
+def test_damage_inside_a_database_is_an_error(tmp_path: Path, database: bytes) -> None:
+    """Of 4096 bytes anywhere, what is read is right, or there is an error."""
+    known = {p: d.recorded(p) for d in [opened(with_database(tmp_path, database))] for p in d.packages}
+    assert sorted(package.name for package in known) == ["kernel-core", "other"]
+    errors = 0
+    for at in range(0, len(database), 4096):
+        damaged = with_database(tmp_path, database[:at] + bytes(4096) + database[at + 4096 :])
+        try:
+            found = opened(damaged)
+            assert {package: found.recorded(package) for package in found.packages} == known
+        except ExcludeError:
+            errors += 1
+    assert errors > 2
+
+
+def opened(root: Path) -> RpmDatabase:
+    return RpmDatabase(str(root).encode(), b"/var/lib/rpm")
+
+
+@needs_rpm
+@pytest.mark.parametrize("data", [None, b"\0" * 8192, b"no database\n" * 500])
+def test_something_else_in_the_place_of_the_database(tmp_path: Path, data: bytes | None) -> None:
+    message = survives(with_database(tmp_path, data), "kernel-core")
+    assert f"rpm cannot read the database /var/lib/rpm of {tmp_path} (error: " in message
+    assert message.endswith(": run as root, restore it, or rpm --rebuilddb")
+
+
+@needs_rpm
+def test_a_loop_of_symlinks(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    install(root, build(tmp_path, "other", ["/usr/share/other/file"]))
-    database = root / "usr/lib/sysimage/rpm/rpmdb.sqlite"
-    for side in ("-wal", "-shm"):
-        database.with_name(database.name + side).unlink(missing_ok=True)
-    database.write_bytes(database.read_bytes()[:3000])
-    with pytest.raises(ExcludeError, match="rpm cannot read the database"):
-        exclude_list(root, ["other"])
+    install(root, build(tmp_path, "kernel-core", ["/lib/modules/k/file"]), "/var/lib/rpm")
+    make_link(root, b"/lib", b"usr/lib")
+    make_link(root, b"/usr/lib", b"../lib")
+    # The way to the other place of the database leads through the loop too.
+    assert survives(root, "kernel-core").endswith("leads in a loop: mend or remove it")
+    (root / "usr/lib").unlink()
+    make_link(root, b"/usr/lib/modules", b"/lib/modules")
+    assert survives(root, "kernel-core").endswith("usr/lib/modules leads in a loop: mend or remove it")
 
 
 def test_rpm_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = with_database(tmp_path / "root", b"")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ExcludeError, match="install rpm"):
-        _query(str(tmp_path).encode(), b"/var/lib/rpm")
+    way_out = "install rpm, or move the database away if nothing uses it"
+    assert survives(root, "other").endswith(
+        f"an RPM database in /var/lib/rpm, but there is no rpm here to read it: {way_out}"
+    )
+    # A Debian system with a leftover of rpm: nobody can tell whether it names packages.
+    make_dpkg(root, {"other": [b"/k"]})
+    assert survives(root, "other").endswith(way_out)
+
+
+@needs_rpm
+def test_packages_that_differ_in_their_epoch_alone_count_as_one(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for number, epoch in enumerate(("", "Epoch: 1\n")):
+        work = tmp_path / str(number)
+        work.mkdir()
+        install(root, build(work, "other", [f"/usr/share/other/{number}"], epoch))
+    for number in (0, 1):
+        make_file(root, b"/usr/share/other/%d" % number)
+    assert exclude_list(root, ["other"]).paths == (b"/usr/share/other/0", b"/usr/share/other/1")
 
 
 @pytest.mark.parametrize(
     "answer",
-    [b"P\tk\tx\t1\t1\n'/a'\n", b"P\tk\tx\t1\t1\n'/a", b"P\tk\tx\n", b"nonsense\n", b"P\tk\tx\t1\t1"],
+    [
+        b"P\tk\tx\t1\tone\nE\n",
+        b"P\tk\tx\t1\t1\n'/a'\n",
+        b"P\tk\tx\t1\t1\n'/a",
+        b"P\tk\tx\n",
+        b"nonsense\n",
+        b"P\tk\tx\t1\t1",
+    ],
 )
 def test_a_cut_answer_is_an_error(answer: bytes) -> None:
     with pytest.raises(ExcludeError, match="rpm --rebuilddb"):
@@ -115,7 +233,7 @@ def test_a_cut_answer_is_an_error(answer: bytes) -> None:
 
 
 def test_a_newline_and_quotes_in_a_name_are_read_back() -> None:
-    block = b"P\tk\tx\t1\t3\n'/a\nE\n'\n'/b'\\''\n'\\''c'\n'/d'\nE\nP\tm\tx\t2\t0\nE\n"
+    block = b"P\tk\tx\t1\t3\n'/a\nE\n'\n'/b'\\''\n'\\''c'\n'/d'\nE\nP\tm\tx\t2\t(none)\nE\n"
     database = RpmDatabase.__new__(RpmDatabase)
     database._files = _parsed(block, b"/r")
     k, m = Package("k", "x", "1"), Package("m", "x", "2")

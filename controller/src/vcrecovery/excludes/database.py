@@ -18,8 +18,12 @@ def open_database(root: bytes) -> Database:
     if has_dpkg(root):
         database = DpkgDatabase(root)
         # Debian's own rpm package leaves an empty RPM database behind, which does not count.
-        if location is not None and RpmDatabase(root, location).packages:
-            raise ExcludeError(f"{shown(root)} holds packages in two databases, dpkg and RPM: remove the unused one")
+        others = len(RpmDatabase(root, location).packages) if location is not None else 0
+        if location is not None and others:
+            raise ExcludeError(
+                f"{shown(root)} holds packages in two databases, dpkg ({len(database.packages)} packages) and RPM in "
+                f"{shown(location)} ({others}): move the one away that does not run this system"
+            )
         return database
     if location is None:
         raise ExcludeError(f"{shown(root)} holds no package database (dpkg or RPM): check --root")
