@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.rules import shipped_rules
@@ -94,7 +94,7 @@ class Secondary(_Section):
     """A machine that runs LXD and holds standbys."""
 
     lxd: Path = Field(Path("/var/lib/lxd/unix.socket"), description="LXD's unix socket")
-    storage_pool: str = Field("default", description="the pool that holds the standbys (driver: dir)")
+    storage_pool: str = Field("default", description="the pool that holds the standbys")
     network: Network
     receiver: Receiver
 
@@ -167,9 +167,47 @@ class Timeouts(_Section):
     dns: Duration = Field(10.0, description="for every authoritative server to show the new address")
 
 
+class Hook(_Section):
+    """The operator's own commands around a sync, run as root on the primary by `sh -c`."""
+
+    before: str = Field(description="makes the data on the disk consistent", min_length=1)
+    after: str = Field("true", description="undoes that; runs in any case, also when the sync has failed")
+    timeout: Duration = Field(60.0, description="for each of the two")
+
+
+class Consistency(_Section):
+    """How a sync gets a state of the files that belongs together."""
+
+    kind: Literal["files", "snapshot", "hook", "native"] = Field(
+        "files",
+        description="files: as they are; snapshot: from an LVM or btrfs snapshot; hook: between two commands; "
+        "native: `paths` are left out, and `by` replicates them",
+    )
+    mounts: list[Annotated[str, AfterValidator(_absolute)]] = Field(
+        ["/"], description="snapshot: the mount points that are synced from a snapshot"
+    )
+    hook: Hook | None = Field(None, description="hook: around the sync; snapshot: around the making of the snapshot")
+    paths: list[Annotated[str, AfterValidator(_absolute)]] = Field([], description="native: what is left out")
+    by: str = Field("", description="native: who replicates that", examples=["MariaDB replication"])
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if self.kind == "hook" and self.hook is None:
+            raise ValueError("kind hook needs hook: {before: COMMAND, after: COMMAND}")
+        if self.kind == "native" and not (self.paths and self.by):
+            raise ValueError("kind native needs paths, and by: who replicates them")
+        return self
+
+
 class Sync(_Section):
     """How the primary's files reach the standby."""
 
+    engine: Literal["lsyncd", "periodic"] = Field(
+        "lsyncd", description="lsyncd: every change, after `delay`; periodic: everything, every `reconcile`"
+    )
+    delay: Duration = Field(1.0, description="lsyncd: for how long changes are gathered")
+    reconcile: Duration = Field(1800.0, description="how often the whole tree is compared, whatever lsyncd says")
+    bandwidth: int | None = Field(None, ge=1, description="the most that a transfer takes, in KiB/s", examples=[2048])
     exclude_profile: Annotated[str, AfterValidator(_profile)] | None = Field(
         "vm-to-container", description="a set of packages that stay out where they are installed; null for none"
     )
@@ -180,7 +218,25 @@ class Sync(_Section):
     exclude: list[Annotated[str, AfterValidator(_absolute)]] = Field(
         [], description="further absolute paths that stay out"
     )
+    consistency: Consistency = Consistency()
     heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        if self.engine == "lsyncd" and self.consistency.kind in ("snapshot", "hook"):
+            raise ValueError(
+                f"consistency {self.consistency.kind} needs engine: periodic; lsyncd sends each change as it comes"
+            )
+        return self
+
+
+class RestorePoints(_Section):
+    """Snapshots of the standby, to go back to when what was synced is corrupt."""
+
+    keep: int = Field(
+        0, ge=0, le=100, description="how many; 0 for none (a pool with driver dir copies the whole tree)"
+    )
+    every: Duration = Field(3600.0, description="how often one is made, if the standby is whole")
 
 
 class Service(_Section):
@@ -194,6 +250,7 @@ class Service(_Section):
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
     timeouts: Timeouts = Timeouts()
     sync: Sync = Sync()
+    restore_points: RestorePoints = RestorePoints()
 
 
 class Plan(_Section):
