@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from vcrecovery.errors import RefusedError
@@ -15,6 +19,26 @@ def test_what_lsyncd_sends_is_taken() -> None:
     words = server_arguments(OF_LSYNCD)
     assert words[:2] == ["rsync", "--server"]
     assert words[-2:] == [".", "/standby/"]
+
+
+#: What rsync is called with on a primary, by lsyncd and to reconcile.
+WHOLE_TREE = "-aHAXS --numeric-ids --delete --delete-delay --force --timeout=300 --bwlimit=2048 --filter='merge {list}'"
+NAMED_PATHS = "-aHAXS --numeric-ids --no-r --dirs --delete-missing-args --force --from0 --files-from=- --timeout=300"
+SEED = "-aHAXS --numeric-ids --delete --force --exclude-from={list}"
+
+
+@pytest.mark.parametrize(
+    "options", [WHOLE_TREE, f"{WHOLE_TREE} --8-bit-output --out-format='%i %n' --info=progress2", NAMED_PATHS, SEED]
+)
+def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("- /x\n")
+    shell = tmp_path / "shell"
+    shell.write_text(f'#!/bin/sh\nshift\necho "$*" >{tmp_path}/sent\n')
+    shell.chmod(0o755)
+    words = ["rsync", *shlex.split(options.format(list=tmp_path / "list")), "-e", str(shell), f"{tmp_path}/", "host:/"]
+    subprocess.run(words, capture_output=True, timeout=30, check=False, input=b"/a\0")
+    sent = (tmp_path / "sent").read_text()
+    assert server_arguments(sent)[-2:] == [".", "/standby/"], sent
 
 
 @pytest.mark.parametrize(
@@ -40,6 +64,14 @@ def test_what_lsyncd_sends_is_taken() -> None:
         "rsync --server -kr . /",
         "rsync --server -Kr . /",
         "rsync --server -br . /",
+        "rsync --server -rP . /",
+        "rsync --server --partial -r . /",
+        "rsync --server --inplace -r . /",
+        "rsync --server --append -r . /",
+        "rsync --server --log-format=%n -r . /",
+        "rsync --server --files-from=- --from0 -r . /",
+        "rsync --server --copy-devices -r . /",
+        "rsync --server --munge-links -r . /",
         "rsync --server --log-file=/etc/x -r . /",
         "rsync --server --temp-dir=/etc -r . /",
         "rsync --server -T /etc -r . /",

@@ -36,8 +36,10 @@ _LONG_OPTIONS = frozenset(
         "--delete-before",
         "--delete-delay",
         "--delete-during",
+        "--delete-missing-args",
         "--force",
         "--ignore-errors",
+        "--log-format=%i",
         "--log-format=X",
         "--new-compress",
         "--no-implied-dirs",
@@ -45,7 +47,6 @@ _LONG_OPTIONS = frozenset(
         "--no-r",
         "--numeric-ids",
         "--old-compress",
-        "--partial",
         "--sparse",
         "--stats",
         "--xattrs",
@@ -58,8 +59,8 @@ _VALUED_OPTION = re.compile(
     r"|checksum-choice|checksum-seed|max-alloc|out-format)=[A-Za-z0-9.,%-]*"
 )
 #: Options of one letter that stay inside the tree. Not among them: s (arguments over the connection), L and k (follow
-#: links), K (treat a link as a folder), b (backups).
-_SHORT_OPTIONS = re.compile(r"-[vlogDtprcndxHAXSzWuOJiqImhyEUN@]*(e[0-9.]*[A-Za-z]*)?")
+#: links), K (treat a link as a folder), b (backups), P (keeps half a file in the place of a whole older one).
+_SHORT_OPTIONS = re.compile(r"-[vlogDtprRcndxHAXSzWuOJiqImhyEUN@]*(e[0-9.]*[A-Za-z]*)?")
 _PROGRAMS = ("rsync", "/usr/bin/rsync")
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
