@@ -13,7 +13,11 @@ from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.sessions import end_sessions
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY
+
+#: Seconds for killed processes to be gone.
+SESSIONS_END_WITHIN = 10.0
 
 
 def policy_for(world: World, name: str) -> Policy:
@@ -139,8 +143,13 @@ class Outside:
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
         if any(instance.config.get(key) != value for key, value in claim.items()):
             self._lxd.configure(instance, claim)
+        # Those that were let in before that would go on writing.
+        ended = end_sessions(self._world.plan.state_dir, self._name, SESSIONS_END_WITHIN)
         self._lxd.start(self._name, self._service.timeouts.start)
-        return {"summary": f"container {self._name} on {self._lxd.name}", "was_running": instance.running}
+        summary = f"container {self._name} on {self._lxd.name}"
+        if ended:
+            summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
+        return {"summary": summary, "was_running": instance.running, "sessions_ended": ended}
 
     def _probe(self) -> dict[str, Any]:
         # It may have stopped since it was started.

@@ -25,8 +25,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vcrecovery.errors import OutsideError, RefusedError, UsageError
+from vcrecovery.sync import sessions
 
 INSIDE = "/standby"
+#: How long a session waits for a restore point to be made or restored.
+WAIT_SECONDS = 60.0
 _LONG_OPTIONS = frozenset(
     {
         "--acls",
@@ -147,6 +150,8 @@ def receive(state_dir: Path, service: str, command: str) -> NoReturn:
     """Becomes the rsync server for one session. Raises as the functions above do."""
     try:
         arguments = server_arguments(command)
+        # Before the role is read: see `sessions`.
+        sessions.join(state_dir, service, WAIT_SECONDS)
         target = find_target(state_dir, service)
     except RefusedError as error:
         syslog.openlog("vcrecovery", syslog.LOG_PID, syslog.LOG_AUTH)

@@ -1,0 +1,181 @@
+"""The receiver's open sessions: who writes into a standby now, and how that is brought to an end.
+
+A session holds its service's lock shared, from before it reads whether the standby may take files until its last
+process has ended: rsync and its children inherit the lock. So who has told LXD that the standby serves, and then sees
+that nobody holds the lock shared, knows that no session writes any more and that none will.
+
+Standard library only: the receiver uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vcrecovery.errors import OutsideError
+
+_POLL = 0.02
+#: A line of /proc/PID/fdinfo/FD. The kernel shows it to each process that has this very open file, so also to heirs.
+_HELD = re.compile(r"^lock:\s+\d+: FLOCK\s+\S+\s+(READ|WRITE)\s", re.MULTILINE)
+
+
+def lock_file(state_dir: Path, service: str) -> Path:
+    return state_dir / "standbys" / f"{service}.lock"
+
+
+def _open(state_dir: Path, service: str) -> int:
+    path = lock_file(state_dir, service)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise OutsideError(f"the lock {path} cannot be used: {error.strerror}", "correct its rights") from error
+
+
+def _take(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _until(done: Callable[[], bool], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def join(state_dir: Path, service: str, timeout: float) -> None:
+    """Makes this process, and all that it becomes or starts, one session; waits while the standby is set aside.
+
+    Raises OutsideError after `timeout` seconds.
+    """
+    descriptor = _open(state_dir, service)
+    if not _until(lambda: _take(descriptor, fcntl.LOCK_SH), timeout):
+        raise OutsideError(f"the standby of {service} was busy for {timeout:.0f} s", "try again later")
+    os.set_inheritable(descriptor, True)
+
+
+@contextmanager
+def set_aside(state_dir: Path, service: str, timeout: float) -> Iterator[None]:
+    """Keeps sessions out, after those that are open have ended by themselves.
+
+    Raises OutsideError when one is still open after `timeout` seconds.
+    """
+    descriptor = _open(state_dir, service)
+    try:
+        if not _until(lambda: _take(descriptor, fcntl.LOCK_EX), timeout):
+            raise OutsideError(
+                f"files for the standby of {service} are arriving, and were for {timeout:.0f} s", "try again later"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def take_over(state_dir: Path, service: str, timeout: float) -> Iterator[int]:
+    """Ends every open session, and keeps further ones out; yields how many it ended.
+
+    The caller has taken the standby's role away before, so that a session that comes later is refused.
+    Raises OutsideError when a session does not end, or somebody else keeps sessions out.
+    """
+    descriptor = _open(state_dir, service)
+    try:
+        yield _end_sessions(descriptor, lock_file(state_dir, service), service, timeout, alone=True)
+    finally:
+        os.close(descriptor)
+
+
+def end_sessions(state_dir: Path, service: str, timeout: float) -> int:
+    """Ends every open session; how many there were.
+
+    The caller has taken the standby's role away before. Somebody who keeps sessions out (a restore point is being made)
+    is no obstacle: while he does, there is none. Raises OutsideError when a session does not end.
+    """
+    descriptor = _open(state_dir, service)
+    try:
+        return _end_sessions(descriptor, lock_file(state_dir, service), service, timeout, alone=False)
+    finally:
+        os.close(descriptor)
+
+
+def _end_sessions(descriptor: int, path: Path, service: str, timeout: float, *, alone: bool) -> int:
+    ended: set[int] = set()
+
+    def none_left() -> bool:
+        if _take(descriptor, fcntl.LOCK_EX):
+            return True
+        held = holders(path)
+        sharing = {pid for pid, kind in held.items() if kind == "READ"}
+        # A session is a receiver and the children that rsync has started in it.
+        ended.update(pid for pid in sharing if _parent(pid) not in sharing | ended)
+        for pid in sharing:
+            _kill(pid, path)
+        return not alone and "WRITE" in held.values()
+
+    if not _until(none_left, timeout):
+        left = ", ".join(str(pid) for pid in sorted(holders(path))) or "none that /proc shows"
+        raise OutsideError(
+            f"the standby of {service} is still written to after {timeout:.0f} s, by process {left}",
+            "end that, then call again",
+        )
+    return len(ended)
+
+
+def holders(path: Path) -> dict[int, str]:
+    """The processes that hold the lock, each with READ (shared) or WRITE."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and (kind := _holds(process, there)):
+            found[int(process.name)] = kind
+    return found
+
+
+def _holds(process: Path, there: os.stat_result) -> str:
+    with contextlib.suppress(OSError):  # it ends while it is looked at
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                # stat() of every open file could hang on a dead network mount; its name cannot.
+                if not descriptor.readlink().name.endswith(".lock"):
+                    continue
+                here = descriptor.stat()
+                if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+                    continue
+                if held := _HELD.search((process / "fdinfo" / descriptor.name).read_text()):
+                    return held[1]
+    return ""
+
+
+def _parent(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        if found := re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE):
+            return int(found[1])
+    return 0
+
+
+def _kill(pid: int, path: Path) -> None:
+    """Kills `pid` if it still is a process that holds the lock, and not a later one of the same number."""
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            if _holds(Path(f"/proc/{pid}"), path.stat()) == "READ":
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)

@@ -1,0 +1,164 @@
+"""A standby of a test's own: made by `vcrecovery standby apply`, with a system of one busybox, removed at the end."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import Instance, LxdServer
+from vcrecovery_lab.run import run
+
+from .conftest import PROGRAM, Lab
+
+ADDRESS = "10.211.2.77"
+#: The init of the smallest system that answers on a port; it ends at the signal with which LXD stops a container.
+INIT = """\
+#!/bin/busybox sh
+trap 'exit 0' 3 15 37
+/bin/busybox httpd -p 80 -h /www
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+
+
+class OwnStandby:
+    """Service and container `name` in pool `pool`, with a plan and a state folder of its own."""
+
+    def __init__(self, lab: Lab, name: str, pool: str, folder: Path, **service: Any) -> None:
+        self.lab, self.name, self.pool, self.folder = lab, name, pool, folder
+        self.lxd = LxdServer("sec1", lab.layout.lxd_socket, SystemClock())
+        self.source = folder / "source"
+        self.state = folder / "state"
+        self.plan = folder / "plan.yml"
+        network = lab.layout.plan["secondaries"]["sec1"]["network"]
+        self.data: dict[str, Any] = {
+            "version": 1,
+            "state_dir": str(self.state),
+            "hypervisors": {"hv1": {"uri": f"qemu:///system?socket={folder}/none"}},
+            "secondaries": {
+                "sec1": {
+                    "lxd": str(lab.layout.lxd_socket),
+                    "storage_pool": pool,
+                    "network": dict(network),
+                    "receiver": {"address": "127.0.0.1"},
+                }
+            },
+            "services": {
+                name: {
+                    "primary": {
+                        "hypervisor": "hv1",
+                        "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0077",
+                        "address": "127.0.0.9",
+                    },
+                    "standby": {"secondary": "sec1", "address": ADDRESS},
+                    "ports": [80],
+                    "timeouts": {"ports": "10s"},
+                    "sync": {"exclude_profile": None},
+                    **service,
+                }
+            },
+        }
+        self.write_plan()
+
+    def write_plan(self, **service: Any) -> None:
+        self.data["services"][self.name].update(service)
+        self.plan.write_text(yaml.safe_dump(self.data))
+
+    @property
+    def rootfs(self) -> Path:
+        return self.lxd.rootfs(self.pool, self.name)
+
+    @property
+    def instance(self) -> Instance:
+        found = self.lxd.get(self.name)
+        assert found is not None
+        return found
+
+    def vcrecovery(self, *words: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+        return run([str(PROGRAM), *words, "--plan", str(self.plan)], timeout=timeout, check=False)
+
+    def apply(self) -> str:
+        done = self.vcrecovery("standby", "apply")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def make_source(self) -> None:
+        """The primary's tree."""
+        for inside in ("bin", "sbin", "www", "etc", "var/lib/vcrecovery", "proc", "sys", "dev", "run", "tmp"):
+            (self.source / inside).mkdir(parents=True, exist_ok=True)
+        shutil.copy2("/bin/busybox", self.source / "bin/busybox")
+        for applet in ("sh", "stat", "cat"):
+            (self.source / "bin" / applet).symlink_to("busybox")
+        (self.source / "sbin/init").write_text(INIT)
+        (self.source / "sbin/init").chmod(0o755)
+        (self.source / "www/index.html").write_text("one\n")
+        (self.source / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+        self.stamp()
+
+    def stamp(self) -> None:
+        """A heartbeat of now in the primary's tree."""
+        text = json.dumps({"at": SystemClock().now()})
+        (self.source / "var/lib/vcrecovery/heartbeat").write_text(text + "\n")
+
+    def rsync(self, *options: str) -> list[str]:
+        """The command that sends the primary's tree through the receiver."""
+        receiver = [sys.executable, "-m", "vcrecovery", "receive", "--state-dir", str(self.state), "--local", self.name]
+        kept = ["rsync", "-aHAXS", "--numeric-ids", "--delete", "--force"]
+        # What every exclude list has: the standby's own.
+        own = [f"--exclude={path}" for path in ("/dev/*", "/proc/*", "/sys/*", "/etc/hostname", "/etc/resolv.conf")]
+        own += [f"--exclude={path}" for path in ("/etc/fstab", "/etc/network/", "/etc/machine-id", "/etc/systemd/")]
+        return [*kept, *own, *options, "-e", shlex.join(receiver), f"{self.source}/", "standby:/"]
+
+    def sync(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return run(self.rsync(*options), timeout=100, check=False)
+
+    def inside(self, *command: str) -> str:
+        return run(["lxc", "exec", self.name, "--", *command], timeout=30).stdout
+
+    def steps(self) -> Mapping[str, Mapping[str, Any]]:
+        """The evidence of each finished step of the newest episode."""
+        (episode, *_) = json.loads(self.vcrecovery("history", "--json").stdout)["episodes"]
+        return {step["step"]: step["evidence"] for step in episode["steps"] if step["ok"]}
+
+    def fail_over(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """On the operator's word, since there is no VM."""
+        return self.vcrecovery("failover", self.name, "--primary-is-down", self.name, *words)
+
+    def stop(self) -> None:
+        if self.instance.running:
+            self.lxd.stop(self.name, timeout=30)
+
+    def remove(self) -> None:
+        found = self.lxd.get(self.name)
+        if found is not None:
+            self.stop()
+            self.lxd.delete(self.name)
+
+
+@contextmanager
+def pool(lab: Lab, name: str, driver: str, **config: str) -> Iterator[str]:
+    """A storage pool of driver `driver`, removed at the end."""
+    words = [f"{key.replace('_', '.')}={value}" for key, value in config.items()]
+    run(["lxc", "storage", "create", name, driver, *words], timeout=120)
+    try:
+        yield name
+    finally:
+        run(["lxc", "storage", "delete", name], timeout=120)
+
+
+@contextmanager
+def own_standby(lab: Lab, name: str, pool_name: str, folder: Path, **service: Any) -> Iterator[OwnStandby]:
+    standby = OwnStandby(lab, name, pool_name, folder, **service)
+    try:
+        yield standby
+    finally:
+        standby.remove()

@@ -1,0 +1,79 @@
+"""A session that is open when its standby is promoted ends before the container starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.sync import sessions
+from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
+
+from .conftest import Lab
+from .own_standby import OwnStandby, own_standby, pool
+from .waiting import wait_for
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def standby(lab: Lab, tmp_path: Path) -> Iterator[OwnStandby]:
+    with pool(lab, "vcrt-dir", "dir") as name, own_standby(lab, "vcrt-a", name, tmp_path) as made:
+        made.make_source()
+        made.apply()
+        assert made.sync().returncode == 0
+        yield made
+
+
+def half_sent(standby: OwnStandby) -> list[Path]:
+    return list((standby.rootfs / "www").glob(".big.*"))
+
+
+@pytest.fixture
+def session(standby: OwnStandby) -> Iterator[subprocess.Popen[bytes]]:
+    """An rsync that is in the middle of a file that takes it a minute and more."""
+    (standby.source / "www/big").write_bytes(os.urandom(20_000_000))
+    with subprocess.Popen(standby.rsync("--bwlimit=300"), stderr=subprocess.PIPE) as process:
+        try:
+            wait_for(lambda: half_sent(standby), "the first part of a file")
+            yield process
+        finally:
+            process.kill()
+
+
+def test_promotion_ends_the_open_session(standby: OwnStandby, session: subprocess.Popen[bytes]) -> None:
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.steps()["start"]["sessions_ended"] == 1
+    assert "1 session of its primary ended" in done.stdout
+    assert session.wait(timeout=10) != 0
+    assert sessions.holders(sessions.lock_file(standby.state, standby.name)) == {}
+    assert standby.instance.running
+    # The whole older file, or none, but no half of the new one under its name.
+    assert not (standby.rootfs / "www/big").exists()
+    # The primary tries again.
+    again = standby.sync()
+    assert again.returncode != 0
+    assert "its files are live" in again.stderr
+    assert "nothing to do" in standby.fail_over().stdout
+
+
+def test_also_when_an_earlier_controller_was_killed_between(
+    standby: OwnStandby, session: subprocess.Popen[bytes]
+) -> None:
+    standby.lxd.configure(standby.instance, {ROLE_KEY: ACTIVE})
+    assert session.poll() is None
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.steps()["start"]["sessions_ended"] == 1
+    assert session.wait(timeout=10) != 0
+
+
+def test_without_a_session_nothing_is_ended(standby: OwnStandby) -> None:
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.steps()["start"]["sessions_ended"] == 0
+    assert "ended" not in done.stdout
