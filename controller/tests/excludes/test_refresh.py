@@ -210,7 +210,7 @@ def test_it_runs_from_the_files_that_the_role_puts_there(tmp_path: Path) -> None
     lists = {"lsyncd": str(tmp_path / "exclude.lsyncd")}
     settings.write_text(json.dumps({"exclude": {"paths": ["/srv/scratch"]}, "lists": lists}))
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/systemctl").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
     (tmp_path / "bin/systemctl").chmod(0o755)
     call = f"from vcrecovery.primary.__main__ import main; sys.exit(main(['refresh', '--settings', {str(settings)!r}]))"
     done = subprocess.run(
@@ -223,4 +223,4 @@ def test_it_runs_from_the_files_that_the_role_puts_there(tmp_path: Path) -> None
     )  # fmt: skip
     assert (done.stderr, done.returncode) == ("", 0)
     assert "/srv/scratch\n" in Path(lists["lsyncd"]).read_text()
-    assert "try-restart vcrecovery-sync.service" in done.stdout
+    assert "try-restart vcrecovery-sync.service" in (tmp_path / "told").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ class Lab:
         """A heartbeat of now in the standby, as its primary would have sent it."""
         folder = self.rootfs / "var/lib/vcrecovery"
         folder.mkdir(exist_ok=True)
-        (folder / "heartbeat").write_text(f"{SystemClock().now():.3f}\n")
+        (folder / "heartbeat").write_text(json.dumps({"at": SystemClock().now(), "good_until": None, "queue": 0}))
 
     def other_plan(self, folder: Path, **service: Any) -> Path:
         """The lab's plan with a blank VM as the primary, a journal of its own, and changes to the service."""

@@ -45,7 +45,10 @@ def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
         "primary_heartbeat": "10s",
         "primary_program_dir": "/usr/local/lib/vcrecovery",
         "primary_python": "/usr/bin/python3",
-        "primary_refresh_interval": "15min",
+        "primary_run_dir": "/run/vcrecovery",
+        "primary_sync_memory": "512M",
+        "primary_reconcile": "1800s",
+        "primary_consistency": {"kind": "files"},
     }
     text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
     unit = tmp_path / template.name.removesuffix(".j2")

@@ -19,7 +19,7 @@ from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.states import Episode, Outcome
 from vcrecovery.recover.world import World
-from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.freshness import Reconcile, progress_line, read_freshness_quietly
 
 _SHADE = {Kind.HEALTHY: "green", Kind.FAILED_OVER: "yellow", Kind.PAUSED: "yellow"}
 
@@ -35,7 +35,14 @@ def _standby(world: World, name: str) -> dict[str, Any]:
         return {"state": "missing", "detail": f"secondary {lxd.name} has no container {name}", "age": None}
     fresh = read_freshness_quietly(lxd, name, world.plan.secondaries[service.standby.secondary])
     age = None if fresh.stamped_at is None else max(0.0, world.clock.now() - fresh.stamped_at)
-    return {"state": instance.status.lower(), "detail": fresh.detail, "age": age}
+    return {
+        "state": instance.status.lower(),
+        "detail": fresh.detail,
+        "age": age,
+        "whole": fresh.whole,
+        "queue": fresh.queue,
+        "reconcile": asdict(fresh.reconcile) if fresh.reconcile else None,
+    }
 
 
 def _dns(world: World, name: str) -> dict[str, list[str] | None]:
@@ -70,6 +77,25 @@ def _describe(world: World, name: str, reading: DomainReading) -> dict[str, Any]
     }
 
 
+def _sync_lines(standby: dict[str, Any]) -> Sequence[str]:
+    """How the sync is doing, as the primary has told it."""
+    queue, reconcile = standby.get("queue"), standby.get("reconcile")
+    lines = []
+    if reconcile:
+        if reconcile["ended"] is None:
+            told = progress_line(Reconcile(**reconcile)) if reconcile["sent"] is not None else "has begun"
+            lines.append(f"  sync      comparing the whole tree: {told}")
+        elif not reconcile["error"]:
+            at, seconds = timeline.day_and_time(reconcile["ended"]), reconcile["ended"] - reconcile["began"]
+            sent = f"{reconcile['files'] or 0} files, {(reconcile['bytes'] or 0) / 1e6:.1f} MB"
+            lines.append(f"  sync      queue {queue or 0}; last compared {at} in {seconds:.1f} s: {sent}")
+    if standby.get("detail") and standby["age"] is not None:
+        lines.append(f"  sync      may lack something: {standby['detail']}")
+    if reconcile and reconcile["list_error"]:
+        lines.append(f"  sync      the exclude list is an old one: {reconcile['list_error']}")
+    return lines
+
+
 def _shown(entry: dict[str, Any]) -> Sequence[str]:
     standby, age = entry["standby"], entry["standby"]["age"]
     if age is None:
@@ -83,6 +109,7 @@ def _shown(entry: dict[str, Any]) -> Sequence[str]:
         f"  serves    {entry['serves']}, epoch {entry['epoch']}",
         f"  primary   {entry['primary']}",
         f"  standby   {standby['state']}, {freshness}",
+        *_sync_lines(standby),
     ]
     for name, addresses in entry["dns"].items():
         points_at = "no answer" if addresses is None else ", ".join(addresses) or "nothing"

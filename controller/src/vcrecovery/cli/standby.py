@@ -71,8 +71,9 @@ def reset(service: str, plan_path: Path) -> None:
 @standby.command()
 @click.argument("service")
 @click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
+@click.option("--any", "any_time", is_flag=True, help="Be content with one whole sync, however old.")
 @plan_option
-def wait(service: str, timeout: str, plan_path: Path) -> None:
+def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
     """Wait until the standby of SERVICE has everything that its primary had when this was called."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
@@ -82,7 +83,10 @@ def wait(service: str, timeout: str, plan_path: Path) -> None:
         raise UsageError(f"--timeout: {error}") from error
     world = World(plan)
     secondary = plan.services[service].standby.secondary
-    age = wait_for_sync(world.lxd[secondary], service, plan.secondaries[secondary], world.clock, seconds)
+    lxd, place = world.lxd[secondary], plan.secondaries[secondary]
+    age = wait_for_sync(
+        lxd, service, place, world.clock, seconds, lambda line: click.echo(f"{service}: {line}", err=True)
+    )
     click.echo(f"{service}: in sync, files {age:.0f} s old")
 
 

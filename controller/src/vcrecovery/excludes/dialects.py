@@ -69,6 +69,11 @@ def as_rsync(paths: Iterable[bytes], directories: AbstractSet[bytes]) -> bytes:
     return b"".join(rsync_pattern(path, path in directories) + b"\n" for path in paths)
 
 
+def as_rsync_filter(paths: Iterable[bytes], directories: AbstractSet[bytes]) -> bytes:
+    """An rsync filter file (`--filter='merge FILE'`) that hides the paths: with --delete, old copies go."""
+    return b"".join(b"H " + rsync_pattern(path, path in directories) + b"\n" for path in paths)
+
+
 def as_lsyncd(paths: Iterable[bytes], ambiguous: AbstractSet[bytes]) -> bytes:
     """An lsyncd excludeFrom file, without the paths that lsyncd cannot tell from others: these are synced."""
     patterns = sorted({lsyncd_pattern(path) for path in paths if path not in ambiguous})

@@ -6,7 +6,7 @@ import os
 from typing import Dict, Optional, Sequence
 
 from . import ExcludeList, exclude_list, render
-from .dialects import lsyncd_pattern, rsync_pattern
+from .dialects import as_rsync_filter, lsyncd_pattern, rsync_pattern
 from .errors import ExcludeError
 from .files import AnyPath
 from .identity import kept_out
@@ -14,7 +14,9 @@ from .rules import Rules
 from .selection import Selection
 
 #: What a service's list can be written in: plain paths have no wildcards, and what is never synced needs one.
-DIALECTS = ("rsync", "lsyncd")
+#: `rsync-filter` is for a sync with --delete: what packages own is hidden from it, so that copies of before go; what is
+#: never synced is protected as well, since the standby has its own.
+DIALECTS = ("rsync", "rsync-filter", "lsyncd")
 
 
 def service_rules(
@@ -31,7 +33,10 @@ def service_rules(
 
 
 def _in_dialect(dialect: str, selection: Selection, listed: Optional[ExcludeList]) -> bytes:
-    never = b"".join(os.fsencode(path) + b"\n" for path in kept_out(selection.host_keys))
+    never = [os.fsencode(path) for path in kept_out(selection.host_keys)]
     asked = (os.fsencode("/" + path.strip("/")) for path in selection.paths)
-    paths = [lsyncd_pattern(path) if dialect == "lsyncd" else rsync_pattern(path, False) for path in asked]
-    return never + b"".join(path + b"\n" for path in paths) + (render(listed, dialect) if listed else b"")
+    never += [lsyncd_pattern(path) if dialect == "lsyncd" else rsync_pattern(path, False) for path in asked]
+    if dialect == "rsync-filter":
+        owned = as_rsync_filter(listed.paths, listed.directories) if listed else b""
+        return b"".join(b"- " + pattern + b"\n" for pattern in never) + owned
+    return b"".join(pattern + b"\n" for pattern in never) + (render(listed, dialect) if listed else b"")

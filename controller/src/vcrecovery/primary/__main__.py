@@ -1,40 +1,77 @@
-"""`python3 -m vcrecovery.primary refresh`, which systemd runs in the VM."""
+"""`python3 -m vcrecovery.primary VERB`, which systemd and the role `primary` run in the VM."""
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from typing import List, Optional
 
 from ..excludes.errors import ExcludeError
+from .heartbeat import beat
 from .package_runs import take_mark, wait_until_idle
+from .programs import ProgramError, run
+from .reconcile import ReconcileError, reconcile
 from .refresh import refresh
-from .settings import DEFAULT_PATH, read_settings
+from .settings import DEFAULT_PATH, Settings, read_settings
+from .watches import WatchError, ensure_watches
 
 _PACKAGE_RUN_SECONDS = 900.0
+_VERBS = {
+    "refresh": "make the exclude list anew after a package run",
+    "reconcile": "compare the whole tree with the standby and send what differs",
+    "watches": "raise inotify's limit to what the tree needs",
+    "beat": "stamp the heartbeat file, for ever",
+}
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="vcrecovery.primary", description=__doc__)
-    parser.add_argument("verb", choices=["refresh"], help="make the exclude list anew, if a package run changed it")
+    parser.add_argument("verb", choices=sorted(_VERBS), help="; ".join(f"{n}: {text}" for n, text in _VERBS.items()))
     parser.add_argument("--settings", default=DEFAULT_PATH, metavar="FILE")
+    parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="of beat")
     options = parser.parse_args(arguments)
-    if not wait_until_idle(_PACKAGE_RUN_SECONDS):
-        print(f"a package run has not ended for {_PACKAGE_RUN_SECONDS:.0f} s; reading the packages as they are")
-    take_mark()
     try:
-        written = refresh(read_settings(options.settings), _tell_sync)
+        settings = read_settings(options.settings)
+        if options.verb == "refresh":
+            _refresh(settings)
+        elif options.verb == "reconcile":
+            _reconcile(settings)
+        elif options.verb == "watches":
+            print(ensure_watches(settings.source, settings.lists["lsyncd"]))
+        else:
+            beat(settings.state_dir, settings.run_dir, options.every)
     except ExcludeError as error:
         print(f"error: {error}; the list stays as it was", file=sys.stderr)
         return 1
-    print(f"changed: {', '.join(written)}" if written else "unchanged")
+    except (ReconcileError, ProgramError, WatchError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 
-def _tell_sync() -> None:
-    # lsyncd reads its list at its start only. It compares the whole tree then, so what was left out is sent now.
-    subprocess.run(["systemctl", "--no-block", "try-restart", "vcrecovery-sync.service"], check=True, timeout=60)
+def _refresh(settings: Settings) -> None:
+    if not wait_until_idle(_PACKAGE_RUN_SECONDS):
+        print(f"a package run has not ended for {_PACKAGE_RUN_SECONDS:.0f} s; reading the packages as they are")
+    take_mark()
+    written = refresh(settings, lambda: _tell_sync(settings))
+    print(f"changed: {', '.join(written)}" if written else "unchanged")
+
+
+def _reconcile(settings: Settings) -> None:
+    report = reconcile(settings, run, lambda: _tell_sync(settings), lambda line: print(line, flush=True))
+    seconds = report["ended"] - report["began"]
+    print(f"whole: {report['changes']} changes, {report['files']} files, {report['bytes']} bytes sent, {seconds:.1f} s")
+    if report["list_error"]:
+        print(f"warning: {report['list_error']}; the list stays as it was", file=sys.stderr)
+
+
+def _tell_sync(settings: Settings) -> None:
+    # lsyncd reads its list at its start only, and has the whole tree compared then.
+    if settings.engine == "lsyncd":
+        run(["systemctl", "--no-block", "try-restart", "vcrecovery-sync.service"], 60)
 
 
 if __name__ == "__main__":

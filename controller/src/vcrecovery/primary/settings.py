@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from ..excludes.errors import ExcludeError
 from ..excludes.selection import Selection, selection_from
@@ -11,11 +11,39 @@ from ..excludes.selection import Selection, selection_from
 DEFAULT_PATH = "/etc/vcrecovery/sync.json"
 
 
+class Hook(NamedTuple):
+    """Two commands of the operator's, for `sh -c`, and the seconds that each may take."""
+
+    before: str
+    after: str
+    timeout: float
+
+
+class Consistency(NamedTuple):
+    """See the plan's section of that name."""
+
+    kind: str = "files"
+    mounts: Tuple[str, ...] = ("/",)
+    hook: Optional[Hook] = None
+
+
 class Settings(NamedTuple):
-    """`lists` are the paths of the exclude list's files by dialect."""
+    """`lists` are the paths of the exclude list's files by dialect; `bandwidth` is in KiB/s, None for no limit.
+
+    `source` is the tree that is synced. `run_dir` holds marks that a boot forgets, `state_dir` what is synced too:
+    the heartbeat and the report of the last reconcile.
+    """
 
     selection: Selection
     lists: Dict[str, str]
+    engine: str = "lsyncd"
+    source: str = "/"
+    target: str = "receiver:/"
+    ssh_config: str = "/etc/vcrecovery/ssh_config"
+    bandwidth: Optional[int] = None
+    run_dir: str = "/run/vcrecovery"
+    state_dir: str = "/var/lib/vcrecovery"
+    consistency: Consistency = Consistency()
 
 
 def read_settings(path: str) -> Settings:
@@ -23,11 +51,22 @@ def read_settings(path: str) -> Settings:
     try:
         with open(path, encoding="utf-8") as file:
             values: Any = json.load(file)
-        lists = values["lists"]
-        if not isinstance(lists, dict) or not all(isinstance(place, str) for place in lists.values()):
+        values["selection"] = selection_from(values.pop("exclude"), path)
+        if not all(isinstance(place, str) for place in values["lists"].values()):
             raise TypeError("lists")
-        return Settings(selection_from(values["exclude"], path), lists)
+        if "consistency" in values:
+            values["consistency"] = _consistency(values["consistency"])
+        return Settings(**values)
     except OSError as error:
         raise ExcludeError(f"{path} cannot be read ({error.strerror}): run the role `primary` again") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExcludeError(f"{path} is damaged ({error!r}): run the role `primary` again") from None
+
+
+def _consistency(values: Dict[str, Any]) -> Consistency:
+    hook = values.get("hook")
+    return Consistency(
+        kind=values.get("kind", "files"),
+        mounts=tuple(values.get("mounts", ("/",))),
+        hook=Hook(hook["before"], hook.get("after", "true"), float(hook.get("timeout", 60))) if hook else None,
+    )

@@ -1,13 +1,18 @@
 """How old a standby's files are: the primary stamps a marker file, and its newest copy here is read.
 
-So the lag is measured over the whole way, whether anything else changed on the primary or not.
+So the lag is measured over the whole way, whether anything else changed on the primary or not. The primary also says
+in it up to when it knows that everything was sent (see `vcrecovery.primary.heartbeat`), and leaves a report of its last
+reconcile beside it.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
@@ -16,30 +21,74 @@ from vcrecovery.plan.model import Secondary
 from vcrecovery.sync.rootfs import Rootfs
 
 HEARTBEAT = "/var/lib/vcrecovery/heartbeat"
+RECONCILE = "/var/lib/vcrecovery/reconcile.json"
+
+
+@dataclass(frozen=True)
+class Reconcile:
+    """The primary's last comparison of the whole tree; times by its clock, `bytes` those of the files it sent.
+
+    While one runs, `ended` is None and `sent`, `percent` and `remaining` (seconds) tell how far it is.
+    """
+
+    began: float
+    ended: float | None = None
+    bytes: int | None = None
+    files: int | None = None
+    error: str | None = None
+    list_error: str | None = None
+    sent: int | None = None
+    percent: int | None = None
+    remaining: float | None = None
 
 
 @dataclass(frozen=True)
 class Freshness:
-    """`stamped_at`: when the newest state that arrived was stamped, by the primary's clock; None when none has."""
+    """What is known of a standby's age.
+
+    `stamped_at`: the time, by the primary's clock, up to which everything has arrived; None when that is not known.
+    `heard_at`: when the newest marker was stamped. The two differ while the primary knows that something is missing.
+    `queue`: changes that the primary had seen and not sent.
+    """
 
     stamped_at: float | None
     detail: str = ""
+    heard_at: float | None = None
+    queue: int | None = None
+    reconcile: Reconcile | None = field(default=None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing older than the newest marker is missing."""
+        return self.stamped_at is not None and self.stamped_at == self.heard_at
+
+
+def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) -> Freshness:
+    """From the two files as they came; the primary is not trusted to have written them well."""
+    reconcile = _reconcile(report)
+    if heartbeat is None:
+        return Freshness(None, f"no heartbeat has arrived in {service} yet", reconcile=reconcile)
+    try:
+        found = json.loads(heartbeat)
+        heard_at, good_until, queue = _number(found["at"]), found.get("good_until"), found.get("queue")
+        good = heard_at if good_until is None else _number(good_until)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Freshness(None, f"the heartbeat in {service} cannot be read", reconcile=reconcile)
+    queue = queue if isinstance(queue, int) else None
+    if good <= 0:
+        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile)
+    detail = ""
+    if good != heard_at:
+        detail = (
+            "the whole tree has to be compared again" if reconcile is None or not reconcile.error else reconcile.error
+        )
+    return Freshness(good, detail, heard_at, queue, reconcile)
 
 
 def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
     """Raises OutsideError when LXD has to be asked and does not answer."""
-    rootfs = lxd.rootfs(secondary.storage_pool, service)
-    here = os.access(rootfs, os.R_OK | os.X_OK)
-    content = Rootfs(rootfs, []).read(HEARTBEAT) if here else lxd.file(service, HEARTBEAT)
-    if content is None:
-        return Freshness(None, f"no heartbeat has arrived in {service} yet")
-    try:
-        stamp = float(content.decode("ascii").strip())
-        if not math.isfinite(stamp):
-            raise ValueError(stamp)
-    except (UnicodeDecodeError, ValueError):
-        return Freshness(None, f"the heartbeat in {service} is no time")
-    return Freshness(stamp)
+    read = _reader(lxd, service, secondary)
+    return freshness_of(service, read(HEARTBEAT), read(RECONCILE))
 
 
 def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
@@ -50,22 +99,84 @@ def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -
         return Freshness(None, error.message)
 
 
-def wait_for_sync(lxd: LxdServer, service: str, secondary: Secondary, clock: Clock, timeout: float) -> float:
-    """Waits until two new stamps have arrived, one after the other; the newest one's age in seconds.
+def wait_for_sync(
+    lxd: LxdServer,
+    service: str,
+    secondary: Secondary,
+    clock: Clock,
+    timeout: float,
+    tell: Callable[[str], None],
+    newer: bool = True,
+) -> float:
+    """Waits until everything has arrived that the primary had at the call; the newest state's age in seconds.
 
-    The first can come in the middle of a full sync, before files that are sent later. lsyncd sends the second only
-    when that full sync has ended. Raises OutsideError after `timeout` seconds.
+    Without `newer`, one whole sync at any time is enough. `tell` gets a line when a first sync has come further.
+    Raises OutsideError after `timeout` seconds.
     """
     deadline = clock.now() + timeout
-    stamps: list[float | None] = [read_freshness(lxd, service, secondary).stamped_at]
-    while len(stamps) < 3:
+    first = read_freshness(lxd, service, secondary)
+    told: float | None = None
+    while True:
+        fresh = read_freshness(lxd, service, secondary)
+        is_newer = first.heard_at is None or (fresh.stamped_at or 0.0) > first.heard_at
+        if fresh.whole and (is_newer or not newer):
+            return max(0.0, clock.now() - (fresh.stamped_at or 0.0))
+        running = fresh.reconcile
+        if running is not None and running.ended is None and running.sent is not None and running.sent != told:
+            told = running.sent
+            tell(progress_line(running))
         if clock.now() > deadline:
             raise OutsideError(
-                f"no sync of {service} has ended within {timeout:.0f} s",
-                "look at `journalctl -u vcrecovery-sync` on the primary",
+                f"no sync of {service} has ended within {timeout:.0f} s"
+                + (f": {fresh.detail}" if fresh.detail else ""),
+                "look at `journalctl -u vcrecovery-sync -u vcrecovery-reconcile` on the primary",
             )
         clock.sleep(0.2)
-        stamp = read_freshness(lxd, service, secondary).stamped_at
-        if stamp is not None and stamp != stamps[-1]:
-            stamps.append(stamp)
-    return max(0.0, clock.now() - (stamps[-1] or 0.0))
+
+
+def progress_line(running: Reconcile) -> str:
+    """How far a reconcile has come, for a person."""
+    left = "" if running.remaining is None else f", about {running.remaining:.0f} s left"
+    return f"{(running.sent or 0) / 1e6:.1f} MB, {running.files or 0} files, {running.percent or 0} %{left}"
+
+
+def _reader(lxd: LxdServer, service: str, secondary: Secondary) -> Callable[[str], bytes | None]:
+    rootfs = lxd.rootfs(secondary.storage_pool, service)
+    if os.access(rootfs, os.R_OK | os.X_OK):
+        return Rootfs(rootfs, []).read
+    return lambda path: lxd.file(service, path)
+
+
+def _reconcile(report: bytes | None) -> Reconcile | None:
+    try:
+        found = json.loads(report or b"")
+        progress = found.get("progress") or {}
+        return Reconcile(
+            began=_number(found["began"]),
+            ended=_number(found["ended"]) if found.get("ended") is not None else None,
+            bytes=_count(found.get("bytes")),
+            files=_count(progress.get("files") if progress else found.get("files")),
+            error=_line(found.get("error")),
+            list_error=_line(found.get("list_error")),
+            sent=_count(progress.get("bytes")),
+            percent=_count(progress.get("percent")),
+            remaining=_number(progress["remaining"]) if progress.get("remaining") is not None else None,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _line(value: Any) -> str | None:
+    """At most one line without control characters: it will be shown on a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in value)[:300] if isinstance(value, str) else None

@@ -1,0 +1,40 @@
+"""Marks in the run folder: whether the standby may lack something that nobody will send by itself.
+
+systemd makes `starting` before lsyncd starts. lsyncd replaces it by `due` as soon as it watches; it also makes `due`
+after an overflow and after a transfer that was not whole. A reconcile renames `due` to `reconciling`, so that a mark
+made meanwhile is a new one, and removes that when it has ended well. While any of them is there, heartbeats vouch for
+nothing newer than the last one before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+STARTING, DUE, RECONCILING = "starting", "due", "reconciling"
+
+
+class Marks:
+    """The marks of one run folder."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._run_dir = run_dir
+        self._due = os.path.join(run_dir, DUE)
+        self._reconciling = os.path.join(run_dir, RECONCILING)
+        os.makedirs(run_dir, mode=0o755, exist_ok=True)
+
+    def begin(self) -> None:
+        """Takes what is due; sets the second mark in any case, so that a killed reconcile leaves it."""
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self._due, self._reconciling)
+        os.close(os.open(self._reconciling, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    def end(self) -> None:
+        """Removes the second mark: the whole tree has arrived."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._reconciling)
+
+    @property
+    def any(self) -> bool:
+        """True while the standby may lack something."""
+        return any(os.path.exists(os.path.join(self._run_dir, name)) for name in (STARTING, DUE, RECONCILING))

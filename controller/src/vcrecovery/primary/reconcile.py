@@ -1,0 +1,118 @@
+"""Compares the whole tree with the standby and sends what differs, whatever lsyncd has or has not seen.
+
+lsyncd goes on meanwhile, so a reconcile can overwrite something newer with what it read a moment before, or delete a
+file that has just come. Both only happen to paths that it says it has changed. These are therefore sent a second
+time, named, while lsyncd waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from typing import Any, Callable, Dict, Iterator
+
+from ..excludes.errors import ExcludeError
+from .consistency import consistent_tree
+from .heartbeat import stamp
+from .marks import Marks
+from .programs import ProgramError, Run
+from .refresh import refresh
+from .report import read_report, write_report
+from .settings import Settings
+from .transfer import Progress, named_paths, whole_tree
+
+_PROGRESS_SECONDS = 5.0
+
+
+class ReconcileError(Exception):
+    """The standby may lack something; the next reconcile tries again."""
+
+
+def reconcile(
+    settings: Settings, run: Run, tell_sync: Callable[[], None], say: Callable[[str], None],
+    now: Callable[[], float] = time.time,
+) -> Dict[str, Any]:  # fmt: skip
+    """Brings the standby to the state of the tree; the report. Raises ReconcileError with one line."""
+    with _alone(settings.run_dir):
+        marks = Marks(settings.run_dir)
+        marks.begin()
+        began = now()
+        before = read_report(settings.state_dir)
+        # A list that cannot be made anew is no reason not to send: the old one stands.
+        list_error = _refreshed(settings, tell_sync)
+        report: Dict[str, Any] = {"began": began, "list_error": list_error, "last_good": before.get("last_good")}
+        try:
+            _send(settings, run, report, _Teller(settings, report, say, now))
+        except ProgramError as error:
+            report.update(ended=now(), error=str(error), progress=None)
+            _tell(settings, report)
+            raise ReconcileError(f"the standby may lack something: {error}") from None
+        report.update(ended=now(), error=None, progress=None, last_good=began)
+        if settings.engine == "periodic":
+            stamp(settings.state_dir, began, None)
+        marks.end()
+        _tell(settings, report)
+        return report
+
+
+def _send(settings: Settings, run: Run, report: Dict[str, Any], tell: Callable[[Progress], None]) -> None:
+    with consistent_tree(settings, run) as tree:
+        done = whole_tree(tree, settings, tell)
+        report.update(bytes=done.bytes, files=done.files, changes=len(done.paths))
+        if done.paths and settings.engine == "lsyncd":
+            named_paths(tree, settings, done.paths)
+
+
+class _Teller:
+    """Tells of the progress, at most every few seconds: in the journal, and in the report for the secondary."""
+
+    def __init__(
+        self, settings: Settings, report: Dict[str, Any], say: Callable[[str], None], now: Callable[[], float]
+    ) -> None:
+        self._settings, self._report, self._say, self._now = settings, report, say, now
+        self._told = now()
+
+    def __call__(self, progress: Progress) -> None:
+        at = self._now()
+        if at - self._told < _PROGRESS_SECONDS:
+            return
+        self._told = at
+        seconds = at - self._report["began"]
+        remaining = seconds * (100 - progress.percent) / progress.percent if progress.percent else None
+        self._report["progress"] = {**progress._asdict(), "at": at, "remaining": remaining}
+        _tell(self._settings, self._report)
+        left = "" if remaining is None else f", about {remaining:.0f} s left"
+        self._say(f"{progress.bytes / 1e6:.1f} MB, {progress.files} files, {progress.percent} %{left}")
+
+
+def _tell(settings: Settings, report: Dict[str, Any]) -> None:
+    """Leaves the report where it is synced; without lsyncd, sends it."""
+    write_report(settings.state_dir, report)
+    if settings.engine != "lsyncd":
+        folder = os.path.relpath(settings.state_dir, settings.source)
+        if not folder.startswith(".."):
+            with contextlib.suppress(ProgramError):
+                named_paths(
+                    settings.source,
+                    settings,
+                    [os.fsencode(folder + "/" + name) for name in ("reconcile.json", "heartbeat")],
+                )
+
+
+def _refreshed(settings: Settings, tell_sync: Callable[[], None]) -> Any:
+    try:
+        refresh(settings, tell_sync)
+    except ExcludeError as error:
+        return str(error)
+    return None
+
+
+@contextlib.contextmanager
+def _alone(run_dir: str) -> Iterator[None]:
+    """One at a time; a second one waits, since a mark may have been made after the first began."""
+    os.makedirs(run_dir, mode=0o755, exist_ok=True)
+    with open(os.path.join(run_dir, "reconcile.lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,178 @@
+"""rsync to the standby: one pass over the whole tree, and one over named paths."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+from typing import IO, Callable, Iterable, List, NamedTuple, Optional, Sequence
+
+from .programs import ProgramError
+from .settings import Settings
+
+#: What every transfer keeps; owners go by number, since names mean other numbers on another machine.
+KEPT = ("-aHAXS", "--numeric-ids")
+#: Seconds without a byte after which rsync gives up.
+_SILENCE_SECONDS = 300
+_VANISHED = 24
+_PROGRESS = re.compile(rb"\s*([\d,]+)\s+(\d+)%\s.*?(?:\(xfr#(\d+), (?:ir|to)-chk=(\d+)/(\d+)\))?\s*\Z")
+_CHANGE = re.compile(rb"(?:[<>ch.*][fdLDS][^ ]{9}|\*deleting  ) (.*)\Z", re.S)
+_OCTAL = re.compile(rb"\\#([0-7]{3})")
+
+
+class Progress(NamedTuple):
+    """So far: bytes sent, percent of what rsync knows of, files sent, entries left to check and known of."""
+
+    bytes: int
+    percent: int
+    files: int
+    left: int
+    known: int
+
+
+class Transfer(NamedTuple):
+    """What one pass did: paths relative to the tree, and bytes of the files sent."""
+
+    paths: List[bytes]
+    bytes: int
+    files: int
+
+
+def whole_tree(tree: str, settings: Settings, tell: Callable[[Progress], None]) -> Transfer:
+    """Compares everything and sends what differs; raises ProgramError for anything but success or vanished files."""
+    command = [
+        *_rsync(settings), "--delete", "--delete-delay", "--force", "--8-bit-output", "--out-format=%i %n",
+        "--info=progress2", f"--filter=merge {settings.lists['rsync-filter']}", *_ends(tree, settings),
+    ]  # fmt: skip
+    paths: List[bytes] = []
+    last = Progress(0, 0, 0, 0, 0)
+
+    def read(line: bytes) -> None:
+        nonlocal last
+        change = _CHANGE.match(line)
+        if change:
+            paths.append(_OCTAL.sub(lambda m: bytes([int(m.group(1), 8)]), change.group(1)))
+            return
+        progress = _PROGRESS.match(line)
+        if progress:
+            sent, percent, files, left, known = (int((value or b"0").replace(b",", b"")) for value in progress.groups())
+            last = Progress(sent, percent, max(files, last.files), left, known)
+            tell(last)
+
+    _stream(command, None, read)
+    return Transfer(_not_hidden(paths, settings.lists["rsync-filter"]), last.bytes, last.files)
+
+
+def named_paths(tree: str, settings: Settings, paths: Iterable[bytes]) -> None:
+    """Makes just these paths in the standby what they are in the tree; one that is not there is deleted.
+
+    The caller's lsyncd must not send anything meanwhile: both take the lock.
+    """
+    command = [
+        "flock", os.path.join(settings.run_dir, "rsync.lock"), *_rsync(settings), "--no-r", "--dirs",
+        "--delete-missing-args", "--force", "--from0", "--files-from=-", *_ends(tree, settings),
+    ]  # fmt: skip
+    _stream(command, b"\0".join(b"/" + path.strip(b"/") for path in paths), lambda line: None)
+
+
+def _not_hidden(paths: List[bytes], filter_file: str) -> List[bytes]:
+    """Without what was deleted because the list hides it; named paths are not held against the filter by rsync.
+
+    A pattern with escapes is not looked at: what it hides would be sent again, and deleted by the next reconcile.
+    """
+    with open(filter_file, "rb") as file:
+        hidden = {line[3:].rstrip(b"/") for line in file.read().split(b"\n") if line.startswith(b"H /")}
+    kept = []
+    for path in paths:
+        above = path.strip(b"/")
+        while above and above not in hidden:
+            above = above.rpartition(b"/")[0]
+        if not above:
+            kept.append(path)
+    return kept
+
+
+def _rsync(settings: Settings) -> List[str]:
+    command = ["rsync", *KEPT, f"--timeout={_SILENCE_SECONDS}"]
+    if settings.bandwidth:
+        command.append(f"--bwlimit={settings.bandwidth}")
+    return command
+
+
+def _ends(tree: str, settings: Settings) -> List[str]:
+    # A connection of its own: a long transfer would hold up lsyncd's small ones on a shared one.
+    shell = ["-e", f"ssh -F {settings.ssh_config} -o ControlPath=none"] if ":" in settings.target else []
+    return [*shell, tree.rstrip("/") + "/", settings.target]
+
+
+def _stream(command: Sequence[str], given: Optional[bytes], read: Callable[[bytes], None]) -> None:
+    """Runs rsync, and hands over each line it prints; no bound but its own on silence: a first sync may take days."""
+    try:
+        process = subprocess.Popen(
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except OSError as error:
+        raise ProgramError(f"{command[0]}: {error.strerror}") from None
+    complaints: List[bytes] = []
+    if process.stdin is None or process.stdout is None or process.stderr is None:  # which Popen with PIPE rules out
+        raise ProgramError(f"{command[0]}: no pipes")
+    threads = [
+        threading.Thread(target=_feed, args=(process.stdin, given or b"")),
+        threading.Thread(target=_gather, args=(process.stderr, complaints)),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for line in _lines(process.stdout):
+            read(line)
+        status = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+        process.stdout.close()
+    if status not in (0, _VANISHED):
+        raise ProgramError(_complaint(complaints, status), status)
+
+
+def _lines(stream: IO[bytes]) -> Iterable[bytes]:
+    """Lines, and the states of a progress line, which rsync ends with a carriage return."""
+    rest = b""
+    while True:
+        chunk = os.read(stream.fileno(), 65536)
+        if not chunk:
+            break
+        *whole, rest = re.split(rb"[\r\n]", rest + chunk)
+        for line in whole:
+            if line:
+                yield line
+    if rest:
+        yield rest
+
+
+def _feed(stream: IO[bytes], data: bytes) -> None:
+    try:
+        stream.write(data)
+        stream.close()
+    except BrokenPipeError:
+        pass
+
+
+def _gather(stream: IO[bytes], lines: List[bytes]) -> None:
+    with stream:
+        for line in stream:
+            if len(lines) < 20:
+                lines.append(line.strip())
+
+
+def _complaint(lines: Sequence[bytes], status: int) -> str:
+    """The first line that names a cause; rsync's last one only repeats the status."""
+    causes = [line for line in lines if line and not line.startswith((b"rsync error:", b"IO error encountered"))]
+    first = (causes or list(lines) or [b""])[0].decode("utf-8", "replace")
+    more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+    return f"{first}{more} [rsync: exit status {status}]"

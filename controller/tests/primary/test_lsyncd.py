@@ -1,0 +1,136 @@
+"""lsyncd with the configuration that the role renders, into a folder in the place of the receiver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jinja2
+import pytest
+from test_reconcile import HOSTILE, Pair
+
+from vcrecovery.primary.heartbeat import queue_length
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} has not come within {timeout:.0f} s"
+        time.sleep(0.05)
+
+
+class Lsyncd(Pair):
+    """A pair with lsyncd between."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.folder = folder
+        self.run_dir = Path(self.settings.run_dir)
+        Path(self.lists["lsyncd"]).write_text("/left out\n")
+
+    def configure(self, rsync: str = "/usr/bin/rsync") -> Path:
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined)  # noqa: S701  it is Lua, not HTML
+        environment.filters["to_json"] = lambda text: f'"{text}"'
+        template = environment.from_string((CHECKOUT / "roles/primary/templates/lsyncd.lua.j2").read_text())
+        text = template.render(
+            ansible_managed="a test", primary_run_dir=str(self.run_dir), primary_source_dir=str(self.tree),
+            primary_delay=1, primary_config_dir=str(self.folder), primary_bandwidth=None,
+        )  # fmt: skip
+        file = self.folder / "lsyncd.lua"
+        text = text.replace('"receiver:/"', f'"{self.standby}/"').replace("/usr/bin/rsync", rsync)
+        file.write_text(text)
+        return file
+
+    @contextmanager
+    def running(self, rsync: str = "/usr/bin/rsync") -> Iterator[None]:
+        (self.run_dir / "starting").touch()
+        with (self.folder / "log").open("a") as log:
+            process = subprocess.Popen(["lsyncd", str(self.configure(rsync))], stdout=log, stderr=log)
+        try:
+            wait_for((self.run_dir / "due").exists, f"lsyncd's sign ({self.folder}/log)")
+            yield
+            assert process.poll() is None, (self.folder / "log").read_text()
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Lsyncd:
+    return Lsyncd(tmp_path)
+
+
+def test_the_start_asks_for_a_reconcile(pair: Lsyncd) -> None:
+    with pair.running():
+        assert not (pair.run_dir / "starting").exists()
+        pair.reconcile()
+        assert not pair.marks.any
+
+
+def test_names_that_lsyncd_itself_gets_wrong_arrive_and_go(pair: Lsyncd) -> None:
+    with pair.running():
+        for name in HOSTILE:
+            folder = os.fsencode(pair.tree) + b"/dir " + name
+            os.mkdir(folder)  # noqa: PTH102
+            Path(os.fsdecode(folder + b"/" + name)).write_bytes(name)
+        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files")
+        for name in HOSTILE[::2]:
+            shutil.rmtree(os.fsencode(pair.tree) + b"/dir " + name)
+        (pair.tree / "moved").mkdir()
+        for name in HOSTILE[1::2]:
+            os.rename(os.fsencode(pair.tree) + b"/dir " + name, os.fsencode(pair.tree) + b"/moved/" + name)  # noqa: PTH104
+        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the removals and moves")
+        wait_for(lambda: len(list(pair.standby.iterdir())) == 1, "the folders' removal")
+
+
+def test_what_is_on_the_list_is_not_sent(pair: Lsyncd) -> None:
+    with pair.running():
+        (pair.tree / "left out").mkdir()
+        (pair.tree / "left out/file").write_text("x")
+        # A change of a folder's own mode must not send what is in it.
+        pair.tree.chmod(0o711)
+        (pair.tree / "sent").write_text("x")
+        wait_for((pair.standby / "sent").exists, "the file beside it")
+        assert not (pair.standby / "left out").exists()
+
+
+def test_a_transfer_that_is_not_whole_is_marked(pair: Lsyncd) -> None:
+    failing = pair.folder / "rsync"
+    failing.write_text('#!/bin/sh\n/usr/bin/rsync "$@"\nexit 23\n')
+    failing.chmod(0o755)
+    with pair.running(str(failing)):
+        (pair.run_dir / "due").unlink()
+        (pair.tree / "file").write_text("x")
+        wait_for((pair.run_dir / "due").exists, "the mark")
+
+
+def test_a_standby_that_is_away_makes_a_queue_and_then_gets_it(pair: Lsyncd) -> None:
+    down = pair.folder / "down"
+    gate = pair.folder / "rsync"
+    gate.write_text(f'#!/bin/sh\ntest -e {down} && exit 255\nexec /usr/bin/rsync "$@"\n')
+    gate.chmod(0o755)
+    with pair.running(str(gate)):
+        down.touch()
+        for number in range(50):
+            (pair.tree / f"file {number}").write_text(str(number))
+        status = str(pair.run_dir / "lsyncd.status")
+        wait_for(lambda: (queue_length(status) or 0) >= 50, "the queue")
+        down.unlink()
+        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files")
+        wait_for(lambda: queue_length(status) == 0, "an empty queue")
+
+
+def test_many_files_at_once(pair: Lsyncd) -> None:
+    with pair.running():
+        for folder in range(50):
+            (pair.tree / f"d{folder}").mkdir()
+            for number in range(100):
+                (pair.tree / f"d{folder}/f{number}").write_text(str(number))
+        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 60)

@@ -1,0 +1,110 @@
+"""The heartbeat, the marks and the watches of a primary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.primary.heartbeat import beat, queue_length
+from vcrecovery.primary.marks import Marks
+from vcrecovery.primary.watches import WatchError, count_folders, ensure_watches
+
+
+class StopBeatingError(Exception):
+    pass
+
+
+def beats(folder: Path, script: list[str | None]) -> list[dict[str, float | None]]:
+    """Beats once for each entry, before which that mark is set (or, for None, all are removed)."""
+    state, run = folder / "state", folder / "run"
+    run.mkdir(exist_ok=True)
+    seen = []
+    clock = iter(range(100, 200))
+    steps = iter([*script, "stop"])
+
+    def step(seconds: float = 0) -> None:
+        if seconds:
+            seen.append(json.loads((state / "heartbeat").read_text()))
+        mark = next(steps)
+        if mark == "stop":
+            raise StopBeatingError
+        for file in run.iterdir():
+            if mark is None:
+                file.unlink()
+        if mark is not None:
+            (run / mark).touch()
+
+    step()
+    with pytest.raises(StopBeatingError):
+        beat(str(state), str(run), 1.0, lambda: float(next(clock)), step)
+    return seen
+
+
+def test_a_heartbeat_vouches_for_nothing_while_something_may_be_missing(tmp_path: Path) -> None:
+    found = beats(tmp_path, ["starting", "due", "reconciling", None, "due", None])
+    assert [(entry["at"], entry["good_until"]) for entry in found] == [
+        (100.0, 0.0), (101.0, 0.0), (102.0, 0.0), (103.0, None), (104.0, 103.0), (105.0, None),
+    ]  # fmt: skip
+
+
+def test_a_restart_remembers_what_was_good(tmp_path: Path) -> None:
+    beats(tmp_path, [None])
+    found = beats(tmp_path, ["starting"])
+    assert found[0]["good_until"] == 100.0
+
+
+def test_the_queue_is_read_from_lsyncds_status(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    assert queue_length(str(status)) is None
+    status.write_text("Lsyncd status report at ...\n\nSync1 source=/\nThere are 17 delays\nactive Modify x\n")
+    assert queue_length(str(status)) == 17
+
+
+def test_marks(tmp_path: Path) -> None:
+    marks = Marks(str(tmp_path / "run"))
+    assert not marks.any
+    (tmp_path / "run/due").touch()
+    marks.begin()
+    assert marks.any
+    (tmp_path / "run/due").touch()
+    marks.end()
+    assert marks.any
+    marks.begin()
+    marks.end()
+    assert not marks.any
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for path in ("a/b/c", "left/out", "x*y"):
+        (tmp_path / "tree" / path).mkdir(parents=True)
+    (tmp_path / "tree/link").symlink_to("a")
+    (tmp_path / "list").write_text("/left\n/x?y\n")
+    return tmp_path
+
+
+def test_folders_are_counted_without_what_is_left_out(tree: Path) -> None:
+    assert count_folders(str(tree / "tree"), frozenset()) == 7
+    assert count_folders(str(tree / "tree"), frozenset({b"/left"})) == 5
+
+
+def test_the_limit_is_raised_never_lowered(tree: Path) -> None:
+    limit = tree / "limit"
+    limit.write_text("100\n")
+    assert "raised from 100" in ensure_watches(str(tree / "tree"), str(tree / "list"), str(limit))
+    assert int(limit.read_text()) == int(5 * 1.5) + 8192
+    assert "allows 8199" in ensure_watches(str(tree / "tree"), str(tree / "list"), str(limit))
+
+
+def test_a_limit_that_cannot_be_raised_is_named_with_the_figures(tree: Path) -> None:
+    limit = tree / "limit"
+    limit.symlink_to("/proc/sys/kernel/ngroups_max")  # cannot be written, and is 65536
+    assert "5 folders" in ensure_watches(str(tree / "tree"), str(tree / "list"), str(limit))
+    limit.unlink()
+    limit.symlink_to("/proc/sys/kernel/random/entropy_avail")  # 256, and nobody changes it
+    for number in range(300):
+        (tree / "tree" / str(number)).mkdir()
+    with pytest.raises(WatchError, match=r"has 305 folders to watch, but .* is 256 and cannot be raised to 8649"):
+        ensure_watches(str(tree / "tree"), str(tree / "list"), str(limit))
