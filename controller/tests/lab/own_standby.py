@@ -126,7 +126,7 @@ class OwnStandby:
 
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """The evidence of each finished step of the newest episode."""
-        (episode, *_) = json.loads(self.vcrecovery("history", "--json").stdout)["episodes"]
+        (*_, episode) = json.loads(self.vcrecovery("history", "--json").stdout)["episodes"]
         return {step["step"]: step["evidence"] for step in episode["steps"] if step["ok"]}
 
     def fail_over(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -136,6 +136,12 @@ class OwnStandby:
     def stop(self) -> None:
         if self.instance.running:
             self.lxd.stop(self.name, timeout=30)
+
+    def stand_by_again(self) -> None:
+        """As an operator does after a failover."""
+        self.stop()
+        done = self.vcrecovery("standby", "reset", self.name)
+        assert done.returncode == 0, done.stderr
 
     def remove(self) -> None:
         found = self.lxd.get(self.name)

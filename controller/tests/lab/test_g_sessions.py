@@ -19,13 +19,23 @@ from .waiting import wait_for
 pytestmark = pytest.mark.lab
 
 
-@pytest.fixture
-def standby(lab: Lab, tmp_path: Path) -> Iterator[OwnStandby]:
-    with pool(lab, "vcrt-dir", "dir") as name, own_standby(lab, "vcrt-a", name, tmp_path) as made:
+@pytest.fixture(scope="module")
+def made(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
+    folder = tmp_path_factory.mktemp("sessions")
+    with pool(lab, "vcrt-dir", "dir") as name, own_standby(lab, "vcrt-a", name, folder) as made:
         made.make_source()
         made.apply()
-        assert made.sync().returncode == 0
         yield made
+
+
+@pytest.fixture
+def standby(made: OwnStandby) -> Iterator[OwnStandby]:
+    (made.source / "www/big").unlink(missing_ok=True)
+    made.stamp()
+    done = made.sync()
+    assert done.returncode == 0, done.stderr
+    yield made
+    made.stand_by_again()
 
 
 def half_sent(standby: OwnStandby) -> list[Path]:

@@ -19,16 +19,19 @@ def test_what_lsyncd_sends_is_taken() -> None:
     words = server_arguments(OF_LSYNCD)
     assert words[:2] == ["rsync", "--server"]
     assert words[-2:] == [".", "/standby/"]
+    assert "--filter=-x trusted.*" in words
 
 
 #: What rsync is called with on a primary, by lsyncd and to reconcile.
 WHOLE_TREE = "-aHAXS --numeric-ids --delete --delete-delay --force --timeout=300 --bwlimit=2048 --filter='merge {list}'"
 NAMED_PATHS = "-aHAXS --numeric-ids --no-r --dirs --delete-missing-args --force --from0 --files-from=- --timeout=300"
+NO_NODES = f"{WHOLE_TREE} --no-devices"
 SEED = "-aHAXS --numeric-ids --delete --force --exclude-from={list}"
 
 
 @pytest.mark.parametrize(
-    "options", [WHOLE_TREE, f"{WHOLE_TREE} --8-bit-output --out-format='%i %n' --info=progress2", NAMED_PATHS, SEED]
+    "options",
+    [WHOLE_TREE, f"{WHOLE_TREE} --8-bit-output --out-format='%i %n' --info=progress2", NAMED_PATHS, SEED, NO_NODES],
 )
 def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("- /x\n")
@@ -72,6 +75,7 @@ def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -
         "rsync --server --files-from=- --from0 -r . /",
         "rsync --server --copy-devices -r . /",
         "rsync --server --munge-links -r . /",
+        "rsync --server '--filter=-x user.*' -r . /",
         "rsync --server --log-file=/etc/x -r . /",
         "rsync --server --temp-dir=/etc -r . /",
         "rsync --server -T /etc -r . /",

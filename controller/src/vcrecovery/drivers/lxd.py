@@ -6,7 +6,6 @@ timeout for an operation nor ETags, and `stop()` kills by default.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -254,9 +253,3 @@ class LxdServer:
     def rootfs(self, pool: str, instance: str) -> Path:
         """Where a `dir` pool keeps the instance's files, on the secondary itself."""
         return self.socket.parent / "storage-pools" / pool / "containers" / instance / "rootfs"
-
-
-def id_map(config: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The map by which the files on disk are shifted; empty when they are not (idmapped mounts)."""
-    entries: list[dict[str, Any]] = json.loads(config.get("volatile.last_state.idmap") or "[]")
-    return entries

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vcrecovery.errors import OutsideError, RefusedError, UsageError
-from vcrecovery.sync import sessions
+from vcrecovery.sync import idmap, sessions
 
 INSIDE = "/standby"
 #: How long a session waits for a restore point to be made or restored.
@@ -51,6 +51,7 @@ _LONG_OPTIONS = frozenset(
         "--numeric-ids",
         "--old-compress",
         "--sparse",
+        "--specials",
         "--stats",
         "--xattrs",
         "--whole-file",
@@ -65,6 +66,14 @@ _VALUED_OPTION = re.compile(
 #: links), K (treat a link as a folder), b (backups), P (keeps half a file in the place of a whole older one).
 _SHORT_OPTIONS = re.compile(r"-[vlogDtprRcndxHAXSzWuOJiqImhyEUN@]*(e[0-9.]*[A-Za-z]*)?")
 _PROGRAMS = ("rsync", "/usr/bin/rsync")
+#: Of the attributes that only a kernel gives (labels of SELinux and IMA, marks of overlayfs) just file capabilities can
+#: be set from here, and mean something there. Each other one would make rsync end with status 23.
+_ATTRIBUTES = (
+    "--filter=+x security.capability",
+    "--filter=-x security.*",
+    "--filter=-x trusted.*",
+    "--filter=-x system.*",
+)
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = (
@@ -102,7 +111,7 @@ def server_arguments(command: str) -> list[str]:
         if option in _LONG_OPTIONS or _VALUED_OPTION.fullmatch(option) or _SHORT_OPTIONS.fullmatch(option):
             continue
         raise RefusedError(f"refused: rsync's option {option[:80]!r}")
-    return ["rsync", "--server", *options, ".", f"{INSIDE}/"]
+    return ["rsync", "--server", *_ATTRIBUTES, *options, ".", f"{INSIDE}/"]
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -138,12 +147,13 @@ def find_target(state_dir: Path, service: str) -> Target:
         connection.close()
     if answer.status != 200:
         raise OutsideError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
-    config = body["metadata"]["config"]
+    config = body["metadata"]["expanded_config"]
     if config.get("user.vcrecovery.role") != "standby":
         raise RefusedError(f"refused: {service} is served by its standby; its files are live")
     if config.get("user.vcrecovery.ready") != "true":
         raise RefusedError(f"refused: the standby of {service} is not ready", "run the role `secondary` again")
-    return Target(Path(entry["rootfs"]), json.loads(config.get("volatile.last_state.idmap") or "[]"))
+    rootfs = Path(entry["rootfs"])
+    return Target(rootfs, idmap.of_tree(service, config, rootfs))
 
 
 def receive(state_dir: Path, service: str, command: str) -> NoReturn:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, id_map
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
+from vcrecovery.sync import idmap
 from vcrecovery.sync.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -97,7 +98,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
         _choose_id_map(lxd, name, path, clock)
         changes.note(True, "ID map chosen")
     instance = _must_get(lxd, name)
-    tree = Rootfs(path, id_map(instance.config))
+    tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     _own_identity(tree, name, service, secondary, changes)
     changes.note(_register(plan.state_dir, name, lxd.socket, path), "receiver told")
     return changes
