@@ -9,7 +9,7 @@ say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
 packages=(
   # what the lab runs
   libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
-  lxd lxd-client squashfs-tools attr acl uidmap dnsmasq-base iptables
+  lxd lxd-client btrfs-progs squashfs-tools attr acl libcap2-bin uidmap dnsmasq-base iptables
   bind9 bind9-utils bind9-dnsutils
   openssh-server openssh-client rsync lsyncd
   # what the tests of the exclude lists build package databases with

@@ -251,5 +251,5 @@ class LxdServer:
             self._guard(lambda api: api.networks[network].delete())
 
     def rootfs(self, pool: str, instance: str) -> Path:
-        """Where a `dir` pool keeps the instance's files, on the secondary itself."""
+        """Where a pool of driver `dir` or `btrfs` keeps the instance's files, on the secondary itself."""
         return self.socket.parent / "storage-pools" / pool / "containers" / instance / "rootfs"

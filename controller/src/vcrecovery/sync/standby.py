@@ -24,6 +24,8 @@ EPOCH_KEY = "user.vcrecovery.epoch"
 #: Set once LXD has chosen how it maps this container's owners; before that the tree takes no files.
 READY_KEY = "user.vcrecovery.ready"
 STANDBY, ACTIVE = "standby", "active"
+#: The storage drivers that keep a stopped container's files where they can be written.
+DRIVERS = ("dir", "btrfs")
 #: Where `vcrecovery receive` finds the standbys of this machine.
 REGISTER = "standbys"
 
@@ -125,9 +127,10 @@ def _storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes)
     if driver is None:
         lxd.create_pool(pool)
         changes.note(True, f"storage pool {pool} created")
-    elif driver != "dir":
+    elif driver not in DRIVERS:
         raise OutsideError(
-            f"storage pool {pool} of secondary {lxd.name} has driver {driver}; standbys need a pool with driver dir",
+            f"storage pool {pool} of secondary {lxd.name} has driver {driver}, which shows a container's files only "
+            f"while it runs; standbys need a pool with driver {' or '.join(DRIVERS)}",
             "name another pool in the plan; one that does not exist is created",
         )
     if not lxd.network_exists(bridge):
