@@ -57,7 +57,9 @@ class Owners:
         paths: Set[bytes] = set()
         above: Set[bytes] = set()
         for package in packages:
-            lines = self._database.recorded(package)
+            # Most of the time goes here. What a package that stays owns is no excluded one's, so a record that lacks
+            # it does no harm, unless it is what keeps a directory from being assumed to be theirs.
+            lines = self._database.recorded(package, checked=directories)
             found = self._diverted(self._canonical.records_among(lines, asked, endings), package)
             paths |= found
             if directories:

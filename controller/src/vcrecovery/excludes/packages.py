@@ -53,5 +53,9 @@ class PackageDatabase(Protocol):
     def alternatives(self) -> Sequence[Alternative]:
         """The alternatives, masters and slaves alike."""
 
-    def recorded(self, package: Package) -> List[bytes]:
-        """The paths recorded for one package, directories included; may hold empty lines and `/.`."""
+    def recorded(self, package: Package, checked: bool = True) -> List[bytes]:
+        """The paths recorded for one package, directories included; may hold empty lines and `/.`.
+
+        ExcludeError if the record is damaged. If it does not have to be `checked`, since the package's regular files
+        are its alone, some ways to be damaged are not looked for.
+        """

@@ -56,7 +56,7 @@ class RpmDatabase:
         self._files = _parsed(_query(root, location), root)
         self.packages = tuple(self._files)
 
-    def recorded(self, package: Package) -> List[bytes]:
+    def recorded(self, package: Package, checked: bool = True) -> List[bytes]:
         """The package's files (see PackageDatabase)."""
         return [name for block in self._files[package] for name in _names(block, package)]
 
