@@ -24,7 +24,7 @@ ADDRESS = "10.211.2.77"
 #: The init of the smallest system that answers on a port; it ends at the signal with which LXD stops a container.
 INIT = """\
 #!/bin/busybox sh
-trap 'exit 0' 3 15 37
+trap 'exit 0' 3 15 30 37
 /bin/busybox httpd -p 80 -h /www
 while :; do /bin/busybox sleep 1 & wait $!; done
 """

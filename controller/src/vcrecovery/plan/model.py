@@ -219,6 +219,11 @@ class Sync(_Section):
         [], description="further absolute paths that stay out"
     )
     consistency: Consistency = Consistency()
+    on_package_change: Literal["restart", "units", "nothing"] = Field(
+        "restart",
+        description="what a standby that runs does after a package run on the primary: start anew, restart the units "
+        "of the changed packages, or go on",
+    )
     heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
 
     @model_validator(mode="after")
