@@ -16,6 +16,7 @@ from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import automatic, fail_over
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import OFF, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+from vcrecovery.sync.restore_points import RestorePoint, find
 
 
 class KilledError(BaseException):
@@ -64,6 +65,10 @@ class SimulatedWorld:
     starts: int = 0
     switches: int = 0
     operators_word: bool = False
+    restore_points: tuple[str, ...] = ()
+    #: What is in the standby's tree: what was synced, a restore point, or half of one.
+    tree: str = "synced"
+    restores: int = 0
     steps: list[str] = field(default_factory=list)
 
     @property
@@ -101,6 +106,8 @@ class SimulatedActuator:
             "open_ports": open_ports,
             "freshness": None if stamped is None else max(0.0, episode.opened_at - stamped),
             "freshness_detail": "no heartbeat has arrived",
+            "restore_asked": episode.request.restore_point,
+            "restore_problem": self._restore_problem(episode),
             "summary": f"{power}{f' ({reason})' if reason else ''}, ports {'open' if open_ports else 'closed'}",
         }
 
@@ -115,8 +122,37 @@ class SimulatedActuator:
             self.world.power, self.world.reason = Power.SHUTOFF, "destroyed"
         return {"summary": f"{self.world.power}"}
 
-    def _start(self, _episode: Episode) -> Mapping[str, Any]:
+    def _wanted(self, episode: Episode) -> RestorePoint:
+        points = [RestorePoint(float(number), name) for number, name in enumerate(self.world.restore_points)]
+        return find(points, "web", episode.request.restore_point or "")
+
+    def _restore_problem(self, episode: Episode) -> str:
+        if episode.request.restore_point is None:
+            return ""
+        try:
+            self._wanted(episode)
+        except RefusedError as error:
+            return error.message
+        return ""
+
+    def _restore(self, episode: Episode) -> Mapping[str, Any]:
+        point = self._wanted(episode)
+        if not self.world.lxd_answers:
+            raise OutsideError("LXD on secondary sec1 does not answer")
+        assert self.world.power in OFF or self.world.operators_word, "a standby is restored while its primary may live"
+        assert not self.world.standby_running, "a standby that runs is overwritten"
+        self.world.tree = "half"
+        self.clock.sleep(1.0)
+        self.boundary("in the middle of restore")
+        self.world.tree = point.name
+        self.world.restores += 1
+        return {"summary": f"to {point.name}", "asked": episode.request.restore_point, "restore_point": point.name}
+
+    def _start(self, episode: Episode) -> Mapping[str, Any]:
         self.clock.sleep(0.5)
+        assert self.world.tree != "half", "a standby starts from half a restore point"
+        if episode.request.restore_point is not None:
+            assert self.world.tree == self._wanted(episode).name, "a standby starts from what was not asked for"
         if not self.world.lxd_answers:
             raise OutsideError("LXD on secondary sec1 does not answer")
         if not self.world.standby_exists:
@@ -216,7 +252,10 @@ class Simulation:
         if state.side is Side.STANDBY and state.open_episode is None:
             self.say("operator: nothing to do: the standby serves")
             return
-        self.say("operator: failover web" + "".join(f" --{key.replace('_', '-')}" for key in request))
+        words = [
+            f" --{key.replace('_', '-')}" + ("" if value is True else f" {value}") for key, value in request.items()
+        ]
+        self.say("operator: failover web" + "".join(words))
         try:
             episode = self._fail_over("asked for by operator", Request(**request))
             self.say(f"operator: {episode.outcome}: {episode.reason}")

@@ -20,7 +20,8 @@ from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM, Lab
 
-ADDRESS = "10.211.2.77"
+#: A new one each time: the machine remembers for a while to which container an address belonged.
+_ADDRESSES = (f"10.211.2.{number}" for number in range(64, 200))
 #: The init of the smallest system that answers on a port; it ends at the signal with which LXD stops a container.
 INIT = """\
 #!/bin/busybox sh
@@ -59,7 +60,7 @@ class OwnStandby:
                         "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0077",
                         "address": "127.0.0.9",
                     },
-                    "standby": {"secondary": "sec1", "address": ADDRESS},
+                    "standby": {"secondary": "sec1", "address": next(_ADDRESSES)},
                     "ports": [80],
                     "timeouts": {"ports": "10s"},
                     "sync": {"exclude_profile": None},
@@ -90,6 +91,12 @@ class OwnStandby:
         done = self.vcrecovery("standby", "apply")
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
+
+    def move(self) -> str:
+        """Gives it another address in the plan."""
+        address = next(_ADDRESSES)
+        self.write_plan(standby={"secondary": "sec1", "address": address})
+        return address
 
     def make_source(self) -> None:
         """The primary's tree."""

@@ -1,4 +1,4 @@
-"""A standby on btrfs: made, filled, promoted."""
+"""A standby on btrfs: made, filled, restored, promoted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ pytestmark = pytest.mark.lab
 
 
 def test_btrfs(lab: Lab, tmp_path: Path) -> None:
-    with pool(lab, "vcrt-btrfs", "btrfs", size="1GiB") as name, own_standby(lab, "vcrt-b", name, tmp_path) as standby:
+    points = {"keep": 1, "every": "1h"}
+    with (
+        pool(lab, "vcrt-btrfs", "btrfs", size="1GiB") as name,
+        own_standby(lab, "vcrt-b", name, tmp_path, restore_points=points) as standby,
+    ):
         standby.make_source()
         assert "container vcrt-b created" in standby.apply()
         assert standby.apply() == "vcrt-b: nothing to do"
         assert standby.sync().returncode == 0
-        done = standby.fail_over()
+        assert " made" in standby.vcrecovery("standby", "snapshot").stdout
+        (standby.source / "www/index.html").write_text("corrupt\n")
+        assert standby.sync().returncode == 0
+        done = standby.fail_over("--restore-point", "latest")
         assert done.returncode == 0, done.stderr
         assert standby.inside("cat", "/www/index.html") == "one\n"
         assert "nothing to do" in standby.fail_over().stdout

@@ -22,8 +22,16 @@ from vcrecovery.recover.world import World
 @click.option("--vm", metavar="UUID", help="Name the service by its VM.")
 @click.option("--force", is_flag=True, help="Also if the primary still answers, or the standby is too old.")
 @click.option("--primary-is-down", metavar="SERVICE", help="Your word, typed by name, in place of a fence.")
+@click.option("--restore-point", metavar="NAME", help="Go back to this one before the start; `latest` is the newest.")
 @plan_option
-def failover(service: str | None, vm: str | None, force: bool, primary_is_down: str | None, plan_path: Path) -> None:
+def failover(
+    service: str | None,
+    vm: str | None,
+    force: bool,
+    primary_is_down: str | None,
+    restore_point: str | None,
+    plan_path: Path,
+) -> None:
     """Fail SERVICE over to its standby: confirm, fence, start, probe, switch DNS.
 
     Calling it again goes on where an earlier call stopped. A service that its standby serves already is left alone.
@@ -36,7 +44,7 @@ def failover(service: str | None, vm: str | None, force: bool, primary_is_down: 
         raise UsageError(f"--primary-is-down {primary_is_down} is not the service's name", f"type {name} to mean it")
     world = World(plan)
     by = getpass.getuser()
-    request = Request(force=force, primary_is_down=primary_is_down is not None, by=by)
+    request = Request(force=force, primary_is_down=primary_is_down is not None, by=by, restore_point=restore_point)
     with service_lock(plan.state_dir, name):
         state = world.journal.state(name)
         if state.side is Side.STANDBY and state.open_episode is None:

@@ -15,6 +15,7 @@ from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, Step
 _RUNNING_WORD = {
     Step.CONFIRM: "confirming",
     Step.FENCE: "fencing the primary",
+    Step.RESTORE: "restoring the standby",
     Step.START: "starting the standby",
     Step.PROBE: "waiting for its ports",
     Step.SWITCH: "switching DNS",

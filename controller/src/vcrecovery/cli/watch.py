@@ -21,6 +21,8 @@ from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.outside import Outside, policy_for
 from vcrecovery.recover.states import DONE_WORD, Episode, Request, Side, Step
 from vcrecovery.recover.world import World
+from vcrecovery.sync.package_watch import PackageWatch
+from vcrecovery.sync.restore_point_loop import keep_making
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -85,5 +87,7 @@ def watch(verbose: bool, plan_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
+    threading.Thread(target=keep_making, args=(plan, stop), daemon=True).start()
+    threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
     Watch(world, recover).run(stop, ready=lambda: _tell_systemd("READY=1"))

@@ -6,7 +6,7 @@ timeout for an operation nor ETags, and `stop()` kills by default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,7 +92,8 @@ class LxdServer:
 
         return self._guard(read)
 
-    def _wait(self, api: Any, operation: Mapping[str, Any], timeout: float, doing: str) -> None:
+    def _wait(self, api: Any, operation: Mapping[str, Any], timeout: float, doing: str) -> Mapping[str, Any]:
+        """What the operation left, once it has ended well."""
         number = operation["metadata"]["id"]
         result = (
             api.operations[number]
@@ -100,7 +101,7 @@ class LxdServer:
             .json()["metadata"]
         )
         if result["status_code"] == 200:
-            return
+            return result["metadata"] or {}
         if result["status_code"] < 200:
             raise OutsideError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
         kind = TryAgainError if "is busy running" in str(result["err"]) else OutsideError
@@ -190,11 +191,85 @@ class LxdServer:
 
         self._guard(change)
 
+    def restart(self, instance: str, timeout: float) -> None:
+        """Shuts it down and starts it; one that does not shut down within `timeout` seconds is stopped at once."""
+
+        def change(api: Any) -> None:
+            body = {"action": "stop", "force": False, "timeout": int(timeout)}
+            self._wait(api, api.instances[instance].state.put(json=body).json(), timeout + 5, f"the stop of {instance}")
+
+        try:
+            self._guard(change, timeout + CALL_TIMEOUT)
+        except OutsideError:
+            found = self.get(instance)
+            if found is not None and found.running:
+                self.stop(instance, timeout)
+        self.start(instance, timeout)
+
+    def execute(self, instance: str, command: Sequence[str], timeout: float) -> None:
+        """Runs a command in a running instance. Raises OutsideError when it fails; its output is LXD's to keep."""
+
+        def run(api: Any) -> int:
+            body = {"command": list(command), "wait-for-websocket": False, "interactive": False, "record-output": False}
+            operation = api.instances[instance].exec.post(json=body).json()
+            return int(self._wait(api, operation, timeout, f"`{command[0]}` in {instance}")["return"])
+
+        status = self._guard(run, timeout + CALL_TIMEOUT)
+        if status:
+            raise OutsideError(
+                f"`{' '.join(command)[:80]}` in container {instance} of {self.name}: exit status {status}",
+                f"try it by `lxc exec {instance}`",
+            )
+
     def delete(self, instance: str) -> None:
         def remove(api: Any) -> None:
             self._wait(api, api.instances[instance].delete().json(), 60, f"the removal of {instance}")
 
         self._guard(remove)
+
+    def snapshots(self, instance: str) -> list[str]:
+        """The names of the instance's snapshots; none when there is no such instance."""
+
+        def read(api: Any) -> list[str]:
+            try:
+                answer = api.instances[instance].snapshots.get()
+            except LXDAPIException as error:
+                if error.response.status_code == 404:
+                    return []
+                raise
+            return [str(address).rsplit("/", 1)[1] for address in answer.json()["metadata"]]
+
+        return self._guard(read)
+
+    def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        def take(api: Any) -> None:
+            answer = api.instances[instance].snapshots.post(json={"name": snapshot, "stateful": False}).json()
+            self._wait(api, answer, timeout, f"the snapshot {snapshot} of {instance}")
+
+        self._guard(take)
+
+    def rename_snapshot(self, instance: str, snapshot: str, name: str) -> None:
+        def rename(api: Any) -> None:
+            answer = api.instances[instance].snapshots[snapshot].post(json={"name": name}).json()
+            self._wait(api, answer, 60, f"the renaming of snapshot {snapshot} of {instance}")
+
+        self._guard(rename)
+
+    def delete_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        def remove(api: Any) -> None:
+            answer = api.instances[instance].snapshots[snapshot].delete().json()
+            self._wait(api, answer, timeout, f"the removal of snapshot {snapshot} of {instance}")
+
+        self._guard(remove)
+
+    def restore(self, instance: str, snapshot: str, timeout: float) -> None:
+        """Makes the files and the configuration of a stopped instance those of the snapshot."""
+
+        def put_back(api: Any) -> None:
+            answer = api.instances[instance].put(json={"restore": snapshot}).json()
+            self._wait(api, answer, timeout, f"the restore of {instance} from snapshot {snapshot}")
+
+        self._guard(put_back)
 
     def file(self, instance: str, path: str) -> bytes | None:
         """A file of the instance, running or not. None when it is not there."""

@@ -40,10 +40,14 @@ def decide(episode: Episode, policy: Policy, now: float) -> Decision:
     if not episode.tried(Step.FENCE):
         if _too_old(confirm, policy, now):
             return Run(Step.CONFIRM, "the signals are old: asking again")
+        if confirm.evidence.get("restore_asked") != episode.request.restore_point:
+            return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
         if objection := _objection(episode, confirm, policy):
             return objection
     if episode.done(Step.FENCE) is None:
         return Run(Step.FENCE, _why_fence(episode, confirm))
+    if episode.done(Step.START) is None and episode.to_restore is not None:
+        return Run(Step.RESTORE, f"the standby goes back to restore point {episode.to_restore}")
     if episode.done(Step.START) is None:
         return Run(Step.START, "the primary cannot serve any more: starting the standby")
     switched = episode.done(Step.SWITCH)
@@ -81,6 +85,8 @@ def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close |
     if problem := confirm.evidence.get("standby_problem"):
         # Not even by force: the primary would be destroyed with nothing to start in its place.
         return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
+    if problem := confirm.evidence.get("restore_problem"):
+        return Close(Outcome.REFUSED, problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
     return _not_failed(episode, confirm) or _too_stale(episode, confirm, policy)
 
 
@@ -138,7 +144,8 @@ def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
 
 
 def _too_stale(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
-    if episode.request.force:
+    # Who names a restore point wants an older state.
+    if episode.request.force or episode.request.restore_point is not None:
         return None
     name, age = episode.service, confirm.evidence.get("freshness")
     if age is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from vcrecovery.drivers.clock import Clock
@@ -48,6 +49,7 @@ def fail_over(
     when a step cannot be done now; in that case the episode stays open, and the next call goes on from that step.
     """
     state = journal.state(service)
+    _refuse_a_late_restore(state.open_episode, request)
     opened_at = detected_at if detected_at is not None else clock.now()
     elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
     episode = journal.open(service, cause, request, opened_at, elsewhere)
@@ -65,6 +67,17 @@ def fail_over(
         current = journal.episode(episode.id)
         assert current is not None  # noqa: S101  episodes are never deleted
         episode = current
+
+
+def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
+    if episode is None or episode.done(Step.START) is None:
+        return
+    if replace(episode, request=request).to_restore is not None:
+        raise RefusedError(
+            f"the standby of {episode.service} was started already, at epoch {episode.epoch}; "
+            "a restore point comes before the start",
+            f"`vcrecovery failover {episode.service}` goes on without",
+        )
 
 
 def _run(step: Step, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller) -> None:

@@ -156,7 +156,10 @@ class Journal:
 
     @staticmethod
     def _take_up(db: sqlite3.Connection, episode: int, cause: str, request: Request, at: float) -> None:
-        """An episode that was left before its fence starts afresh: neither its cause nor its orders hold any more."""
+        """An episode that was left before its fence starts afresh: neither its cause nor its orders hold any more.
+
+        After that a restore point that was named stays: the standby may be half-way back to it.
+        """
         said = json.dumps(asdict(request))
         fenced = db.execute("SELECT 1 FROM step WHERE episode = ? AND step = 'fence'", (episode,)).fetchone()
         if not fenced:
@@ -164,6 +167,9 @@ class Journal:
                 "UPDATE episode SET cause = ?, request = ?, opened_at = ? WHERE id = ?", (cause, said, at, episode)
             )
         elif not request.automatic:
+            (before,) = db.execute("SELECT request FROM episode WHERE id = ?", (episode,)).fetchone()
+            restore_point = request.restore_point or json.loads(before).get("restore_point")
+            said = json.dumps({**asdict(request), "restore_point": restore_point})
             db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
 
     def begin(self, episode: Episode, step: Step, at: float) -> int:

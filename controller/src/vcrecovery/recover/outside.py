@@ -8,16 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.probe import open_ports, wait_for_ports
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
-from vcrecovery.sync.sessions import end_sessions
-from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY
+from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
+from vcrecovery.sync.sessions import end_sessions, take_over
+from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, settle
 
 #: Seconds for killed processes to be gone.
 SESSIONS_END_WITHIN = 10.0
+#: Seconds for a restore point that is being made to be finished.
+RESTORE_POINT_ENDS_WITHIN = 60.0
 
 
 def policy_for(world: World, name: str) -> Policy:
@@ -55,6 +59,8 @@ class Outside:
                 return self._confirm(episode)
             case Step.FENCE:
                 return self._fence(episode)
+            case Step.RESTORE:
+                return self._restore(episode)
             case Step.START:
                 return self._start(episode)
             case Step.PROBE:
@@ -83,7 +89,11 @@ class Outside:
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
         # What the failure can have cost is counted up to when it was seen, not up to now.
         age = None if fresh.stamped_at is None else max(0.0, episode.opened_at - fresh.stamped_at)
+        restore_problem, restore_age = self._restore_point(episode)
         return {
+            "restore_asked": episode.request.restore_point,
+            "restore_problem": restore_problem,
+            "restore_age": restore_age,
             "power": reading.power.value,
             "reason": reading.reason,
             "detail": reading.detail,
@@ -124,7 +134,45 @@ class Outside:
             clock.sleep(0.05)
         return {"summary": f"{self._host.name}: {reading}", "by": "libvirt", "power": reading.power.value}
 
-    def _start(self, episode: Episode) -> dict[str, Any]:
+    def _restore_point(self, episode: Episode) -> tuple[str, float | None]:
+        """Why the restore point that was asked for cannot be had, and its age."""
+        if (asked := episode.request.restore_point) is None:
+            return "", None
+        try:
+            point = find(restore_points(self._lxd, self._name), self._name, asked)
+        except VCRecoveryError as error:
+            return error.message, None
+        return "", self._world.clock.now() - point.taken_at
+
+    def _restore(self, episode: Episode) -> dict[str, Any]:
+        """Puts the standby back to its restore point. Done once more when it was cut short."""
+        asked = episode.request.restore_point or ""
+        point = find(restore_points(self._lxd, self._name), self._name, asked)
+        instance = self._startable(episode)
+        if instance.status != "Stopped":
+            raise OutsideError(
+                f"container {self._name} is {instance.status.lower()}: a restore would throw away what it has written",
+                f"if you want that: `lxc stop {self._name}`, then call again",
+            )
+        # It would not start by itself half-way: boot.autostart comes with the start.
+        claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch)}
+        if any(instance.config.get(key) != value for key, value in claim.items()):
+            self._lxd.configure(instance, claim)
+        # LXD brings back the configuration of then, in which the standby takes files: none may come until that is over.
+        with take_over(self._world.plan.state_dir, self._name, RESTORE_POINT_ENDS_WITHIN) as ended:
+            self._lxd.restore(self._name, point.name, COPY_TIMEOUT)
+            settle(self._world.plan, self._name, self._lxd, claim)
+        age = max(0.0, self._world.clock.now() - point.taken_at)
+        return {
+            "summary": f"to {point.name}, {age_in_words(age)} old",
+            "asked": asked,
+            "restore_point": point.name,
+            "age": age,
+            "sessions_ended": ended,
+        }
+
+    def _startable(self, episode: Episode) -> Instance:
+        """The standby, if this episode may start it."""
         instance = self._lxd.get(self._name)
         if instance is None:
             raise OutsideError(
@@ -139,6 +187,10 @@ class Outside:
                 f"this controller is at {episode.epoch}",
                 "another controller has failed over since: look at its history",
             )
+        return instance
+
+    def _start(self, episode: Episode) -> dict[str, Any]:
+        instance = self._startable(episode)
         # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
         if any(instance.config.get(key) != value for key, value in claim.items()):

@@ -12,10 +12,14 @@ from typing import Any
 
 
 class Step(StrEnum):
-    """The steps of a failover, in the order in which the promises want them."""
+    """The steps of a failover, in the order in which the promises want them.
+
+    RESTORE is only there when the operator names a restore point.
+    """
 
     CONFIRM = "confirm"
     FENCE = "fence"
+    RESTORE = "restore"
     START = "start"
     PROBE = "probe"
     SWITCH = "switch"
@@ -26,6 +30,7 @@ class Step(StrEnum):
 DONE_WORD: Mapping[Step, str] = {
     Step.CONFIRM: "confirmed",
     Step.FENCE: "fenced",
+    Step.RESTORE: "restored",
     Step.START: "started",
     Step.PROBE: "ports open",
     Step.SWITCH: "DNS switched",
@@ -84,6 +89,7 @@ class Request:
     force: bool = False
     primary_is_down: bool = False
     by: str = "operator"
+    restore_point: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,14 @@ class Episode:
         """The newest try of `step`, if it ended well."""
         record = self.last(step)
         return record if record and record.ok else None
+
+    @property
+    def to_restore(self) -> str | None:
+        """The restore point that was asked for and is not in place yet."""
+        asked, done = self.request.restore_point, self.done(Step.RESTORE)
+        if asked is None or (done and asked in (done.evidence["asked"], done.evidence["restore_point"])):
+            return None
+        return asked
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,24 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     return changes
 
 
+def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
+    """After a restore, which brings back the configuration of then: what the plan says, its own identity, `claim`."""
+    service = plan.services[name]
+    secondary = secondary_of(plan, service)
+    path = lxd.rootfs(secondary.storage_pool, name)
+    wanted = {**_config(service, secondary), **claim}
+    # LXD may write keys of its own between the two.
+    for _ in range(5):
+        instance = _must_get(lxd, name)
+        with contextlib.suppress(TryAgainError):
+            lxd.configure(instance, wanted, _devices(secondary))
+            break
+    else:
+        raise OutsideError(f"container {name} is changed by somebody else all the time", "call again")
+    tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
+    _own_identity(tree, name, service, secondary, Changes())
+
+
 def stand_by_again(lxd: LxdServer, name: str) -> None:
     """Makes a container that served a standby again. Raises RefusedError while it runs."""
     instance = _must_get(lxd, name)

@@ -1,0 +1,54 @@
+"""`vcrecovery standby snapshot` and `vcrecovery standby snapshots`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli import timeline
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.standby import standby
+from vcrecovery.recover.world import World
+from vcrecovery.sync.restore_points import age_in_words, make, restore_points
+
+__all__ = ["standby"]
+
+
+@standby.command()
+@click.argument("service", required=False)
+@plan_option
+def snapshot(service: str | None, plan_path: Path) -> None:
+    """Make a restore point of SERVICE (or of all) if one is due and the standby is whole.
+
+    The watcher does the same by itself. A second call within `restore_points.every` does nothing.
+    """
+    plan = read_plan(plan_path)
+    names = [known_service(plan, plan_path, service)] if service else list(plan.services)
+    world = World(plan)
+    for name in names:
+        made = make(plan, name, world.lxd[plan.services[name].standby.secondary], world.clock)
+        removed = f"; removed: {', '.join(made.removed)}" if made.removed else ""
+        click.echo(f"{name}: {made.why}{removed}")
+
+
+@standby.command()
+@click.argument("service")
+@json_option
+@plan_option
+def snapshots(service: str, as_json: bool, plan_path: Path) -> None:
+    """List the restore points of SERVICE, newest first."""
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    world = World(plan)
+    points = restore_points(world.lxd[plan.services[service].standby.secondary], service)[::-1]
+    now = world.clock.now()
+    if as_json:
+        entries = [{"name": p.name, "taken_at": p.taken_at, "age": max(0.0, now - p.taken_at)} for p in points]
+        click.echo(json.dumps({"service": service, "restore_points": entries}, indent=2))
+        return
+    for point in points:
+        click.echo(f"{point.name}  {timeline.day_and_time(point.taken_at)}  {age_in_words(now - point.taken_at)} old")
+    if not points:
+        click.echo(f"{service}: no restore points")

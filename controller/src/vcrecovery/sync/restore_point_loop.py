@@ -1,0 +1,36 @@
+"""Restore points while the watcher runs: each service's is made when it is due."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.errors import VCRecoveryError
+from vcrecovery.plan.model import Plan
+from vcrecovery.sync.restore_points import make
+
+log = logging.getLogger("vcrecovery.watch")
+
+_LOOK_EVERY = 30.0
+
+
+def keep_making(plan: Plan, stop: threading.Event) -> None:
+    """Returns when `stop` is set. It has connections of its own: a copy of a tree may take long."""
+    clock = SystemClock()
+    servers = {name: LxdServer(name, entry.lxd, clock) for name, entry in plan.secondaries.items()}
+    due = {name: service for name, service in plan.services.items() if service.restore_points.keep}
+    said: dict[str, str] = {}
+    while due and not stop.wait(min(_LOOK_EVERY, *(entry.restore_points.every for entry in due.values()))):
+        for name, service in due.items():
+            try:
+                made = make(plan, name, servers[service.standby.secondary], clock)
+            except VCRecoveryError as error:
+                if said.get(name) != error.message:
+                    log.warning("%s: no restore point: %s", name, error)
+                said[name] = error.message
+            else:
+                said.pop(name, None)
+                if made.point is not None:
+                    log.info("%s: %s", name, made.why)

@@ -1,0 +1,81 @@
+"""Restore points: which there are, which is meant, and the watcher's loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.errors import RefusedError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.model import Plan
+from vcrecovery.sync import restore_point_loop
+from vcrecovery.sync.restore_points import RestorePoint, age_in_words, find, make, restore_points
+
+
+class Snapshots(LxdServer):
+    """A server that knows these snapshots."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__("sec1", Path("/none"), SystemClock())
+        self._names = list(names)
+
+    def snapshots(self, instance: str) -> list[str]:
+        return self._names
+
+
+def plan(plan_file: Path, **points: object) -> Plan:
+    found = load_plan(plan_file)
+    data = found.model_dump(mode="json")
+    data["services"]["web"]["restore_points"] = points
+    return Plan.model_validate(data)
+
+
+def test_what_others_have_made_is_no_restore_point() -> None:
+    names = ["vcr-20261121T130000Z", "snap0", "vcr-new-1795266000", "vcr-20261121T120000Z", "vcr-20261321T120000Z"]
+    found = restore_points(Snapshots(*names), "web")
+    assert [point.name for point in found] == ["vcr-20261121T120000Z", "vcr-20261121T130000Z"]
+    assert found[1].taken_at - found[0].taken_at == 3600
+
+
+def test_the_newest_and_one_by_name() -> None:
+    points = [RestorePoint(1.0, "a"), RestorePoint(2.0, "b")]
+    assert find(points, "web", "latest").name == "b"
+    assert find(points, "web", "a").name == "a"
+    with pytest.raises(RefusedError, match=r"no restore point 'c' \(there are: b, a\); see"):
+        find(points, "web", "c")
+    with pytest.raises(RefusedError, match=r"no restore point \(there are: none\)"):
+        find([], "web", "latest")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-5, "0 s"), (59, "59 s"), (90, "1.5 min"), (5400, "1.5 h"), (129600, "1.5 d")]
+)
+def test_ages(seconds: float, words: str) -> None:
+    assert age_in_words(seconds) == words
+
+
+def test_a_service_that_keeps_none(plan_file: Path) -> None:
+    assert "keep is 0" in make(plan(plan_file), "web", Snapshots(), SystemClock()).why
+
+
+def test_the_loop_ends_at_once_without_work(plan_file: Path) -> None:
+    restore_point_loop.keep_making(plan(plan_file), threading.Event())
+
+
+def test_the_loop_says_a_failure_once(plan_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class SomeRounds(threading.Event):
+        rounds = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.rounds += 1
+            return self.rounds > 3
+
+    with caplog.at_level(logging.WARNING):
+        restore_point_loop.keep_making(plan(plan_file, keep=3), SomeRounds())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("web: no restore point: LXD on secondary sec1")
