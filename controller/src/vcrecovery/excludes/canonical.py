@@ -59,13 +59,12 @@ class Canonical:
         found -= {b"", b"/", b"/."}
         return found, self._links_through(aliased)
 
-    def records_among(self, lines: List[bytes], wanted: Set[bytes], endings: Set[bytes]) -> Set[bytes]:
+    def records_among(self, lines: List[bytes], wanted: Set[bytes], names: Set[bytes]) -> Set[bytes]:
         """The paths of `wanted` that one package's list records, under whatever name.
 
-        `endings` holds the last part of each wanted path, from its slash on: only the few lines that end in
-        one of them are examined.
+        `names` holds the last part of each wanted path: only the few lines that end in one of them are examined.
         """
-        lines = [line for line in lines if line[line.rfind(b"/") :] in endings]
+        lines = [line for line in lines if line.rpartition(b"/")[2] in names]
         aliased = self._aliased({line[: line.rfind(b"/")] for line in lines})
         return wanted & (self._resolved_lines(lines, aliased) if aliased else set(lines))
 

@@ -53,14 +53,14 @@ class Owners:
         database, and most of the time.
         """
         asked = wanted | {d.original for d in self._diversions}
-        endings = {path[path.rfind(b"/") :] for path in asked}
+        names = {path.rpartition(b"/")[2] for path in asked}
         paths: Set[bytes] = set()
         above: Set[bytes] = set()
         for package in packages:
             # Most of the time goes here. What a package that stays owns is no excluded one's, so a record that lacks
             # it does no harm, unless it is what keeps a directory from being assumed to be theirs.
             lines = self._database.recorded(package, checked=directories)
-            found = self._diverted(self._canonical.records_among(lines, asked, endings), package)
+            found = self._diverted(self._canonical.records_among(lines, asked, names), package)
             paths |= found
             if directories:
                 above |= self._canonical.directories_above(lines)
