@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,20 @@ def test_btrfs(lab: Lab, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert standby.inside("cat", "/www/index.html") == "one\n"
         assert "nothing to do" in standby.fail_over().stdout
+
+
+def test_a_database_that_is_copied_as_files_is_a_warning(lab: Lab) -> None:
+    plan = lab.layout.plan_file
+    folder = lab.rootfs / "var/lib/mysql"
+    assert not folder.exists(), "the lab's primary has no database"
+    folder.mkdir()
+    try:
+        (folder / "ibdata1").write_text("x")
+        done = lab.vcrecovery("plan", "check", "--online")
+        assert f"{plan}: warning: services.web.sync: /var/lib/mysql (MySQL or MariaDB)" in done.stdout
+        as_json = json.loads(lab.vcrecovery("plan", "check", "--online", "--json").stdout)
+        assert len(as_json["warnings"]) == 1
+        assert (done.returncode == 0) == as_json["ok"]
+    finally:
+        shutil.rmtree(folder)
+    assert "warning" not in lab.vcrecovery("plan", "check", "--online").stdout

@@ -11,7 +11,7 @@ from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.preflight import check_outside
+from vcrecovery.recover.preflight import check_outside, warnings_outside
 from vcrecovery.recover.world import World
 
 
@@ -29,18 +29,24 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
     """Find everything that is wrong with the plan, and say where it stands. Changes nothing."""
     path = file or plan_path
     problems: list[str] = []
+    warnings: list[str] = []
     try:
         loaded: Plan | None = load_plan(path)
     except PlanError as error:
         loaded = None
         problems = [str(problem) for problem in error.problems]
     if loaded is not None and online:
-        problems = check_outside(World(loaded))
+        world = World(loaded)
+        problems, warnings = check_outside(world), warnings_outside(world)
     if as_json:
-        click.echo(json.dumps({"plan": str(path), "ok": not problems, "problems": problems}, indent=2))
+        click.echo(
+            json.dumps({"plan": str(path), "ok": not problems, "problems": problems, "warnings": warnings}, indent=2)
+        )
     else:
         for problem in problems:
             click.echo(f"{path}: {problem}")
+        for warning in warnings:
+            click.echo(f"{path}: warning: {warning}")
     if problems:
         count = len(problems)
         raise UsageError(f"plan {path} has {count} problem{'s' if count > 1 else ''}")

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import os
+
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.recover.states import Power
 from vcrecovery.recover.world import World
+from vcrecovery.sync.databases import copied_as_files
+from vcrecovery.sync.rootfs import Rootfs
+
+
+def warnings_outside(world: World) -> list[str]:
+    """What may be meant so, but loses data when it is not, a line each; only of standbys on this machine."""
+    found: list[str] = []
+    for name, service in world.plan.services.items():
+        place = world.plan.secondaries[service.standby.secondary]
+        rootfs = world.lxd[service.standby.secondary].rootfs(place.storage_pool, name)
+        if os.access(rootfs, os.R_OK | os.X_OK):
+            found += copied_as_files(name, service, Rootfs(rootfs, []))
+    return found
 
 
 def check_outside(world: World) -> list[str]:

@@ -6,6 +6,7 @@ The tree comes from the primary, so any folder in it may be a symbolic link to s
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,6 +107,14 @@ class Rootfs:
             os.rename(scratch, name, src_dir_fd=parent, dst_dir_fd=parent)
             return True
 
+    def holds_files(self, inside: str) -> bool:
+        """Whether a regular file is in the folder or, three levels deep, below it."""
+        try:
+            with self._parent(inside, make=False) as (parent, name):
+                return _has_file(parent, name, depth=3)
+        except (OutsideError, OSError):
+            return False
+
     def read(self, inside: str) -> bytes | None:
         """The content of a regular file, or None."""
         try:
@@ -122,3 +131,16 @@ class Rootfs:
             return None
         with os.fdopen(descriptor, "rb") as file:
             return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+
+
+def _has_file(parent: int, name: str, depth: int) -> bool:
+    here = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        with os.scandir(here) as found:
+            entries = list(itertools.islice(found, 1000))
+        if any(entry.is_file(follow_symlinks=False) for entry in entries):
+            return True
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return depth > 0 and any(_has_file(here, folder, depth - 1) for folder in folders)
+    finally:
+        os.close(here)
