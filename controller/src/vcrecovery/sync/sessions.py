@@ -126,10 +126,10 @@ def _end_sessions(descriptor: int, path: Path, service: str, timeout: float, *, 
         return not alone and "WRITE" in held.values()
 
     if not _until(none_left, timeout):
-        left = ", ".join(str(pid) for pid in sorted(holders(path))) or "none that /proc shows"
+        left = ", ".join(str(pid) for pid in sorted(holders(path))) or "none that this one may see"
         raise OutsideError(
             f"the standby of {service} is still written to after {timeout:.0f} s, by process {left}",
-            "end that, then call again",
+            "end that (seeing it takes root with CAP_SYS_PTRACE), then call again",
         )
     return len(ended)
 

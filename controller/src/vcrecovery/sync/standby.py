@@ -121,7 +121,13 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
     else:
         raise OutsideError(f"container {name} is changed by somebody else all the time", "call again")
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
-    _own_identity(tree, name, service, secondary, Changes())
+    try:
+        _own_identity(tree, name, service, secondary, Changes())
+    except OSError as error:
+        # Such as a watcher whose unit shows it that place read-only.
+        raise OutsideError(
+            f"{path} cannot be written: {error.strerror}", f"call `vcrecovery failover {name}` as root there"
+        ) from error
 
 
 def stand_by_again(lxd: LxdServer, name: str) -> None:
