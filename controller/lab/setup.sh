@@ -14,6 +14,8 @@ packages=(
   openssh-server openssh-client rsync lsyncd
   # what the tests of the exclude lists build package databases with
   rpm dnf dnf-plugins-core
+  # what the tests of consistent syncs run: no services, only programs
+  mariadb-server-core mariadb-client-core lvm2 thin-provisioning-tools xfsprogs
   # what builds the VM image, and tries whether KVM works
   debootstrap e2fsprogs busybox-static
   # the controller's Python

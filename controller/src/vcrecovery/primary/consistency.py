@@ -5,31 +5,51 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator
 
+from .assembled import assembled
+from .hooks import between, release_what_is_held
 from .programs import ProgramError, Run
-from .settings import Hook, Settings
+from .settings import Settings
+from .snapshots import check_not_full, remove_leftovers, snapshots
+from .stopping import deferred_stop
 
 
 @contextlib.contextmanager
 def consistent_tree(settings: Settings, run: Run) -> Iterator[str]:
     """The path of the tree to send; ProgramError if it cannot be had, with everything undone."""
-    if settings.consistency.kind == "hook" and settings.consistency.hook is not None:
-        with _between(settings.consistency.hook, run):
-            yield settings.source
+    if settings.consistency.kind not in ("hook", "snapshot"):
+        yield settings.source
         return
-    yield settings.source
+    with deferred_stop() as stop:
+        release_what_is_held(settings.run_dir)
+        remove_leftovers(settings, run)
+        tree = _from_snapshots if settings.consistency.kind == "snapshot" else _held
+        with tree(settings, run) as path, stop.ends_this():
+            yield path
 
 
 @contextlib.contextmanager
-def _between(hook: Hook, run: Run) -> Iterator[None]:
-    """`after` runs in any case, even when `before` has failed half-way."""
-    failed = True
-    try:
-        run(["sh", "-c", hook.before], hook.timeout)
-        yield
-        failed = False
-    finally:
+def _held(settings: Settings, run: Run) -> Iterator[str]:
+    """The service is held until all is sent."""
+    with _hook(settings):
+        yield settings.source
+
+
+@contextlib.contextmanager
+def _from_snapshots(settings: Settings, run: Run) -> Iterator[str]:
+    """The service is held while the snapshots are made."""
+    with contextlib.ExitStack() as stack:
+        with _hook(settings):
+            taken = stack.enter_context(snapshots(settings, run))
         try:
-            run(["sh", "-c", hook.after], hook.timeout)
+            with assembled(settings.source, settings.run_dir, taken) as tree:
+                yield tree
         except ProgramError:
-            if not failed:
-                raise
+            # The cause of what rsync could not read, perhaps.
+            check_not_full(taken)
+            raise
+        check_not_full(taken)
+
+
+def _hook(settings: Settings) -> "contextlib.AbstractContextManager[None]":
+    hook = settings.consistency.hook
+    return between(hook, settings.run_dir) if hook is not None else contextlib.nullcontext()

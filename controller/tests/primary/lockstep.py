@@ -1,0 +1,48 @@
+"""A writer that appends to one file, makes sure that it is on the disk, and then to another one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PROGRAM = """
+import os, sys
+logs = [os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) for path in sys.argv[1:]]
+number = 0
+while True:
+    for log in logs:
+        os.write(log, b"%09d\\n" % number)
+        os.fsync(log)
+    number += 1
+"""
+_FIRST, _SECOND = "a.log", "z.log"
+
+
+@contextmanager
+def lockstep(folder: Path) -> Iterator[None]:
+    """Between the two files lies a large one, which a copy that goes by name has to read."""
+    (folder / "filler").write_bytes(bytes(20_000_000))
+    writer = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(folder / _FIRST), str(folder / _SECOND)])
+    try:
+        wait_for(lambda: (folder / _SECOND).exists())
+        yield
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def ahead(folder: Path) -> int:
+    """By how many lines the second file is before the first, which never happened."""
+    return max(0, (folder / _SECOND).stat().st_size // 10 - (folder / _FIRST).stat().st_size // 10)
+
+
+def wait_for(condition: object, seconds: float = 20) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come"
+        time.sleep(0.01)
