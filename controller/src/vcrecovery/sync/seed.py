@@ -19,7 +19,7 @@ from vcrecovery.excludes.service import service_rules
 from vcrecovery.plan.model import Plan, Service
 
 #: What every sync keeps. Owners go by number: names mean other numbers on another machine.
-RSYNC_FLAGS = ("-aHAXS", "--numeric-ids", "--delete", "--force")
+RSYNC_FLAGS = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids", "--delete", "--force")
 
 
 def selection_of(service: Service) -> Selection:
