@@ -11,8 +11,9 @@ from typing import IO, Callable, Iterable, List, NamedTuple, Optional, Sequence
 from .programs import ProgramError
 from .settings import Settings
 
-#: What every transfer keeps; owners go by number, since names mean other numbers on another machine.
-KEPT = ("-aHAXS", "--numeric-ids")
+#: What every transfer keeps; owners go by number, since names mean other numbers on another machine. Device nodes are
+#: left out, with a line that says so: a container's user cannot make them.
+KEPT = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24
