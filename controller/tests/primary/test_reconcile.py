@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -69,7 +70,8 @@ class Pair:
         for folder, _, names in os.walk(os.fsencode(top)):
             for name in names:
                 path = os.path.join(folder, name)  # noqa: PTH118
-                found[os.path.relpath(path, os.fsencode(top))] = Path(os.fsdecode(path)).read_bytes()
+                with contextlib.suppress(FileNotFoundError):  # a temporary file of an rsync that is at work
+                    found[os.path.relpath(path, os.fsencode(top))] = Path(os.fsdecode(path)).read_bytes()
         return found
 
 
