@@ -257,6 +257,15 @@ class Service(_Section):
     sync: Sync = Sync()
     restore_points: RestorePoints = RestorePoints()
 
+    @model_validator(mode="after")
+    def _is_synced_in_time(self) -> Self:
+        if self.sync.engine == "periodic" and self.sync.reconcile >= self.max_staleness:
+            raise ValueError(
+                f"engine periodic syncs every {self.sync.reconcile:.0f} s, and max_staleness is "
+                f"{self.max_staleness:.0f} s: most failovers would be refused; set sync.reconcile lower"
+            )
+        return self
+
 
 class Plan(_Section):
     """The whole plan: who is protected, by what, and how."""
