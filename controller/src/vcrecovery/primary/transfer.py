@@ -74,7 +74,10 @@ def named_paths(tree: str, settings: Settings, paths: Iterable[bytes]) -> None:
         "flock", os.path.join(settings.run_dir, "rsync.lock"), *_rsync(settings), "--no-r", "--dirs",
         "--delete-missing-args", "--force", "--from0", "--files-from=-", *_ends(tree, settings),
     ]  # fmt: skip
-    _stream(command, b"\0".join(b"/" + path.strip(b"/") for path in paths), lambda line: None)
+    # Not the top itself: to rsync "/" and "/." mean what lies in it, whether on the list or not.
+    named = [path for path in (path.strip(b"/") for path in paths) if path not in (b"", b".")]
+    if named:
+        _stream(command, b"\0".join(b"/" + path for path in named), lambda line: None)
 
 
 def _not_hidden(paths: List[bytes], filter_file: str) -> List[bytes]:
