@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes
+.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -36,3 +36,6 @@ test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the en
 
 bench-excludes: setup  ## Measure the exclude list: to make, to rsync, to lsyncd (about 10 minutes; ARGS=--quick: seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m exclude_bench $(ARGS)
+
+bench-sync: setup  ## Measure the sync: write to visible, first sync, memory (about 10 minutes, needs lab-up; ARGS=--quick: 1 minute)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m sync_bench $(ARGS)

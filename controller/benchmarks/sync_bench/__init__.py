@@ -1,0 +1,1 @@
+"""What the sync costs and how fast it is: write to visible, first and later passes, memory and CPU time in the VM."""
