@@ -23,9 +23,9 @@ _FIRST, _SECOND = "a.log", "z.log"
 
 
 @contextmanager
-def lockstep(folder: Path) -> Iterator[None]:
+def lockstep(folder: Path, between: int = 20_000_000) -> Iterator[None]:
     """Between the two files lies a large one, which a copy that goes by name has to read."""
-    (folder / "filler").write_bytes(bytes(20_000_000))
+    (folder / "filler").write_bytes(bytes(between))
     writer = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(folder / _FIRST), str(folder / _SECOND)])
     try:
         wait_for(lambda: (folder / _SECOND).exists())

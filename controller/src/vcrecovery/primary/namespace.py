@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def private_mounts() -> Iterator[None]:
     """Within, this thread has a mount namespace of its own; ProgramError if it may not."""
     home = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    folder = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    top, folder = (os.open(path, os.O_PATH | os.O_CLOEXEC) for path in ("/", "."))
     try:
         if _libc.unshare(_NEW_MOUNTS):
             raise _failure("a mount namespace (the snapshot needs root, or CAP_SYS_ADMIN)")
@@ -30,10 +30,13 @@ def private_mounts() -> Iterator[None]:
             # A thread that has just ended may still share the working folder, and setns refuses that.
             if _libc.unshare(_NEW_FOLDERS) or _libc.setns(home, _NEW_MOUNTS):
                 raise _failure("the way back from the mount namespace")
+            # It goes to the top of that namespace, which is not where a process in a chroot has been.
+            os.fchdir(top)
+            os.chroot(".")
             os.fchdir(folder)
     finally:
-        os.close(folder)
-        os.close(home)
+        for handle in (home, top, folder):
+            os.close(handle)
 
 
 def bind(what: str, where: str) -> None:

@@ -1,0 +1,124 @@
+"""A database that is written to all the time, synced, killed, and started again on the standby's copy."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from disks import file_system
+from test_reconcile import Pair
+
+import vcrecovery.primary.transfer as transfer
+from vcrecovery.primary.settings import Consistency, Hook
+
+from .mariadb import Server, Writer, fault, writing
+
+pytestmark = pytest.mark.lab
+#: How often plain copies are tried: what they come to is shown, not asserted.
+TRIES = 10
+#: KiB/s: a copy takes its time on a line, too.
+BANDWIDTH = 20480
+
+
+class Database(Pair):
+    """A primary whose tree has a data folder on a file system of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, engine="periodic")
+        self.mount = self.tree / "var/lib/mysql"
+        self.mount.mkdir(parents=True)
+        self.folder, self.server = folder, Server(self.mount / "data", folder / "server")
+        self.server.work.mkdir()
+
+    @property
+    def copy(self) -> Path:
+        return self.standby / "var/lib/mysql/data"
+
+    def choose(self, kind: str, before: str = "", after: str = "true") -> None:
+        hook = Hook(before, after, 30) if before else None
+        self.settings = self.settings._replace(consistency=Consistency(kind, (str(self.mount),), hook))
+
+    @contextmanager
+    def written_to(self, kind: str) -> Iterator[Writer]:
+        with file_system(kind, self.mount, 700), writing(self.server) as writer:
+            time.sleep(1)
+            yield writer
+
+    def sync(self, times: int) -> tuple[float, float]:
+        """When the last of them began, and how long the longest of them took."""
+        longest, began = 0.0, 0.0
+        for _ in range(times):
+            report = self.reconcile()
+            began, longest = report["last_good"], max(longest, report["ended"] - report["began"])
+            time.sleep(0.7)
+        return began, longest
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+    # Without it, rsync takes a file of the same size and second for the same, and a data file is all of that.
+    if not any("modify-window" in option or option.startswith("-@") for option in transfer.KEPT):
+        monkeypatch.setattr(transfer, "KEPT", (*transfer.KEPT, "--modify-window=-1"))
+    return Database(tmp_path)
+
+
+def test_from_a_snapshot(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.choose("snapshot")
+    database.settings = database.settings._replace(bandwidth=BANDWIDTH)
+    with database.written_to("btrfs") as writer:
+        good, took = database.sync(4)
+    tell(capsys, f"snapshot (btrfs): {len(writer.committed)} commits; the longest wait for one "
+         f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
+    assert writer.until(good) > 50
+    assert fault(database.copy, database.folder / "second", writer.until(good)) is None
+
+
+def test_while_a_session_holds_a_read_lock(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lock stops commits; what InnoDB still has to write by itself is waited for."""
+    client, held = shlex.join(database.server.client), database.folder / "held"
+    before = (
+        f'echo $$ >{held}.group; {{ echo "SET GLOBAL innodb_max_dirty_pages_pct = 0; FLUSH TABLES WITH READ LOCK; '
+        f"SELECT 'held';\"; sleep 600; }} | {client} >{held} & "
+        f"until grep -q held {held}; do sleep 0.05; done; "
+        f"until {client} -e \"SHOW STATUS LIKE 'Innodb_buffer_pool_pages_dirty'\" | grep -qw 0 && "
+        f"{client} -e \"SHOW STATUS LIKE 'Innodb_history_list_length'\" | grep -qw 0; do sleep 0.1; done"
+    )
+    after = f"kill -- -$(cat {held}.group); {client} -e 'SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT'"
+    database.choose("hook", before, after)
+    with database.written_to("ext4") as writer:
+        good, took = database.sync(3)
+    tell(capsys, f"hook (read lock, ext4): {len(writer.committed)} commits; the longest wait for one "
+         f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
+    assert writer.until(good) > 50
+    assert fault(database.copy, database.folder / "second", writer.until(good)) is None
+
+
+def test_while_the_file_system_is_frozen(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.choose("hook", f"fsfreeze --freeze {database.mount}", f"fsfreeze --unfreeze {database.mount}")
+    with database.written_to("ext4") as writer:
+        good, took = database.sync(3)
+    tell(capsys, f"hook (fsfreeze, ext4): {len(writer.committed)} commits; the longest wait for one "
+         f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
+    assert writer.until(good) > 50
+    assert fault(database.copy, database.folder / "second", writer.until(good)) is None
+
+
+def test_what_plain_copies_come_to(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.choose("files")
+    database.settings = database.settings._replace(bandwidth=BANDWIDTH)
+    faults = []
+    with database.written_to("ext4") as writer:
+        for _ in range(TRIES):
+            good, _ = database.sync(1)
+            found = fault(database.copy, database.folder / "second", writer.until(good))
+            faults += [found] if found else []
+    tell(capsys, f"files: {len(faults)} of {TRIES} copies are no use", *faults)
+
+
+def tell(capsys: pytest.CaptureFixture[str], *lines: str) -> None:
+    with capsys.disabled():
+        print("", *(line[:200] for line in lines), sep="\n  ")  # noqa: T201
