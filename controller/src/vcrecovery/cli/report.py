@@ -58,7 +58,7 @@ def _dns(world: World, name: str) -> dict[str, list[str] | None]:
 
 def _describe(world: World, name: str, reading: DomainReading) -> dict[str, Any]:
     state, service = world.journal.state(name), world.plan.services[name]
-    now = world.clock.now()
+    now, native = world.clock.now(), service.sync.consistency
     verdict = judge(state, reading.power, reading.reason, now)
     episode = state.open_episode
     return {
@@ -74,6 +74,7 @@ def _describe(world: World, name: str, reading: DomainReading) -> dict[str, Any]
         "paused": state.pause.reason if state.pause and state.pause.holds(now) else None,
         "unfinished": {"epoch": episode.epoch, "cause": episode.cause} if episode else None,
         "dns": _dns(world, name),
+        "replicated_by": dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
     }
 
 
@@ -110,6 +111,7 @@ def _shown(entry: dict[str, Any]) -> Sequence[str]:
         f"  primary   {entry['primary']}",
         f"  standby   {standby['state']}, {freshness}",
         *_sync_lines(standby),
+        *(f"  sync      {path} is replicated by {by}" for path, by in entry["replicated_by"].items()),
     ]
     for name, addresses in entry["dns"].items():
         points_at = "no answer" if addresses is None else ", ".join(addresses) or "nothing"
