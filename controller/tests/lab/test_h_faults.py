@@ -220,9 +220,6 @@ def test_the_primary_is_killed_in_the_middle_of_a_file(started: Pair) -> None:
     arrives(started)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the heartbeat is sent beside other changes, and with what it says then, not when it was queued"
-)
 def test_the_standby_claims_nothing_that_is_still_under_way(started: Pair) -> None:
     slowly(started)
     path = started.primary.tree / "www/file"  # rsync sends it after the heartbeat, in the order of names
@@ -241,9 +238,6 @@ def test_the_standby_claims_nothing_that_is_still_under_way(started: Pair) -> No
     assert max(claimed[:-1]) <= written
 
 
-@pytest.mark.xfail(
-    reason="lsyncd resets while it hands a long list of names to rsync through a pipe, and each waits for the other"
-)
 def test_fifty_thousand_files_at_once(started: Pair) -> None:
     for folder in range(5):
         top = started.primary.tree / f"srv/many/{folder}"
@@ -277,7 +271,6 @@ def test_a_file_is_rewritten_while_it_is_read(started: Pair) -> None:
     arrives(started)
 
 
-@pytest.mark.xfail(strict=True, reason="rsync compares times by whole seconds: --modify-window=-1 is needed")
 def test_a_file_that_changes_twice_within_a_second(started: Pair) -> None:
     path = write(started, "late/file", 100)
     os.utime(path, ns=(10**18, 10**18 + 100_000_000))

@@ -12,7 +12,6 @@ import pytest
 from disks import file_system
 from test_reconcile import Pair
 
-import vcrecovery.primary.transfer as transfer
 from vcrecovery.primary.settings import Consistency, Hook
 
 from .mariadb import Server, Writer, fault, writing
@@ -59,10 +58,7 @@ class Database(Pair):
 
 
 @pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
-    # Without it, rsync takes a file of the same size and second for the same, and a data file is all of that.
-    if not any("modify-window" in option or option.startswith("-@") for option in transfer.KEPT):
-        monkeypatch.setattr(transfer, "KEPT", (*transfer.KEPT, "--modify-window=-1"))
+def database(tmp_path: Path) -> Database:
     return Database(tmp_path)
 
 

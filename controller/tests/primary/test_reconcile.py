@@ -149,6 +149,17 @@ def test_what_changes_during_the_first_pass_is_sent_again(pair: Pair, monkeypatc
     assert (pair.standby / "old").read_text() == "newer"
 
 
+def test_a_second_change_within_a_second_and_of_the_same_size_is_sent(pair: Pair) -> None:
+    file = pair.tree / "file"
+    file.write_text("one")
+    os.utime(file, ns=(0, 10**18))
+    pair.reconcile()
+    file.write_text("two")
+    os.utime(file, ns=(0, 10**18 + 1000))
+    pair.reconcile()
+    assert (pair.standby / "file").read_text() == "two"
+
+
 def test_killed_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
     pair = Pair(tmp_path, bandwidth=2048)
     big = pair.tree / "big"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.primary.heartbeat import beat, queue_length
+from vcrecovery.primary.heartbeat import Probes, beat, queue_length
 from vcrecovery.primary.marks import Marks
 from vcrecovery.primary.watches import WatchError, count_folders, ensure_watches
 
@@ -17,29 +17,45 @@ class StopBeatingError(Exception):
 
 
 def beats(folder: Path, script: list[str | None]) -> list[dict[str, float | None]]:
-    """Beats once for each entry, before which that mark is set (or, for None, all are removed)."""
+    """Beats once for each entry, with that mark set (or, for None, all removed) when the probe before has been sent."""
     state, run = folder / "state", folder / "run"
     run.mkdir(exist_ok=True)
     seen = []
     clock = iter(range(100, 200))
     steps = iter([*script, "stop"])
 
-    def step(seconds: float = 0) -> None:
-        if seconds:
+    def step(seconds: float) -> None:
+        if (run / "sent").exists():
             seen.append(json.loads((state / "heartbeat").read_text()))
         mark = next(steps)
+        for file in run.iterdir():
+            file.unlink()
         if mark == "stop":
             raise StopBeatingError
-        for file in run.iterdir():
-            if mark is None:
-                file.unlink()
+        (run / "sent").write_text(max(path.name for path in state.glob("probe-*")))
         if mark is not None:
             (run / mark).touch()
 
-    step()
     with pytest.raises(StopBeatingError):
         beat(str(state), str(run), 1.0, lambda: float(next(clock)), step)
     return seen
+
+
+def test_a_probe_that_is_not_sent_is_no_heartbeat(tmp_path: Path) -> None:
+    probes = Probes(str(tmp_path / "state"), str(tmp_path))
+    for at in range(1, 31):
+        probes.add(float(at))
+        assert probes.sent() is None
+    # The oldest, which a long backlog brings first, and the newest are among those that are left.
+    left = sorted(path.name for path in (tmp_path / "state").iterdir())
+    assert (left[0], left[-1]) == ("probe-000000000001000", "probe-000000000030000")
+    assert len(left) < 12
+    (tmp_path / "sent").write_text(left[0])
+    assert probes.sent() == 1.0
+    assert probes.sent() is None
+    (tmp_path / "sent").write_text(left[-1])
+    assert probes.sent() == 30.0
+    assert not list((tmp_path / "state").iterdir())
 
 
 def test_a_heartbeat_vouches_for_nothing_while_something_may_be_missing(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def test_what_is_copied_as_files_is_named(plan_file: Path, tree: Rootfs) -> None
     [
         {"exclude": ["/var/lib/mysql", "/var/lib/postgresql/"]},
         {"exclude": ["/var/lib"]},
-        {"engine": "periodic", "consistency": {"kind": "snapshot"}},
-        {"engine": "periodic", "consistency": {"kind": "hook", "hook": {"before": "true"}}},
+        {"engine": "periodic", "reconcile": "30s", "consistency": {"kind": "snapshot"}},
+        {"engine": "periodic", "reconcile": "30s", "consistency": {"kind": "hook", "hook": {"before": "true"}}},
         {"consistency": {"kind": "native", "paths": ["/var/lib/mysql", "/var/lib/postgresql"], "by": "replication"}},
     ],
 )

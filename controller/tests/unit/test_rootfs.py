@@ -35,6 +35,11 @@ def test_writing_twice_changes_nothing(tree: Rootfs) -> None:
     assert not tree.link("/etc/mask", "/dev/null")
     assert tree.folder("/run", 0o755)
     assert not tree.folder("/run", 0o755)
+    # LXD leaves an empty container's /dev so.
+    (tree.path / "run").chmod(0o644)
+    assert tree.folder("/run", 0o755)
+    assert not tree.folder("/run", 0o755)
+    assert (tree.path / "run").stat().st_mode & 0o7777 == 0o755
     assert sorted(path.name for path in (tree.path / "etc").iterdir()) == ["deep", "mask"]
 
 

@@ -40,6 +40,8 @@ NEVER_SYNCED = (
     "/var/lib/dhcp",
 )
 
+#: A snapshot that a killed sync left on the primary, wherever it lies.
+LEFTOVERS = (".vcrecovery-snapshot-*",)
 HOST_KEYS = "/etc/ssh/ssh_host_*"
 
 MASKED_UNITS = (
@@ -85,4 +87,4 @@ def kept_out(host_keys: str) -> Tuple[str, ...]:
     `host_keys` is the plan's choice, `own` or `copied`.
     """
     masks = tuple(unit_path(unit) for unit in MASKED_UNITS)
-    return NEVER_SYNCED + masks + ((HOST_KEYS,) if host_keys == "own" else ())
+    return NEVER_SYNCED + LEFTOVERS + masks + ((HOST_KEYS,) if host_keys == "own" else ())

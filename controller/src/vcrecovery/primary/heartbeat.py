@@ -1,22 +1,26 @@
 """The marker file whose copy in the standby tells how old the standby is.
 
-`at` is when it was stamped. `good_until` is a time up to which everything is known to have been sent, or null when
-that is `at` itself. `queue` is the number of changes that lsyncd has seen and not sent.
+`at` is a time of which it is known that all changes before have been sent. `good_until` is a time up to which all
+changes are known to have been sent, or null when that is `at` itself.
+`queue` is the number of changes that lsyncd has seen and not sent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import time
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional
 
 from .marks import Marks
 
 NAME = "heartbeat"
 #: `good_until` before the first whole sync.
 NEVER = 0.0
+_PROBE, _PROBES = "probe-", 8
+_POLL_SECONDS = 0.2
 
 
 def stamp(state_dir: str, at: float, good_until: Optional[float], queue: Optional[int] = None) -> None:
@@ -44,16 +48,67 @@ def beat(
     state_dir: str, run_dir: str, every: float,
     now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep,
 ) -> None:  # fmt: skip
-    """Stamps every so many seconds, for ever."""
+    """Stamps every so many seconds what has been sent by then, for ever."""
     good = last_good(state_dir) or NEVER
-    marks = Marks(run_dir)
+    marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
+    next_probe = 0.0
     while True:
-        at = now()
-        suspect = marks.any
-        if not suspect:
-            good = at
-        stamp(state_dir, at, good if suspect else None, queue_length(os.path.join(run_dir, "lsyncd.status")))
-        sleep(every)
+        instant = now()
+        # A clock that was set back must not end the heartbeat.
+        if not next_probe - every <= instant < next_probe:
+            next_probe = instant + every
+            probes.add(instant)
+        at = probes.sent()
+        if at is not None:
+            suspect = marks.any
+            if not suspect:
+                good = at
+            stamp(state_dir, at, good if suspect else None, queue_length(os.path.join(run_dir, "lsyncd.status")))
+        sleep(min(every, _POLL_SECONDS))
+
+
+class Probes:
+    """Empty files with names of their own; once lsyncd says that one is sent, all that changed before it is.
+
+    A file that is written again and again could not tell that: rsync sends what it holds then, perhaps long after the
+    change that it is sent for, and before others that are sent beside it.
+    """
+
+    def __init__(self, state_dir: str, run_dir: str) -> None:
+        self._state_dir, self._sent = state_dir, os.path.join(run_dir, "sent")
+        self._open: Dict[str, float] = {}
+        os.makedirs(state_dir, mode=0o755, exist_ok=True)
+        for name in os.listdir(state_dir):
+            if name.startswith(_PROBE):
+                self._remove(name)
+
+    def add(self, at: float) -> None:
+        """Makes one. The oldest stays until it is sent, of the others as many as a backlog needs."""
+        name = f"{_PROBE}{int(at * 1000):015d}"
+        if len(self._open) > _PROBES:
+            second = sorted(self._open)[1]
+            del self._open[second]
+            self._remove(second)
+        self._open[name] = at
+        os.close(os.open(os.path.join(self._state_dir, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    def sent(self) -> Optional[float]:
+        """When the newest was made that has been sent since the last call; None if none has."""
+        try:
+            with open(self._sent, encoding="utf-8") as file:
+                newest = file.read()
+        except OSError:
+            return None
+        done = [name for name in self._open if name <= newest]
+        found = max((self._open[name] for name in done), default=None)
+        for name in done:
+            del self._open[name]
+            self._remove(name)
+        return found
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._state_dir, name))
 
 
 def queue_length(status_file: str) -> Optional[int]:

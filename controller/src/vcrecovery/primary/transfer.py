@@ -13,7 +13,8 @@ from .settings import Settings
 
 #: What every transfer keeps; owners go by number, since names mean other numbers on another machine. Device nodes are
 #: left out, with a line that says so: a container's user cannot make them.
-KEPT = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids")
+#: Times are compared to the nanosecond: a file that changed twice within a second, in the same size, would not be sent.
+KEPT = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids", "--modify-window=-1")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24

@@ -32,6 +32,7 @@ INSIDE = "/standby"
 WAIT_SECONDS = 60.0
 _LONG_OPTIONS = frozenset(
     {
+        "-@-1",  # --modify-window=-1
         "--acls",
         "--delay-updates",
         "--delete",

@@ -68,9 +68,16 @@ class Rootfs:
             try:
                 os.mkdir(name, mode, dir_fd=parent)
             except FileExistsError:
-                return False
-            os.chmod(name, mode, dir_fd=parent)
-            os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
+                there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                if not stat.S_ISDIR(there.st_mode) or stat.S_IMODE(there.st_mode) == mode:
+                    return False
+            else:
+                os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
+            folder = os.open(name, _DIRECTORY, dir_fd=parent)
+            try:
+                os.fchmod(folder, mode)
+            finally:
+                os.close(folder)
             return True
 
     def file(self, inside: str, content: bytes, mode: int = 0o644) -> bool:
