@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,26 +67,6 @@ def test_from_a_snapshot(database: Database, capsys: pytest.CaptureFixture[str])
     with database.written_to("btrfs") as writer:
         good, took = database.sync(4)
     tell(capsys, f"snapshot (btrfs): {len(writer.committed)} commits; the longest wait for one "
-         f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
-    assert writer.until(good) > 50
-    assert fault(database.copy, database.folder / "second", writer.until(good)) is None
-
-
-def test_while_a_session_holds_a_read_lock(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
-    """The lock stops commits; what InnoDB still has to write by itself is waited for."""
-    client, held = shlex.join(database.server.client), database.folder / "held"
-    before = (
-        f'echo $$ >{held}.group; {{ echo "SET GLOBAL innodb_max_dirty_pages_pct = 0; FLUSH TABLES WITH READ LOCK; '
-        f"SELECT 'held';\"; sleep 600; }} | {client} >{held} & "
-        f"until grep -q held {held}; do sleep 0.05; done; "
-        f"until {client} -e \"SHOW STATUS LIKE 'Innodb_buffer_pool_pages_dirty'\" | grep -qw 0 && "
-        f"{client} -e \"SHOW STATUS LIKE 'Innodb_history_list_length'\" | grep -qw 0; do sleep 0.1; done"
-    )
-    after = f"kill -- -$(cat {held}.group); {client} -e 'SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT'"
-    database.choose("hook", before, after)
-    with database.written_to("ext4") as writer:
-        good, took = database.sync(3)
-    tell(capsys, f"hook (read lock, ext4): {len(writer.committed)} commits; the longest wait for one "
          f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
     assert writer.until(good) > 50
     assert fault(database.copy, database.folder / "second", writer.until(good)) is None
