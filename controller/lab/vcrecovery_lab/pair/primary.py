@@ -49,17 +49,18 @@ class Primary:
         for dialect, rules in service_rules("/", Selection(), sorted(self.lists)).items():
             Path(self.lists[dialect]).write_bytes(rules)
         self.ssh_config = self.folder / "ssh_config"
-        text = self.rendered("ssh_config.j2", primary_receiver={"address": "127.0.0.1", "port": port})
-        self.ssh_config.write_text(text.replace("/run/vcrecovery/", f"{self.run_dir}/"))
+        self.ssh_config.write_text(
+            self.rendered("ssh_config.j2", primary_receiver={"address": "127.0.0.1", "port": port})
+        )
 
     def rendered(self, template: str, **variables: Any) -> str:
-        return render(_TEMPLATES / template, primary_config_dir=str(self.folder), **variables)
+        places = {"primary_config_dir": str(self.folder), "primary_run_dir": str(self.run_dir)}
+        return render(_TEMPLATES / template, **places, **variables)
 
     def configure(self, delay: float = 1, bandwidth: int | None = None) -> None:
         """`bandwidth` in KiB/s; for the next start of each program."""
         configuration = self.rendered(
             "lsyncd.lua.j2",
-            primary_run_dir=str(self.run_dir),
             primary_source_dir=str(self.tree),
             primary_delay=delay,
             primary_bandwidth=bandwidth,
