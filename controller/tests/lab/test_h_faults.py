@@ -244,7 +244,7 @@ def test_fifty_thousand_files_at_once(started: Pair) -> None:
         top.mkdir(parents=True)
         for number in range(10_000):
             (top / str(number)).touch()
-    arrives(started, 60)
+    arrives(started, 240)
 
 
 def test_a_file_is_rewritten_while_it_is_read(started: Pair) -> None:
