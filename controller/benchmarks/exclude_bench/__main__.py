@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
 
-from vcrecovery.errors import VCRecoveryError
-from vcrecovery.excludes import ExcludeError
 from vcrecovery_lab.progress import stderr_progress
 
+from .command import Benchmark
 from .report import text
 from .results import Results, as_json
 from .root import build_root
-from .scale import FULL, QUICK, Scale
-from .scratch import default_parent, scratch_folder
+from .scale import FULL, QUICK
 from .stage_database import measure_database
 from .stage_lists import measure_lists
 from .stage_lsyncd import measure_lsyncd
@@ -23,38 +20,8 @@ from .stage_rsync import measure_rsync
 from .targets import targets
 
 
-def main() -> int:
-    """The exit status: 0 although a target was missed, since this is a measurement."""
-    work = os.environ.get("VCRECOVERY_BENCH_WORK")
-    parser = argparse.ArgumentParser(prog="exclude_bench", description="What an exclude list costs.")
-    parser.add_argument("--quick", action="store_true", help="everything small: only to see that it runs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE too")
-    parser.add_argument(
-        "--work",
-        type=Path,
-        metavar="FOLDER",
-        default=Path(work) if work else None,
-        help="where the trees are made and removed again, up to 6 GB, 2 million files (default: "
-        "$VCRECOVERY_BENCH_WORK, or /dev/shm if there is room, or where temporary files go)",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of the generated trees (default: 1)")
-    options = parser.parse_args()
-    try:
-        with scratch_folder(options.work or default_parent()) as folder:
-            results = _measured(folder, QUICK if options.quick else FULL, options.seed)
-        if options.json:
-            options.json.write_text(as_json(results), encoding="utf-8")
-    except (VCRecoveryError, ExcludeError, OSError) as error:
-        sys.stderr.write(f"exclude_bench: {error}\n")
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write("exclude_bench: interrupted\n")
-        return 130
-    sys.stdout.write(text(results))
-    return 0
-
-
-def _measured(folder: Path, scale: Scale, seed: int) -> Results:
+def _measured(folder: Path, quick: bool, seed: int) -> Results:
+    scale = QUICK if quick else FULL
     with stderr_progress("tree: this machine's packages, kernel packages, data"):
         root = build_root(folder / "root", scale, seed)
     lists, files = measure_lists(root, folder, scale.list_runs)
@@ -74,6 +41,21 @@ def _measured(folder: Path, scale: Scale, seed: int) -> Results:
         lsyncd=events,
         targets=targets(database, syncs),
     )
+
+
+def main() -> int:
+    work = os.environ.get("VCRECOVERY_BENCH_WORK")
+    return Benchmark(
+        name="exclude_bench",
+        about="What an exclude list costs.",
+        seed_of="the generated trees",
+        measure=_measured,
+        text=text,
+        as_json=as_json,
+        work_help="where the trees are made and removed again, up to 6 GB, 2 million files (default: "
+        "$VCRECOVERY_BENCH_WORK, or /dev/shm if there is room, or where temporary files go)",
+        work=Path(work) if work else None,
+    ).main()
 
 
 if __name__ == "__main__":

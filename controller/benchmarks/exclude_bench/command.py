@@ -1,0 +1,54 @@
+"""What the benchmarks' commands have in common: options, a scratch folder, and what is said at the end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from vcrecovery.errors import VCRecoveryError
+from vcrecovery.excludes import ExcludeError
+from vcrecovery_lab.run import LabError
+
+from .scratch import default_parent, scratch_folder
+
+Results = TypeVar("Results")
+
+
+@dataclass(frozen=True)
+class Benchmark(Generic[Results]):
+    """`measure` gets a folder that is removed afterwards, whether to be quick, and the seed."""
+
+    name: str
+    about: str
+    seed_of: str
+    measure: Callable[[Path, bool, int], Results]
+    text: Callable[[Results], str]
+    as_json: Callable[[Results], str]
+    work_help: str = "where the tree is made and removed again"
+    work: Path | None = None
+
+    def main(self) -> int:
+        """The exit status: 0 although a target was missed, since this is a measurement."""
+        parser = argparse.ArgumentParser(prog=self.name, description=self.about)
+        parser.add_argument("--quick", action="store_true", help="everything small: only to see that it runs")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE too")
+        parser.add_argument("--work", type=Path, metavar="FOLDER", default=self.work, help=self.work_help)
+        parser.add_argument("--seed", type=int, default=1, help=f"of {self.seed_of} (default: 1)")
+        options = parser.parse_args()
+        try:
+            with scratch_folder(options.work or default_parent()) as folder:
+                results = self.measure(folder, options.quick, options.seed)
+            if options.json:
+                options.json.write_text(self.as_json(results), encoding="utf-8")
+        except (VCRecoveryError, ExcludeError, LabError, OSError) as error:
+            sys.stderr.write(f"{self.name}: {error}\n")
+            return 1
+        except KeyboardInterrupt:
+            sys.stderr.write(f"{self.name}: interrupted\n")
+            return 130
+        sys.stdout.write(self.text(results))
+        return 0
