@@ -55,6 +55,13 @@ class Database(Pair):
             time.sleep(0.7)
         return began, longest
 
+    def check(self, kind: str, writer: Writer, good: float, took: float, capsys: pytest.CaptureFixture[str]) -> None:
+        """The copy starts, and holds every row that was committed before `good`."""
+        tell(capsys, f"{kind}: {len(writer.committed)} commits; the longest wait for one "
+             f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
+        assert writer.until(good) > 50
+        assert fault(self.copy, self.folder / "second", writer.until(good)) is None
+
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
@@ -66,20 +73,14 @@ def test_from_a_snapshot(database: Database, capsys: pytest.CaptureFixture[str])
     database.settings = database.settings._replace(bandwidth=BANDWIDTH)
     with database.written_to("btrfs") as writer:
         good, took = database.sync(4)
-    tell(capsys, f"snapshot (btrfs): {len(writer.committed)} commits; the longest wait for one "
-         f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
-    assert writer.until(good) > 50
-    assert fault(database.copy, database.folder / "second", writer.until(good)) is None
+    database.check("snapshot (btrfs)", writer, good, took, capsys)
 
 
 def test_while_the_file_system_is_frozen(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
     database.choose("hook", f"fsfreeze --freeze {database.mount}", f"fsfreeze --unfreeze {database.mount}")
     with database.written_to("ext4") as writer:
         good, took = database.sync(3)
-    tell(capsys, f"hook (fsfreeze, ext4): {len(writer.committed)} commits; the longest wait for one "
-         f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
-    assert writer.until(good) > 50
-    assert fault(database.copy, database.folder / "second", writer.until(good)) is None
+    database.check("hook (fsfreeze, ext4)", writer, good, took, capsys)
 
 
 def test_what_plain_copies_come_to(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
