@@ -14,9 +14,9 @@ from disks import command, file_system, mounted, need_root
 from lockstep import ahead, lockstep, wait_for
 from test_reconcile import Pair
 
+from vcrecovery.excludes.identity import SNAPSHOT_PREFIX
 from vcrecovery.primary.reconcile import ReconcileError
 from vcrecovery.primary.settings import Consistency, Hook
-from vcrecovery.primary.snapshots import BTRFS_PREFIX
 
 
 class Primary(Pair):
@@ -36,7 +36,7 @@ class Primary(Pair):
     @property
     def left(self) -> list[Path]:
         """What no run may leave."""
-        return [*self.data.glob(f"**/{BTRFS_PREFIX}*"), *Path(self.settings.run_dir).glob("view")]
+        return [*self.data.glob(f"**/{SNAPSHOT_PREFIX}*"), *Path(self.settings.run_dir).glob("view")]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.plan.model import parse_duration
+from vcrecovery.sync.seed import selection_of
 
 
 def problems(file: Path, *changes: tuple[str, str]) -> list[str]:
@@ -90,6 +91,16 @@ def test_two_services_cannot_share_a_vm_an_address_or_a_name(plan_file: Path) ->
     found = problems(plan_file)
     assert len(found) == 3
     assert all("already" in problem and "service web" in problem for problem in found)
+
+
+def test_what_replicates_itself_is_left_out_only_if_the_plan_says_so(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    left_out = {}
+    for kind in ("native", "files"):
+        sync = f"{{exclude: [/a], consistency: {{kind: {kind}, paths: [/b], by: somebody}}}}"
+        plan_file.write_text(text.replace("max_staleness: 2m", f"max_staleness: 2m\n    sync: {sync}", 1))
+        left_out[kind] = selection_of(load_plan(plan_file).services["web"]).paths
+    assert left_out == {"native": ("/a", "/b"), "files": ("/a",)}
 
 
 @pytest.mark.parametrize(

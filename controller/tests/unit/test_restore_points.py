@@ -13,6 +13,7 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
+from vcrecovery.recover.world import World
 from vcrecovery.sync import restore_point_loop
 from vcrecovery.sync.restore_points import RestorePoint, age_in_words, find, make, restore_points
 
@@ -63,8 +64,13 @@ def test_a_service_that_keeps_none(plan_file: Path) -> None:
     assert "keep is 0" in make(plan(plan_file), "web", Snapshots(), SystemClock()).why
 
 
+def keep_making(plan: Plan, stop: threading.Event) -> None:
+    world = World(plan)
+    restore_point_loop.keep_making(plan, world.lxd, world.clock, stop)
+
+
 def test_the_loop_ends_at_once_without_work(plan_file: Path) -> None:
-    restore_point_loop.keep_making(plan(plan_file), threading.Event())
+    keep_making(plan(plan_file), threading.Event())
 
 
 def test_the_loop_says_a_failure_once(plan_file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -76,6 +82,6 @@ def test_the_loop_says_a_failure_once(plan_file: Path, caplog: pytest.LogCapture
             return self.rounds > 3
 
     with caplog.at_level(logging.WARNING):
-        restore_point_loop.keep_making(plan(plan_file, keep=3), SomeRounds())
+        keep_making(plan(plan_file, keep=3), SomeRounds())
     (record,) = caplog.records
     assert record.getMessage().startswith("web: no restore point: LXD on secondary sec1")

@@ -87,7 +87,7 @@ def watch(verbose: bool, plan_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
-    threading.Thread(target=keep_making, args=(plan, stop), daemon=True).start()
+    threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
     Watch(world, recover).run(stop, ready=lambda: _tell_systemd("READY=1"))

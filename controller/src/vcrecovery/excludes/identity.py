@@ -40,8 +40,8 @@ NEVER_SYNCED = (
     "/var/lib/dhcp",
 )
 
-#: A snapshot that a killed sync left on the primary, wherever it lies.
-LEFTOVERS = (".vcrecovery-snapshot-*",)
+#: What the name of a sync's btrfs snapshot begins with; a killed sync may leave one on the primary, anywhere.
+SNAPSHOT_PREFIX = ".vcrecovery-snapshot-"
 HOST_KEYS = "/etc/ssh/ssh_host_*"
 
 MASKED_UNITS = (
@@ -87,4 +87,4 @@ def kept_out(host_keys: str) -> Tuple[str, ...]:
     `host_keys` is the plan's choice, `own` or `copied`.
     """
     masks = tuple(unit_path(unit) for unit in MASKED_UNITS)
-    return NEVER_SYNCED + LEFTOVERS + masks + ((HOST_KEYS,) if host_keys == "own" else ())
+    return NEVER_SYNCED + (SNAPSHOT_PREFIX + "*",) + masks + ((HOST_KEYS,) if host_keys == "own" else ())

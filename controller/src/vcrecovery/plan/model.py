@@ -226,6 +226,11 @@ class Sync(_Section):
     )
     heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
 
+    @property
+    def left_out(self) -> list[str]:
+        """The paths that stay out beside those of packages: the plan's own, and what replicates itself."""
+        return self.exclude + (self.consistency.paths if self.consistency.kind == "native" else [])
+
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
         if self.engine == "lsyncd" and self.consistency.kind in ("snapshot", "hook"):

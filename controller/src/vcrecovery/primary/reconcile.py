@@ -11,15 +11,17 @@ import contextlib
 import fcntl
 import os
 import time
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from ..excludes.errors import ExcludeError
 from .consistency import consistent_tree
+from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
 from .marks import Marks
 from .programs import ProgramError, Run
 from .refresh import refresh
-from .report import read_report, write_report
+from .report import NAME as REPORT_NAME
+from .report import progress_sentence, read_report, write_report
 from .settings import Settings
 from .transfer import Progress, named_paths, whole_tree
 
@@ -83,8 +85,7 @@ class _Teller:
         remaining = seconds * (100 - progress.percent) / progress.percent if progress.percent else None
         self._report["progress"] = {**progress._asdict(), "at": at, "remaining": remaining}
         _tell(self._settings, self._report)
-        left = "" if remaining is None else f", about {remaining:.0f} s left"
-        self._say(f"{progress.bytes / 1e6:.1f} MB, {progress.files} files, {progress.percent} %{left}")
+        self._say(progress_sentence(progress.bytes, progress.files, progress.percent, remaining))
 
 
 def _tell(settings: Settings, report: Dict[str, Any]) -> None:
@@ -97,11 +98,11 @@ def _tell(settings: Settings, report: Dict[str, Any]) -> None:
                 named_paths(
                     settings.source,
                     settings,
-                    [os.fsencode(folder + "/" + name) for name in ("reconcile.json", "heartbeat")],
+                    [os.fsencode(folder + "/" + name) for name in (REPORT_NAME, HEARTBEAT_NAME)],
                 )
 
 
-def _refreshed(settings: Settings, tell_sync: Callable[[], None]) -> Any:
+def _refreshed(settings: Settings, tell_sync: Callable[[], None]) -> Optional[str]:
     try:
         refresh(settings, tell_sync)
     except ExcludeError as error:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 NAME = "reconcile.json"
+
+
+def progress_sentence(sent: int, files: int, percent: int, remaining: Optional[float]) -> str:
+    """How far a transfer has come: bytes, files, percent, and the seconds that are left if that is known."""
+    left = "" if remaining is None else f", about {remaining:.0f} s left"
+    return f"{sent / 1e6:.1f} MB, {files} files, {percent} %{left}"
 
 
 def write_report(state_dir: str, report: Dict[str, Any]) -> None:

@@ -10,13 +10,12 @@ import os
 import zlib
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from ..excludes.identity import SNAPSHOT_PREFIX
 from . import btrfs, lvm
 from .mounts import Mount, is_under, mount_of, read_mounts
 from .programs import ProgramError, Run
 from .settings import Settings
 
-#: What every btrfs snapshot's name begins with; no sync should take one for data.
-BTRFS_PREFIX = ".vcrecovery-snapshot-"
 _INSTEAD = "list mount points on btrfs or LVM in consistency.mounts, or choose consistency kind hook or files"
 
 
@@ -54,7 +53,7 @@ def check_not_full(taken: List[Snapshot]) -> None:
 
 def remove_leftovers(settings: Settings, run: Run) -> None:
     """What a killed run has left; ProgramError if it stays."""
-    name = BTRFS_PREFIX + _number(settings)
+    name = SNAPSHOT_PREFIX + _number(settings)
     for origin in {mount.point for mount in read_mounts().values() if mount.kind == "btrfs"} | set(_real(settings)):
         btrfs.remove(origin, name, run)
     for group, volume in lvm.leftovers(_lvm_prefix(settings)):
@@ -74,7 +73,7 @@ def _one(
         if not btrfs.is_subvolume(origin):
             raise ProgramError(f"{origin} is a folder on btrfs, no subvolume: list {mount.point} in consistency.mounts")
         live += btrfs.nested(origin, mount, run)
-        name = BTRFS_PREFIX + _number(settings)
+        name = SNAPSHOT_PREFIX + _number(settings)
         stack.callback(btrfs.remove, origin, name, run)
         return Snapshot(origin, btrfs.make(origin, name, run), tuple(sorted(live)))
     if mount.point != origin:

@@ -33,10 +33,9 @@ DATA: Mapping[str, str] = {
 
 def copied_as_files(name: str, service: Service, tree: Rootfs) -> list[str]:
     """A warning for each database in `tree` that the plan syncs as plain files."""
-    consistency = service.sync.consistency
-    if consistency.kind in ("snapshot", "hook"):
+    if service.sync.consistency.kind in ("snapshot", "hook"):
         return []
-    left_out = [PurePosixPath(path) for path in (*service.sync.exclude, *consistency.paths)]
+    left_out = [PurePosixPath(path) for path in service.sync.left_out]
     return [
         f"services.{name}.sync: {path} ({database}) is copied file by file while it is written to, and may not be "
         "usable on the standby; set sync.consistency, or leave it out with sync.exclude and replicate it"

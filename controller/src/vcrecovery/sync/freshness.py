@@ -18,10 +18,13 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.model import Secondary
+from vcrecovery.primary.heartbeat import NAME as HEARTBEAT_NAME
+from vcrecovery.primary.report import NAME as REPORT_NAME
+from vcrecovery.primary.report import progress_sentence
 from vcrecovery.sync.rootfs import Rootfs
 
-HEARTBEAT = "/var/lib/vcrecovery/heartbeat"
-RECONCILE = "/var/lib/vcrecovery/reconcile.json"
+HEARTBEAT = f"/var/lib/vcrecovery/{HEARTBEAT_NAME}"
+RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,7 @@ def wait_for_sync(
 
 def progress_line(running: Reconcile) -> str:
     """How far a reconcile has come, for a person."""
-    left = "" if running.remaining is None else f", about {running.remaining:.0f} s left"
-    return f"{(running.sent or 0) / 1e6:.1f} MB, {running.files or 0} files, {running.percent or 0} %{left}"
+    return progress_sentence(running.sent or 0, running.files or 0, running.percent or 0, running.remaining)
 
 
 def _reader(lxd: LxdServer, service: str, secondary: Secondary) -> Callable[[str], bytes | None]:

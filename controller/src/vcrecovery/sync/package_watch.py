@@ -15,7 +15,7 @@ from vcrecovery.plan.model import Plan
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.sync.package_changes import Handled, Packages, Settling, read_packages, units_of
 from vcrecovery.sync.rootfs import Rootfs
-from vcrecovery.sync.standby import ROLE_KEY, STANDBY
+from vcrecovery.sync.standby import ROLE_KEY, STANDBY, secondary_of
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -68,7 +68,7 @@ class PackageWatch:
         if choice == "nothing":
             return None
         lxd = self._lxd[entry.standby.secondary]
-        tree = Rootfs(lxd.rootfs(self._plan.secondaries[entry.standby.secondary].storage_pool, service), [])
+        tree = Rootfs(lxd.rootfs(secondary_of(self._plan, entry).storage_pool, service), [])
         if not _runs_as_standby(lxd.get(service)):
             return None
         seen = read_packages(tree)

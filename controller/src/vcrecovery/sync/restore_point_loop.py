@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 
-from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.plan.model import Plan
@@ -16,10 +17,8 @@ log = logging.getLogger("vcrecovery.watch")
 _LOOK_EVERY = 30.0
 
 
-def keep_making(plan: Plan, stop: threading.Event) -> None:
-    """Returns when `stop` is set. It has connections of its own: a copy of a tree may take long."""
-    clock = SystemClock()
-    servers = {name: LxdServer(name, entry.lxd, clock) for name, entry in plan.secondaries.items()}
+def keep_making(plan: Plan, servers: Mapping[str, LxdServer], clock: Clock, stop: threading.Event) -> None:
+    """Returns when `stop` is set. The servers are its own: a copy of a tree may take long."""
     due = {name: service for name, service in plan.services.items() if service.restore_points.keep}
     said: dict[str, str] = {}
     while due and not stop.wait(min(_LOOK_EVERY, *(entry.restore_points.every for entry in due.values()))):

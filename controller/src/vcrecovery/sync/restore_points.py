@@ -16,7 +16,7 @@ from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.model import Plan
 from vcrecovery.sync.freshness import read_freshness
 from vcrecovery.sync.sessions import set_aside
-from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY, secondary_of
 
 LATEST = "latest"
 _FORMAT = "vcr-%Y%m%dT%H%M%SZ"
@@ -122,7 +122,7 @@ def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
         return f"nothing to do: the newest is {age_in_words(now - points[-1].taken_at)} old"
     if why := _not_a_standby(lxd, service):
         return f"not now: {why}"
-    fresh = read_freshness(lxd, service, plan.secondaries[entry.standby.secondary])
+    fresh = read_freshness(lxd, service, secondary_of(plan, entry))
     if fresh.stamped_at is None or not fresh.whole:
         return f"not now: the standby is not whole: {fresh.detail}"
     if now - fresh.stamped_at > entry.max_staleness:

@@ -17,9 +17,7 @@ from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.selection import Selection
 from vcrecovery.excludes.service import service_rules
 from vcrecovery.plan.model import Plan, Service
-
-#: What every sync keeps. Owners go by number: names mean other numbers on another machine.
-RSYNC_FLAGS = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids", "--delete", "--force")
+from vcrecovery.primary.transfer import KEPT
 
 
 def selection_of(service: Service) -> Selection:
@@ -28,7 +26,7 @@ def selection_of(service: Service) -> Selection:
         packages=tuple(service.sync.exclude_packages),
         keep=tuple(service.sync.keep_packages),
         profile=service.sync.exclude_profile,
-        paths=tuple(service.sync.exclude),
+        paths=tuple(service.sync.left_out),
         host_keys=service.standby.host_keys,
     )
 
@@ -48,7 +46,7 @@ def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> Non
         file.flush()
         program = [sys.executable, "-m", "vcrecovery", "receive"]
         receiver = [*program, "--state-dir", str(plan.state_dir), "--local", service]
-        command = ["rsync", *RSYNC_FLAGS, f"--exclude-from={file.name}", "-e", shlex.join(receiver)]
+        command = ["rsync", *KEPT, "--delete", "--force", f"--exclude-from={file.name}", "-e", shlex.join(receiver)]
         run([*command, f"{source}/", "standby:/"], timeout=timeout)
     done = plan.state_dir / "seeded"
     done.mkdir(exist_ok=True)
