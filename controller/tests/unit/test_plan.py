@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.load import PlanError, load_plan
-from vcrecovery.plan.model import parse_duration
 from vcrecovery.sync.seed import selection_of
 
 

@@ -10,7 +10,7 @@ import click
 from vcrecovery.cli.options import known_service, plan_option, read_plan
 from vcrecovery.cli.timeline import day_and_time
 from vcrecovery.errors import UsageError
-from vcrecovery.plan.model import parse_duration
+from vcrecovery.plan.fields import parse_duration
 from vcrecovery.recover.states import Pause
 from vcrecovery.recover.world import World
 

@@ -9,7 +9,7 @@ import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.errors import RefusedError, UsageError
-from vcrecovery.plan.model import parse_duration
+from vcrecovery.plan.fields import parse_duration
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.states import Side
 from vcrecovery.recover.world import World

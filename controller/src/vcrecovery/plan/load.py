@@ -94,6 +94,10 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
             for index, server in enumerate(entry.get("servers") or []):
                 yield (*here, "servers", index), "DNS server", server, table("dns", "servers")
             yield (*here, "key"), "TSIG key", entry.get("key"), table("dns", "keys")
+    for name, hypervisor in table("hypervisors").items():
+        agent = hypervisor.get("snmp") if isinstance(hypervisor, dict) else None
+        if isinstance(agent, dict) and "user" in agent:
+            yield ("hypervisors", name, "snmp", "user"), "SNMP user", agent["user"], table("snmp", "users")
     for name, service in table("services").items():
         for part, field, what, where in (
             ("primary", "hypervisor", "hypervisor", table("hypervisors")),

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.rules import shipped_rules
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def parse_duration(value: Any) -> float:
-    """Seconds from `90`, `1.5s`, `200ms`, `5m`, `2h` or `1d`.
-
-    Raises ValueError with the accepted forms.
-    """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-    elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value.strip())):
-        seconds = float(match[1]) * _UNITS[match[2]]
-    else:
-        raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
-    if seconds <= 0:
-        raise ValueError(f"{value!r} is not longer than zero")
-    return seconds
-
-
-def _domain_name(value: Any) -> str:
-    name = str(value).rstrip(".").lower()
-    label = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
-    if not re.fullmatch(rf"{label}(\.{label})*", name):
-        raise ValueError(f"{value!r} is no DNS name")
-    return name
+from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
+from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 
 
 def _port(value: Any) -> Any:
@@ -59,38 +34,43 @@ def _absolute(path: str) -> str:
     return path
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-DomainName = Annotated[str, BeforeValidator(_domain_name)]
+class Fence(Section):
+    """The operator's own way to end a hypervisor: IPMI, a PDU, a cloud's API."""
+
+    command: list[str] = Field(
+        min_length=1,
+        description="run without a shell; its status is 0 only when the machine is proven off",
+        examples=[["/usr/local/sbin/power-off", "hv1"]],
+    )
+    timeout: Duration = Field(60.0, description="after which the fence has failed")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Hypervisor(_Section):
+class Hypervisor(Section):
     """A libvirt host that runs primaries."""
 
     uri: str = Field(
         "qemu:///system", description="libvirt's connection URI", examples=["qemu+ssh://vcrecovery@hv1/system"]
     )
+    site: Name = Field("main", description="the data centre it stands in; a site fails as a whole")
+    snmp: SnmpAgent | None = Field(None, description="its LIBVIRT-MIB agent, which the relay asks and listens to")
+    fence: Fence | None = Field(None, description="what ends the whole hypervisor, when libvirt does not answer")
 
 
-class Network(_Section):
+class Network(Section):
     """The network that the standbys of one secondary are on."""
 
     bridge: str = Field(description="an LXD-managed network or a bridge", max_length=15)
     address: IPv4Interface = Field(description="the bridge's own, and the standbys' gateway", examples=["10.20.0.1/24"])
 
 
-class Receiver(_Section):
+class Receiver(Section):
     """Where primaries send their files to: an SSH server that knows one confined key per service."""
 
     address: IPv4Address = Field(description="the address it listens on")
-    port: int = Field(7022, ge=1, le=65535)
+    port: PortNumber = 7022
 
 
-class Secondary(_Section):
+class Secondary(Section):
     """A machine that runs LXD and holds standbys."""
 
     lxd: Path = Field(Path("/var/lib/lxd/unix.socket"), description="LXD's unix socket")
@@ -99,14 +79,14 @@ class Secondary(_Section):
     receiver: Receiver
 
 
-class DnsServer(_Section):
+class DnsServer(Section):
     """An authoritative name server."""
 
     address: IPv4Address
-    port: int = Field(53, ge=1, le=65535)
+    port: PortNumber = 53
 
 
-class TsigKey(_Section):
+class TsigKey(Section):
     """A key that may update the zone (RFC 8945). The secret stays in its own file."""
 
     name: DomainName
@@ -114,20 +94,20 @@ class TsigKey(_Section):
     secret_file: Path = Field(description="holds the base64 secret and nothing else; mode 0600")
 
 
-class Zone(_Section):
+class Zone(Section):
     """A zone that takes dynamic updates (RFC 2136)."""
 
     servers: list[Name] = Field(min_length=1, description="every authoritative server; the first takes the updates")
     key: Name
 
 
-class Dns(_Section):
-    servers: dict[Name, DnsServer] = {}
-    keys: dict[Name, TsigKey] = {}
-    zones: dict[DomainName, Zone] = {}
+class Dns(Section):
+    servers: dict[Name, DnsServer] = Field({})
+    keys: dict[Name, TsigKey] = Field({})
+    zones: dict[DomainName, Zone] = Field({})
 
 
-class Primary(_Section):
+class Primary(Section):
     """The protected VM."""
 
     hypervisor: Name
@@ -135,7 +115,7 @@ class Primary(_Section):
     address: IPv4Address
 
 
-class Standby(_Section):
+class Standby(Section):
     """The container that stands in for it."""
 
     secondary: Name
@@ -143,13 +123,13 @@ class Standby(_Section):
     host_keys: Literal["own", "copied"] = Field("copied", description="whose SSH host keys the standby shows")
 
 
-class Port(_Section):
+class Port(Section):
     """A port that must answer before DNS points here."""
 
-    tcp: int = Field(ge=1, le=65535)
+    tcp: PortNumber
 
 
-class DnsRecord(_Section):
+class DnsRecord(Section):
     """An A record that follows the service."""
 
     name: DomainName
@@ -157,7 +137,7 @@ class DnsRecord(_Section):
     ttl: int = Field(30, ge=1, le=86400, description="seconds")
 
 
-class Timeouts(_Section):
+class Timeouts(Section):
     """How long each step may take."""
 
     confirm: Duration = Field(0.5, description="for a port of the primary to answer, when a failure is confirmed")
@@ -167,7 +147,7 @@ class Timeouts(_Section):
     dns: Duration = Field(10.0, description="for every authoritative server to show the new address")
 
 
-class Hook(_Section):
+class Hook(Section):
     """The operator's own commands around a sync, run as root on the primary by `sh -c`."""
 
     before: str = Field(description="makes the data on the disk consistent", min_length=1)
@@ -175,7 +155,7 @@ class Hook(_Section):
     timeout: Duration = Field(60.0, description="for each of the two")
 
 
-class Consistency(_Section):
+class Consistency(Section):
     """How a sync gets a state of the files that belongs together."""
 
     kind: Literal["files", "snapshot", "hook", "native"] = Field(
@@ -199,7 +179,7 @@ class Consistency(_Section):
         return self
 
 
-class Sync(_Section):
+class Sync(Section):
     """How the primary's files reach the standby."""
 
     engine: Literal["lsyncd", "periodic"] = Field(
@@ -240,7 +220,7 @@ class Sync(_Section):
         return self
 
 
-class RestorePoints(_Section):
+class RestorePoints(Section):
     """Snapshots of the standby, to go back to when what was synced is corrupt."""
 
     keep: int = Field(
@@ -249,7 +229,7 @@ class RestorePoints(_Section):
     every: Duration = Field(3600.0, description="how often one is made, if the standby is whole")
 
 
-class Service(_Section):
+class Service(Section):
     """One primary, its standby, its ports and its names: what is failed over together."""
 
     primary: Primary
@@ -272,12 +252,15 @@ class Service(_Section):
         return self
 
 
-class Plan(_Section):
+class Plan(Section):
     """The whole plan: who is protected, by what, and how."""
 
     version: Literal[1]
     state_dir: Path = Field(Path("/var/lib/vcrecovery"), description="the journal and the locks")
-    hypervisors: dict[Name, Hypervisor] = {}
-    secondaries: dict[Name, Secondary] = {}
+    hypervisors: dict[Name, Hypervisor] = Field({})
+    secondaries: dict[Name, Secondary] = Field({})
     dns: Dns = Dns()
+    snmp: Snmp = Snmp()
+    zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
+    detection: Detection = Detection()
     services: dict[Name, Service] = Field(min_length=1)

@@ -1,0 +1,46 @@
+"""What every section of the plan is made of."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds from `90`, `1.5s`, `200ms`, `5m`, `2h` or `1d`.
+
+    Raises ValueError with the accepted forms.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value.strip())):
+        seconds = float(match[1]) * _UNITS[match[2]]
+    else:
+        raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
+    if seconds <= 0:
+        raise ValueError(f"{value!r} is not longer than zero")
+    return seconds
+
+
+def _domain_name(value: Any) -> str:
+    name = str(value).rstrip(".").lower()
+    label = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
+    if not re.fullmatch(rf"{label}(\.{label})*", name):
+        raise ValueError(f"{value!r} is no DNS name")
+    return name
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+DomainName = Annotated[str, BeforeValidator(_domain_name)]
+PortNumber = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Section(BaseModel):
+    """A mapping of the plan: unknown keys are mistakes, and nothing changes it after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,0 +1,79 @@
+"""The sections of the plan that say how failures are noticed: SNMP agents, Zabbix, thresholds."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from vcrecovery.plan.fields import Duration, Name, PortNumber, Section
+
+
+class SnmpAgent(Section):
+    """The LIBVIRT-MIB agent of a hypervisor."""
+
+    address: IPv4Address
+    port: PortNumber = 161
+    user: Name = Field(description="one of snmp.users")
+
+
+class SnmpUser(Section):
+    """An SNMPv3 user, always with authentication and privacy (RFC 3414, RFC 3826, RFC 7860)."""
+
+    auth: Literal["sha256", "sha512"] = "sha256"
+    auth_file: Path = Field(description="holds the authentication passphrase and nothing else; mode 0600")
+    privacy: Literal["aes128"] = "aes128"
+    privacy_file: Path = Field(description="holds the privacy passphrase and nothing else; mode 0600")
+
+
+class Traps(Section):
+    """Where the relay listens for the agents' notifications."""
+
+    listen: IPv4Address = Field(IPv4Address("0.0.0.0"), description="the address it listens on")  # noqa: S104
+    port: PortNumber = 162
+    community_file: Path | None = Field(
+        None, description="holds the community of SNMPv2c traps, for agents that know no SNMPv3; null: none are taken"
+    )
+    rate: int = Field(200, ge=1, description="the most notifications per second that are taken of one hypervisor")
+
+
+class Snmp(Section):
+    users: dict[Name, SnmpUser] = Field({})
+    traps: Traps = Traps()
+    poll: Duration = Field(5.0, description="how often every guest's state and CPU time are read")
+
+
+class ZabbixTrapper(Section):
+    """Where the relay sends values to."""
+
+    address: IPv4Address = IPv4Address("127.0.0.1")
+    port: PortNumber = 10051
+
+
+class ZabbixApi(Section):
+    """What the controller asks about an event, and where it tells the result."""
+
+    url: str = Field(pattern=r"^https?://", examples=["https://zabbix.example.net/zabbix"])
+    token_file: Path = Field(description="holds the API token and nothing else; mode 0600")
+    ca_file: Path | None = Field(None, description="the CA of the server's certificate; null: the system's")
+
+
+class Zabbix(Section):
+    trapper: ZabbixTrapper = ZabbixTrapper()
+    api: ZabbixApi | None = None
+
+
+class Detection(Section):
+    """Thresholds: the same for the controller's own watcher and for Zabbix."""
+
+    embedded: bool = Field(True, description="whether `vcrecovery watch` looks by itself; false: only Zabbix does")
+    cpu_high: float = Field(95.0, gt=0, le=100, description="per cent of all of a VM's vCPUs")
+    cpu_high_for: Duration = Field(60.0, description="a VM above that for so long is overloaded, or spins")
+    cpu_zero_for: Duration = Field(60.0, description="a VM that used no CPU at all for so long may hang")
+    host_silent_for: Duration = Field(15.0, description="a hypervisor of which nothing is heard for so long has failed")
+    cool_down: Duration = Field(
+        3600.0,
+        description="after a failover of a service no second one by itself for so long, unless acknowledged",
+    )
