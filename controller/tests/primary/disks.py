@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,22 @@ def loop_device(mebibytes: int) -> Iterator[str]:
             command("losetup", "--detach", device)
 
 
+def unmount(place: Path) -> None:
+    """Unmounts it, and what a test has mounted below.
+
+    A process that was killed while it wrote may hold its files for a while longer: the kernel ends its I/O first.
+    """
+    deadline = time.monotonic() + 30
+    while True:
+        said = subprocess.run(
+            ["umount", "--recursive", place], capture_output=True, text=True, timeout=60, check=False
+        ).stderr
+        if "busy" not in said or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    assert not said, said
+
+
 @contextmanager
 def mounted(device: str, place: Path, *options: str) -> Iterator[Path]:
     place.mkdir(exist_ok=True)
@@ -43,8 +60,7 @@ def mounted(device: str, place: Path, *options: str) -> Iterator[Path]:
     try:
         yield place
     finally:
-        # What a test has mounted below goes too.
-        command("umount", "--recursive", place)
+        unmount(place)
 
 
 @contextmanager
