@@ -17,7 +17,7 @@ from .mariadb import Server, Writer, fault, writing
 
 pytestmark = pytest.mark.lab
 #: How often plain copies are tried: what they come to is shown, not asserted.
-TRIES = 10
+TRIES = 3
 #: KiB/s: a copy takes its time on a line, too.
 BANDWIDTH = 20480
 
