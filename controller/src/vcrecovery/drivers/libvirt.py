@@ -49,6 +49,31 @@ _STOPPED = {
     libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED: "failed",
     libvirt.VIR_DOMAIN_EVENT_STOPPED_FROM_SNAPSHOT: "from snapshot",
 }
+#: libvirt's words for lifecycle events, and for their causes (`virsh event` prints the same).
+_EVENT = {
+    libvirt.VIR_DOMAIN_EVENT_DEFINED: ("defined", ("added", "updated", "renamed", "from snapshot")),
+    libvirt.VIR_DOMAIN_EVENT_UNDEFINED: ("undefined", ("removed", "renamed")),
+    libvirt.VIR_DOMAIN_EVENT_STARTED: ("started", ("booted", "migrated", "restored", "from snapshot", "wakeup")),
+    libvirt.VIR_DOMAIN_EVENT_SUSPENDED: (
+        "suspended",
+        (
+            "paused",
+            "migrated",
+            "I/O error",
+            "watchdog",
+            "restored",
+            "from snapshot",
+            "API error",
+            "post-copy",
+            "post-copy error",
+        ),
+    ),
+    libvirt.VIR_DOMAIN_EVENT_RESUMED: ("resumed", ("unpaused", "migrated", "from snapshot", "post-copy")),
+    libvirt.VIR_DOMAIN_EVENT_STOPPED: ("stopped", tuple(_STOPPED.values())),
+    libvirt.VIR_DOMAIN_EVENT_SHUTDOWN: ("shutdown", ("finished", "guest", "host")),
+    libvirt.VIR_DOMAIN_EVENT_PMSUSPENDED: ("pmsuspended", ("memory", "disk")),
+    libvirt.VIR_DOMAIN_EVENT_CRASHED: ("crashed", ("panicked", "crashloaded")),
+}
 
 
 @dataclass(frozen=True)
@@ -71,6 +96,45 @@ class DomainEvent:
     uuid: str
     stopped: bool
     reason: str
+    name: str = ""
+    #: libvirt's own words for what happened, and why: stopped, crashed.
+    event: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A VM as a hypervisor lists it. `state` is libvirt's number, memory is in KiB, CPU time in ns."""
+
+    uuid: str
+    name: str
+    state: int
+    vcpus: int = 0
+    memory: int = 0
+    memory_limit: int = 0
+    cpu_time: int = 0
+    reason: str = ""
+
+
+def words_of(event: int, detail: int) -> tuple[str, str]:
+    """libvirt's words for a lifecycle event. Numbers of newer libvirts, which have none here, stay numbers."""
+    word, details = _EVENT.get(event, (str(event), ()))
+    return word, details[detail] if 0 <= detail < len(details) else str(detail)
+
+
+def _guest(domain: Any, found: dict[str, Any]) -> Guest:
+    state = int(found.get("state.state", libvirt.VIR_DOMAIN_NOSTATE))
+    off = _POWER.get(state, Power.RUNNING) in OFF
+    return Guest(
+        domain.UUIDString(),
+        domain.name(),
+        state,
+        int(found.get("vcpu.current", found.get("vcpu.maximum", 0))),
+        int(found.get("balloon.current", 0)),
+        int(found.get("balloon.maximum", 0)),
+        int(found.get("cpu.time", 0)),
+        _REASON.get(int(found.get("state.reason", 0)), "") if off else "",
+    )
 
 
 def _quiet(_context: object, _error: object) -> None:
@@ -100,10 +164,11 @@ def start_event_loop() -> None:
 class LibvirtHost:
     """A connection to one hypervisor, opened when it is first needed."""
 
-    def __init__(self, name: str, uri: str, timeout: float = 10.0) -> None:
+    def __init__(self, name: str, uri: str, timeout: float = 10.0, *, read_only: bool = False) -> None:
         self.name = name
         self._uri = uri
         self._timeout = timeout
+        self._open = libvirt.openReadOnly if read_only else libvirt.open
         self._connection: Any = None
 
     def _unreachable(self, error: Exception | str) -> OutsideError:
@@ -142,7 +207,7 @@ class LibvirtHost:
         if connection is not None and connection.isAlive():
             return connection
         start_event_loop()
-        connection = libvirt.open(self._uri)
+        connection = self._open(self._uri)
         with contextlib.suppress(libvirt.libvirtError):  # a driver without keep-alive
             connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
         self._connection = connection
@@ -174,6 +239,27 @@ class LibvirtHost:
 
         try:
             return self._call(reading)
+        except libvirt.libvirtError as error:
+            raise self._unreachable(error) from error
+
+    def guests(self) -> list[Guest]:
+        """Every VM of this host, also those that are off, in one call that waits for none of them.
+
+        Raises OutsideError when the host does not answer.
+        """
+        wanted = (
+            libvirt.VIR_DOMAIN_STATS_STATE
+            | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+            | libvirt.VIR_DOMAIN_STATS_VCPU
+            | libvirt.VIR_DOMAIN_STATS_BALLOON
+        )
+
+        def listing() -> list[Guest]:
+            found = self._connected().getAllDomainStats(wanted, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+            return [_guest(domain, figures) for domain, figures in found]
+
+        try:
+            return self._call(listing)
         except libvirt.libvirtError as error:
             raise self._unreachable(error) from error
 
@@ -213,7 +299,8 @@ class LibvirtHost:
         def lifecycle(_connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
             stopped = event in (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
             reason = _STOPPED.get(detail, "") if event == libvirt.VIR_DOMAIN_EVENT_STOPPED else "crashed"
-            on_event(DomainEvent(domain.UUIDString(), stopped, reason if stopped else ""))
+            words = words_of(event, detail)
+            on_event(DomainEvent(domain.UUIDString(), stopped, reason if stopped else "", domain.name(), *words))
 
         def closed(_connection: Any, _reason: int, _opaque: object) -> None:
             self._connection = None

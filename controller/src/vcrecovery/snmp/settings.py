@@ -1,0 +1,95 @@
+"""The file that says where a hypervisor's notifications go. Hypervisors have no plan."""
+
+from __future__ import annotations
+
+import stat
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.fields import Name, PortNumber, Section
+from vcrecovery.plan.monitoring import SnmpUser
+from vcrecovery.snmp.mib import ENTERPRISE, Oid
+
+DEFAULT_PATH = Path("/etc/vcrecovery/snmp-agent.yml")
+
+
+class Destination(Section):
+    """A receiver: SNMPv3 informs with `user`, or SNMPv2c traps with `community_file`."""
+
+    address: IPv4Address
+    port: PortNumber = 162
+    user: Name | None = Field(None, description="one of users")
+    community_file: Path | None = Field(None, description="holds the community and nothing else; mode 0600")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Destination:
+        if (self.user is None) == (self.community_file is None):
+            raise ValueError("give it a user (SNMPv3 informs) or a community_file (SNMPv2c traps)")
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+
+class AgentSettings(Section):
+    host: Name = Field(description="this hypervisor's name in the plan")
+    uri: str = Field("qemu:///system", description="libvirt, as this host reaches it")
+    enterprise: Literal[36957, 12345] = Field(36957, description="12345: as libvirt-snmp before 0.0.4")
+    users: dict[Name, SnmpUser] = Field({})
+    destinations: list[Destination] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _known_users(self) -> AgentSettings:
+        for destination in self.destinations:
+            if destination.user is not None and destination.user not in self.users:
+                raise ValueError(f"destination {destination}: there is no user {destination.user!r}")
+        return self
+
+    @property
+    def oid(self) -> Oid:
+        return (*ENTERPRISE[:-1], self.enterprise)
+
+
+def load_settings(path: Path) -> AgentSettings:
+    """Raises UsageError with the first thing that is wrong."""
+
+    def bad(reason: str) -> UsageError:
+        return UsageError(f"{path}: {reason}", "correct it, or run the role `hypervisor` again")
+
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise bad(f"cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise bad(f"is no YAML: {error}") from error
+    try:
+        return AgentSettings.model_validate(raw)
+    except ValidationError as error:
+        first, more = error.errors()[0], error.error_count() - 1
+        place = ".".join(str(part) for part in first["loc"])
+        text = first["msg"].removeprefix("Value error, ")
+        raise bad(f"{place}: {text}" * bool(place) or text + f" (and {more} more)" * bool(more)) from error
+
+
+def read_secret(path: Path, what: str, shortest: int = 1) -> str:
+    """The one line that the file holds.
+
+    Raises UsageError when it cannot be read, is too short, or others than its owner can read it.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            text = file.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is no text"
+        raise UsageError(f"{what} cannot be read: {path}: {reason}", "put it there, mode 0600") from error
+    if mode & 0o077:
+        raise UsageError(f"{what}: {path} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
+    if len(text) < shortest or len(text.splitlines()) != 1:
+        raise UsageError(f"{what}: {path} must hold one line of at least {shortest} characters")
+    return text

@@ -1,0 +1,119 @@
+"""net-snmp's own programs, each in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from vcrecovery_lab.run import run
+
+from .waiting import wait_for
+
+USER, AUTH, PRIVACY = "vcr", "an auth passphrase", "a privacy passphrase"
+#: Without MIB files, numbers only, strings in hexadecimal.
+QUIET = ["-m", "", "-Onqx"]
+V3 = ["-v3", "-l", "authPriv", "-u", USER, "-a", "SHA-256", "-A", AUTH, "-x", "AES", "-X", PRIVACY]
+CREATE_USER = f'createUser {USER} SHA-256 "{AUTH}" AES "{PRIVACY}"\n'
+READY = "NET-SNMP version"
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class Daemon:
+    """snmpd or snmptrapd with its configuration, its engine's identity and its log."""
+
+    def __init__(self, folder: Path, program: str, configuration: str, *options: str, user: str = CREATE_USER) -> None:
+        self.folder, self.program, self._options = folder, program, options
+        self.port = free_port()
+        (folder / "persistent").mkdir(parents=True)
+        (folder / f"{program}.conf").write_text(configuration.replace("@PORT@", str(self.port)))
+        (folder / "persistent" / f"{program}.conf").write_text(user)
+        self.log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "SNMPCONFPATH": str(self.folder),
+            "SNMP_PERSISTENT_DIR": str(self.folder / "persistent"),
+            "MIBS": "",
+        }
+        command = [self.program, "-f", "-Lf", str(self.log), *self._options]
+        before = self.log.read_text().count(READY) if self.log.exists() else 0
+        with (self.folder / "output").open("ab") as output:
+            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        wait_for(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=30)
+            self._process = None
+
+
+class Agent(Daemon):
+    """snmpd with the table. It also lets its user write, so that a refusal is the program's own."""
+
+    def __init__(self, folder: Path, command: str, root: str) -> None:
+        configuration = f"agentaddress udp:127.0.0.1:@PORT@\nrwuser {USER} priv\npass_persist {root}.1 {command}\n"
+        super().__init__(folder, "snmpd", configuration, "-I", "-smux")
+
+    def _ask(self, program: str, *words: str, patience: float = 2.0) -> str:
+        command = [program, *QUIET, *V3, "-t", str(patience), "-r", "2", f"127.0.0.1:{self.port}", *words]
+        done = run(command, timeout=60, check=False)
+        return done.stdout + done.stderr
+
+    def walk(self, root: str) -> dict[str, str]:
+        """OID -> value of all that is below `root`."""
+        return parse(self._ask("snmpbulkwalk", root))
+
+    def get(self, oid: str) -> str:
+        return self._ask("snmpget", oid).strip()
+
+    def set(self, oid: str, kind: str, value: str) -> str:
+        return self._ask("snmpset", oid, kind, value).strip()
+
+    def seconds_to_answer(self, oid: str) -> float:
+        begun = time.monotonic()
+        self.get(oid)
+        return time.monotonic() - begun
+
+
+class TrapReceiver(Daemon):
+    """snmptrapd that writes down what it gets."""
+
+    def __init__(self, folder: Path) -> None:
+        configuration = (
+            f"snmpTrapdAddr udp:127.0.0.1:@PORT@\nauthUser log {USER} priv\nauthCommunity log vcr-community\n"
+            "format2 RECEIVED|%v\\n\n"
+        )
+        super().__init__(folder, "snmptrapd", configuration, "-m", "", "-Onqx")
+
+    def received(self) -> list[dict[str, str]]:
+        """Variables by OID of each notification, in their order."""
+        if not self.log.exists():
+            return []
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("RECEIVED|")]
+        return [parse(line.partition("|")[2].replace("\t", "\n")) for line in lines]
+
+
+def parse(printed: str) -> dict[str, str]:
+    """What net-snmp printed with -Onqx, one variable a line."""
+    found = {}
+    for line in printed.splitlines():
+        if match := re.fullmatch(r"(\.[0-9.]+) (.*?)\s*", line):
+            found[match[1]] = match[2].strip('"')
+    return found
+
+
+def text(octets: str) -> str:
+    return bytes.fromhex(octets).decode()

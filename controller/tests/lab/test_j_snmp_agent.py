@@ -1,0 +1,345 @@
+"""The agent of hypervisors on real parts: libvirt and QEMU, snmpd, snmptrapd, net-snmp's programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import yaml
+
+from vcrecovery.snmp.mib import ENTERPRISE, OLD_ENTERPRISE, Column, Extra, Oid, column, scalar
+
+from .conftest import PROGRAM
+from .net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, text
+from .private_libvirt import PrivateLibvirt
+from .waiting import wait_for
+
+pytestmark = pytest.mark.lab
+
+#: In capitals, as some tools print them.
+ONE, TWO, OFF = (UUID(f"6F1C2A54-7C0D-4A7E-9A51-0D3B1F7E20{n:02X}") for n in (1, 254, 255))
+ODD_NAME = "o'dd \"näme\" $(x) .1 NONE"
+SLOW = 60.0
+
+
+def dotted(oid: Oid) -> str:
+    return "." + ".".join(map(str, oid))
+
+
+def cell(which: Column, uuid: UUID, enterprise: Oid = ENTERPRISE) -> str:
+    return dotted(column(which, uuid, enterprise))
+
+
+LIBVIRT_ANSWERS = dotted(scalar(Extra.LIBVIRT))
+TABLE = dotted((*ENTERPRISE, 1, 1))
+
+
+@pytest.fixture(scope="module")
+def libvirt() -> Iterator[PrivateLibvirt]:
+    if os.geteuid() != 0:
+        pytest.fail("the lab's tests make VMs: run them as root")
+    daemon = PrivateLibvirt()
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+@pytest.fixture(scope="module")
+def guests(libvirt: PrivateLibvirt) -> PrivateLibvirt:
+    libvirt.make("one", str(ONE))
+    libvirt.make(ODD_NAME, str(TWO))
+    libvirt.make("off", str(OFF), start=False)
+    return libvirt
+
+
+def table_command(uri: str, *words: str) -> str:
+    return shlex.join([str(PROGRAM), "snmp-agent", "table", "--host", "hv1", "--uri", uri, *words])
+
+
+@pytest.fixture(scope="module")
+def agent(guests: PrivateLibvirt, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    daemon = Agent(tmp_path_factory.mktemp("agent"), table_command(guests.uri), dotted(ENTERPRISE))
+    daemon.start()
+    try:
+        wait_for(lambda: agent_says(daemon, ONE, Column.STATE) == "1", "the table", SLOW)
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+def agent_says(agent: Agent, uuid: UUID, which: Column) -> str:
+    return agent.walk(TABLE).get(cell(which, uuid), "")
+
+
+def test_the_table_is_what_libvirt_says(guests: PrivateLibvirt, agent: Agent) -> None:
+    found = agent.walk(TABLE)
+    columns = [which for which in Column if which is not Column.UUID]
+    assert list(found) == [cell(which, uuid) for which in columns for uuid in (ONE, TWO, OFF)]
+    for name, uuid, state in (("one", ONE, "1"), (ODD_NAME, TWO, "1"), ("off", OFF, "5")):
+        said = dict(re.findall(r"^(\S.*?):\s+(\S+)", guests.virsh("dominfo", str(uuid)), re.MULTILINE))
+        assert text(found[cell(Column.NAME, uuid)]) == name
+        assert found[cell(Column.STATE, uuid)] == state
+        assert found[cell(Column.CPU_COUNT, uuid)] == said["CPU(s)"]
+        assert int(found[cell(Column.MEMORY_CURRENT, uuid)]) * 1024 == int(said["Used memory"])
+        assert int(found[cell(Column.MEMORY_LIMIT, uuid)]) * 1024 == int(said["Max memory"])
+        assert found[cell(Column.ROW_STATUS, uuid)] == "1"
+    assert found[cell(Column.CPU_TIME, OFF)] == "0"
+    assert text(agent.get(dotted(scalar(Extra.HOST))).partition(" ")[2].strip('"')) == "hv1"
+    assert agent.get(LIBVIRT_ANSWERS).endswith(" 1")
+
+
+def cpu_time_of(guests: PrivateLibvirt, uuid: UUID) -> int:
+    return int(re.findall(r"cpu\.time=(\d+)", guests.virsh("domstats", "--cpu-total", str(uuid)))[0])
+
+
+def test_cpu_time_is_libvirts_and_fresh(guests: PrivateLibvirt, agent: Agent) -> None:
+    before = cpu_time_of(guests, ONE)
+    time.sleep(1.1)  # what was read before the question is not used again
+    said = int(agent_says(agent, ONE, Column.CPU_TIME))
+    assert before <= said <= cpu_time_of(guests, ONE)
+
+
+def test_what_changes_is_seen_by_the_next_poll(guests: PrivateLibvirt, agent: Agent) -> None:
+    uuid = UUID("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2003")
+    guests.make("transient", str(uuid), transient=True)
+    try:
+        wait_for(lambda: agent_says(agent, uuid, Column.STATE) == "1", "the new VM", SLOW)
+        guests.virsh("suspend", "transient")
+        wait_for(lambda: agent_says(agent, uuid, Column.STATE) == "3", "its pause", SLOW)
+    finally:
+        guests.forget("transient")
+    wait_for(lambda: agent_says(agent, uuid, Column.STATE) == "", "the end of its row", SLOW)
+    assert agent.get(LIBVIRT_ANSWERS).endswith(" 1")
+
+
+def test_nothing_can_be_set(guests: PrivateLibvirt, agent: Agent) -> None:
+    for oid, value in ((cell(Column.ROW_STATUS, ONE), "6"), (cell(Column.STATE, ONE), "5")):
+        assert "notWritable" in agent.set(oid, "i", value)
+    assert guests.virsh("domstate", "one").strip() == "running"
+
+
+def test_libvirt_hangs_dies_and_comes_back(guests: PrivateLibvirt, agent: Agent) -> None:
+    os.kill(guests.pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: agent.get(LIBVIRT_ANSWERS).endswith(" 2"), "the silence of a libvirtd that hangs", SLOW)
+        assert agent.walk(TABLE) == {}
+        # sysUpTime answers while only libvirt hangs, and quickly.
+        assert min(agent.seconds_to_answer(".1.3.6.1.2.1.1.3.0") for _ in range(5)) < 0.5
+    finally:
+        os.kill(guests.pid, signal.SIGCONT)
+    wait_for(lambda: agent_says(agent, ONE, Column.STATE) == "1", "the table after the hang", SLOW)
+    guests.kill()
+    wait_for(lambda: agent.get(LIBVIRT_ANSWERS).endswith(" 2"), "the silence of a dead libvirtd", SLOW)
+    assert agent.walk(TABLE) == {}
+    guests.start()
+    wait_for(lambda: agent_says(agent, ONE, Column.STATE) == "1", "the table after the restart", SLOW)
+    assert agent_says(agent, OFF, Column.STATE) == "5"
+
+
+def test_the_old_enterprise(guests: PrivateLibvirt, tmp_path: Path) -> None:
+    command = table_command(guests.uri, "--enterprise", "12345")
+    agent = Agent(tmp_path / "agent", command, dotted(OLD_ENTERPRISE))
+    agent.start()
+    try:
+        wait_for(
+            lambda: agent.walk(dotted(OLD_ENTERPRISE)).get(cell(Column.STATE, OFF, OLD_ENTERPRISE)) == "5",
+            "the table",
+            SLOW,
+        )
+    finally:
+        agent.stop()
+
+
+# -- notifications ---------------------------------------------------------------------------------------------
+
+
+class Notifier:
+    """`vcrecovery snmp-agent notify` and what it says."""
+
+    def __init__(self, folder: Path, uri: str, destination: dict[str, object], **more: object) -> None:
+        for name, passphrase in (("auth", AUTH), ("privacy", PRIVACY), ("community", "vcr-community")):
+            file = folder / name
+            file.touch(mode=0o600)
+            file.write_text(passphrase + "\n")
+        settings = {
+            "host": "hv1",
+            "uri": uri,
+            "users": {USER: {"auth_file": str(folder / "auth"), "privacy_file": str(folder / "privacy")}},
+            "destinations": [{"address": "127.0.0.1", **destination}],
+            **more,
+        }
+        self.config = folder / "snmp-agent.yml"
+        self.config.write_text(yaml.safe_dump(settings))
+        self.log = folder / "notify.log"
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [PROGRAM, "snmp-agent", "notify", "--config", self.config], stdout=output, stderr=output
+            )
+        wait_for(lambda: self.says("following libvirt's events"), "the notifier", SLOW)
+
+    def says(self, words: str, times: int = 1) -> bool:
+        return self.log.read_text().count(words) >= times
+
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(timeout=30) == 0
+        assert "Traceback" not in self.log.read_text()
+        assert AUTH not in self.log.read_text()
+
+
+@contextmanager
+def notifying(folder: Path, uri: str, destination: dict[str, object], **more: object) -> Iterator[Notifier]:
+    notifier = Notifier(folder, uri, destination, **more)
+    notifier.start()
+    try:
+        yield notifier
+    finally:
+        notifier.stop()
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[TrapReceiver]:
+    daemon = TrapReceiver(tmp_path / "receiver")
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+def told(receiver: TrapReceiver, enterprise: Oid = ENTERPRISE) -> list[tuple[str, str, str, str]]:
+    """Name, event, detail and state of each notification, in their order."""
+
+    def said(entry: dict[str, str], which: Column | Extra) -> str:
+        return entry.get(dotted(scalar(which, enterprise)), "")
+
+    return [
+        (
+            text(said(entry, Column.NAME)),
+            text(said(entry, Extra.EVENT)),
+            text(said(entry, Extra.DETAIL)),
+            said(entry, Column.STATE),
+        )
+        for entry in receiver.received()
+    ]
+
+
+def told_of(receiver: TrapReceiver, name: str) -> list[tuple[str, str, str]]:
+    return [(event, detail, state) for who, event, detail, state in told(receiver) if who == name]
+
+
+def test_a_killed_vm_is_told_as_failed(guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path) -> None:
+    with notifying(tmp_path, guests.uri, {"port": receiver.port, "user": USER}):
+        guests.make("crash", uuid := "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2004")
+        try:
+            wait_for(lambda: ("started", "booted", "1") in told_of(receiver, "crash"), "its start", SLOW)
+            os.kill(guests.qemu("crash"), signal.SIGKILL)
+            wait_for(lambda: told_of(receiver, "crash")[-1][0] == "stopped", "its end", SLOW)
+        finally:
+            guests.forget("crash")
+    assert told_of(receiver, "crash")[-1] in (("stopped", "failed", "5"), ("stopped", "crashed", "5"))
+    entry = receiver.received()[-1]
+    assert entry[".1.3.6.1.6.3.1.1.4.1.0"] == dotted((*ENTERPRISE, 0, 1))
+    assert UUID(bytes=bytes.fromhex(entry[dotted(scalar(Column.UUID))])) == UUID(uuid)
+    assert entry[dotted(scalar(Column.ROW_STATUS))] == "2"
+    assert text(entry[dotted(scalar(Extra.HOST))]) == "hv1"
+    assert list(entry)[2:] == [
+        dotted(scalar(which))
+        for which in (
+            Column.NAME, Column.UUID, Column.STATE, Column.ROW_STATUS, Extra.EVENT, Extra.DETAIL, Extra.HOST
+        )
+    ]  # fmt: skip
+
+
+def test_what_an_operator_does_is_told_as_such(
+    guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path
+) -> None:
+    with notifying(tmp_path, guests.uri, {"port": receiver.port, "user": USER}):
+        # A transient VM is gone with its end: nobody could be asked any more how it ended.
+        guests.make("brief", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2005", transient=True)
+        try:
+            for word in ("suspend", "resume", "destroy"):
+                guests.virsh(word, "brief")
+        finally:
+            guests.forget("brief")
+        wait_for(lambda: ("stopped", "destroyed", "5") in told_of(receiver, "brief"), "its end", SLOW)
+    seen = told_of(receiver, "brief")
+    wanted = [
+        ("started", "booted", "1"),
+        ("suspended", "paused", "3"),
+        ("resumed", "unpaused", "1"),
+        ("stopped", "destroyed", "5"),
+    ]
+    assert [entry for entry in seen[seen.index(wanted[0]) :] if entry in wanted] == wanted
+
+
+def test_v2c_traps_with_the_old_enterprise(guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path) -> None:
+    destination = {"port": receiver.port, "community_file": str(tmp_path / "community")}
+    with notifying(tmp_path, guests.uri, destination, enterprise=12345):
+        guests.make("old", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2006", transient=True)
+        guests.forget("old")
+        wait_for(lambda: ("old", "stopped", "destroyed", "5") in told(receiver, OLD_ENTERPRISE), "the trap", SLOW)
+    assert receiver.received()[-1][".1.3.6.1.6.3.1.1.4.1.0"] == dotted((*OLD_ENTERPRISE, 0, 1))
+
+
+def test_a_receiver_that_was_away_gets_all_in_order(
+    guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path
+) -> None:
+    with notifying(tmp_path, guests.uri, {"port": receiver.port, "user": USER}) as notifier:
+        guests.virsh("suspend", "one")
+        wait_for(lambda: told_of(receiver, "one")[-1:] == [("suspended", "paused", "3")], "the first pause", SLOW)
+        receiver.stop()
+        for word in ("resume", "suspend", "resume"):
+            guests.virsh(word, "one")
+        wait_for(lambda: notifier.says("its notifications wait"), "the notifier's complaint", SLOW)
+        receiver.start()
+        wait_for(lambda: len(told_of(receiver, "one")) >= 4, "what happened meanwhile", SLOW)
+        # Then one that is another engine, as after a new installation.
+        receiver.stop()
+        for file in (receiver.folder / "persistent").iterdir():
+            if file.is_file():
+                lines = file.read_text().splitlines(keepends=True)
+                file.write_text("".join(line for line in lines if not line.startswith(("usmUser", "oldEngineID", "engineBoots"))))
+        from .net_snmp import CREATE_USER
+        with (receiver.folder / "persistent/snmptrapd.conf").open("a") as file:
+            file.write("engineID another\n" + CREATE_USER)
+        guests.virsh("suspend", "one")
+        guests.virsh("resume", "one")
+        receiver.start()
+        wait_for(lambda: len(told_of(receiver, "one")) >= 6, "what another engine was told", SLOW)
+    pause, resume = ("suspended", "paused", "3"), ("resumed", "unpaused", "1")
+    assert told_of(receiver, "one") == [pause, resume] * 3
+
+
+def test_libvirt_restarts_and_what_happened_meanwhile_is_told(
+    guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path
+) -> None:
+    guests.make("orphan", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2007")
+    try:
+        pid = guests.qemu("orphan")
+        with notifying(tmp_path, guests.uri, {"port": receiver.port, "user": USER}) as notifier:
+            guests.kill()
+            wait_for(lambda: notifier.says("connection to libvirt lost"), "the loss", SLOW)
+            os.kill(pid, signal.SIGKILL)
+            guests.start()
+            wait_for(lambda: notifier.says("following libvirt's events", 2), "the return", SLOW)
+            wait_for(lambda: told_of(receiver, "orphan") != [], "the VM that died meanwhile", SLOW)
+            guests.virsh("suspend", "one")
+            guests.virsh("resume", "one")
+            wait_for(lambda: ("resumed", "unpaused", "1") in told_of(receiver, "one"), "events again", SLOW)
+        event, detail, state = told_of(receiver, "orphan")[-1]
+        assert (event, state) == ("stopped", "5")
+        assert detail in ("failed", "crashed", "daemon")
+    finally:
+        guests.forget("orphan")
