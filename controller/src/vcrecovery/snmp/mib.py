@@ -20,7 +20,7 @@ ENTERPRISES = (ENTERPRISE, OLD_ENTERPRISE)
 #: Below the enterprise.
 NOTIFICATION: Oid = (0, 1)
 TABLE_ENTRY: Oid = (1, 1, 1)
-#: What this agent adds to a notification. No columns of the table, which stays as libvirt-snmp has it.
+#: What this agent adds: no columns of the table, which stays as libvirt-snmp has it.
 EXTRA: Oid = (1, 2)
 
 
@@ -38,11 +38,19 @@ class Column(IntEnum):
 
 
 class Extra(IntEnum):
-    """The scalars that a notification of this agent carries beside libvirt-snmp's own."""
+    """The scalars of this agent beside libvirt-snmp's objects. 1 to 3 come in notifications, 3 and 4 can be read."""
 
     EVENT = 1  # OCTET STRING, libvirt's word for the event: stopped, started, ...
     DETAIL = 2  # OCTET STRING, libvirt's word for its cause: crashed, destroyed, shutdown, ...
     HOST = 3  # OCTET STRING, the hypervisor's name in the plan
+    LIBVIRT = 4  # INTEGER, a LibvirtAnswer: whether the table below is all there is, or libvirt could not be asked
+
+
+class LibvirtAnswer(IntEnum):
+    """Whether libvirt answers the agent. While it does not, the table has no rows."""
+
+    ANSWERS = 1
+    SILENT = 2
 
 
 class GuestState(IntEnum):
@@ -66,3 +74,9 @@ class RowStatus(IntEnum):
 def column(which: Column, uuid: UUID, enterprise: Oid = ENTERPRISE) -> Oid:
     """The OID of a cell of the table."""
     return (*enterprise, *TABLE_ENTRY, int(which), *uuid.bytes)
+
+
+def scalar(which: Column | Extra, enterprise: Oid = ENTERPRISE) -> Oid:
+    """The `.0` instance of what a notification carries, and of this agent's own objects."""
+    place = TABLE_ENTRY if isinstance(which, Column) else EXTRA
+    return (*enterprise, *place, int(which), 0)
