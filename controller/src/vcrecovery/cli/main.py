@@ -20,6 +20,7 @@ _VERBS = {
     "pause": ("protection", "pause", "Say that what happens to a primary is no failure."),
     "plan": ("plan", "plan", "Check the plan file."),
     "receive": ("receive", "receive", "Take files for one standby (a forced command of sshd)."),
+    "relay": ("relay", "relay", "Tell Zabbix what the hypervisors' SNMP agents say."),
     "resume": ("protection", "resume", "End a pause."),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Show a hypervisor's VMs by SNMP, and tell of their changes."),
     "standby": ("restore_points", "standby", "Make and fill standbys on this secondary."),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import click
 
 from vcrecovery.cli.options import plan_option, read_plan
+from vcrecovery.cli.systemd import tell_systemd
 from vcrecovery.detect.watch import Watch
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.failover import automatic, fail_over
@@ -37,13 +36,6 @@ class _LogTimeline:
         since = at - episode.opened_at
         summary = evidence.get("summary", "")
         log.info("%s: epoch %d: %s after %.3f s: %s", episode.service, episode.epoch, DONE_WORD[step], since, summary)
-
-
-def _tell_systemd(text: str) -> None:
-    """sd_notify(3), where systemd listens."""
-    if path := os.environ.get("NOTIFY_SOCKET"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(text.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
 
 
 @click.command()
@@ -90,4 +82,4 @@ def watch(verbose: bool, plan_path: Path) -> None:
     threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
-    Watch(world, recover).run(stop, ready=lambda: _tell_systemd("READY=1"))
+    Watch(world, recover).run(stop, ready=lambda: tell_systemd("READY=1"))

@@ -1,0 +1,45 @@
+"""Why notifications were not taken: one counter for each reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    STRANGER = "from strangers"
+    RATE = "too many of one hypervisor"
+    ENCODING = "bad BER"
+    ENGINE = "wrong engine ID"
+    USER = "unknown user"
+    CREDENTIALS = "bad credentials"
+    LATE = "too old"
+    MIB = "not of LIBVIRT-MIB"
+    GUEST = "unknown UUID"
+
+
+class Counts:
+    """How many were taken, how many not, and who sent the last of each kind."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.rejected: Counter[Reason] = Counter()
+        self._last: dict[Reason, str] = {}
+        self._said: dict[Reason, int] = {}
+
+    def reject(self, reason: Reason, address: str) -> None:
+        self.rejected[reason] += 1
+        self._last[reason] = address
+
+    def news(self) -> str:
+        """What has grown since this was asked last, as a sentence; empty when nothing has."""
+        grown = {reason: n for reason, n in self.rejected.items() if n != self._said.get(reason, 0)}
+        parts = [
+            f"{reason}: {n - self._said.get(reason, 0)} (in all {n}, last from {self._last[reason]})"
+            for reason, n in sorted(grown.items())
+        ]
+        self._said.update(grown)
+        return "notifications not taken: " + "; ".join(parts) if parts else ""
+
+    def as_document(self) -> dict[str, int]:
+        return {"taken": self.taken} | {reason.name.lower(): self.rejected[reason] for reason in Reason}

@@ -1,0 +1,211 @@
+"""The guests of one hypervisor: what its agent tells and answers becomes states and utilisation. Pure.
+
+Two things say what state a guest is in. The table is right, but is read every few seconds only, and libvirt-snmp
+answers from a copy that is up to five seconds old. A notification is at once there and may say why, but can be lost
+or out of order. So a notification counts for `HINT_HOLDS` seconds, and after that the table.
+
+Times called `now` and `asked_at` are the relay's monotonic clock, in seconds. Utilisation is computed from the agent's
+own clock, sysUpTime, in hundredths of a second; the relay's clock only tells when that one has jumped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from vcrecovery.recover.states import OFF, Power
+from vcrecovery.relay.notification import Notification
+from vcrecovery.snmp.mib import GuestState
+
+#: Longer than libvirt-snmp's copy of the table is kept: two equal samples so far apart are two samples.
+CACHE_TICKS = 750
+#: For so many seconds a table that was asked for after a notification may still be older than it.
+HINT_HOLDS = 6.0
+#: A state is said again after so many seconds, for a Zabbix that lost it.
+REPEAT = 60.0
+#: A guest that is gone stays in the list for so many seconds, so that Zabbix still has the item that says so.
+LISTED_AFTER_GONE = 60.0
+#: A guest has to be missing in so many tables in a row: one may be from the middle of a libvirtd's start.
+MISSING_TABLES = 2
+#: How far the agent's clock and the relay's may be apart between two polls: lost and repeated requests.
+CLOCKS_APART = 3.0
+
+NOT_SEEN_RUNNING = "not seen running"
+
+_POWER = MappingProxyType(
+    {
+        GuestState.RUNNING: Power.RUNNING,
+        GuestState.BLOCKED: Power.RUNNING,
+        GuestState.PAUSED: Power.PAUSED,
+        GuestState.SHUTDOWN: Power.RUNNING,  # it is still going down
+        GuestState.SHUTOFF: Power.SHUTOFF,
+        GuestState.CRASHED: Power.CRASHED,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A guest in the table. CPU time is in ns; `uptime` is the agent's, from the answer that had the CPU time."""
+
+    uuid: str
+    name: str
+    state: GuestState
+    vcpus: int
+    cpu_time: int
+    uptime: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """An agent's answer. `libvirt` is whether it says that libvirt answers it; None for an agent that never says."""
+
+    uptime: int
+    rows: tuple[Row, ...]
+    libvirt: bool | None = None
+
+
+@dataclass
+class _Guest:
+    """What is remembered of one guest."""
+
+    name: str
+    power: Power | None = None
+    reason: str = ""
+    seen_running: bool = False
+    hinted_at: float = float("-inf")
+    said: str = ""
+    said_at: float = float("-inf")
+    missing: int = 0
+    gone_at: float | None = None
+    sample: Row | None = None
+    idle: bool = False
+
+    def __str__(self) -> str:
+        """The words of `drivers.libvirt.DomainReading`."""
+        reason = "" if self.power is Power.ABSENT and self.reason == NOT_SEEN_RUNNING else self.reason
+        return f"{self.power} ({reason})" if reason else str(self.power)
+
+    def becomes(self, power: Power, reason: str = "") -> None:
+        """`reason` is why it is off, if that is known."""
+        if power is Power.RUNNING:
+            self.seen_running = True
+        if power not in OFF:
+            reason = ""
+        elif not reason and self.power in (power, Power.ABSENT):
+            reason = self.reason
+        elif not reason and not self.seen_running:
+            reason = NOT_SEEN_RUNNING
+        self.power, self.reason = power, reason
+
+
+class Guests:
+    """`services` has the plan's services by their primaries' UUIDs."""
+
+    def __init__(self, services: Mapping[str, str]) -> None:
+        self._services = services
+        self._guests: dict[str, _Guest] = {}
+        self._clocks: tuple[int, float] | None = None
+
+    def known(self, uuid: str) -> bool:
+        return uuid in self._guests or uuid in self._services
+
+    def listing(self) -> str:
+        """The document of Zabbix's low-level discovery."""
+        return json.dumps(
+            [
+                {"{#UUID}": uuid, "{#VM}": guest.name, "{#SERVICE}": self._services.get(uuid, "")}
+                for uuid, guest in sorted(self._guests.items())
+            ]
+        )
+
+    def notified(self, notification: Notification, now: float) -> dict[str, str]:
+        """Values by item key: the guest's state, if that is new. The guest must be a known one."""
+        guest = self._guests.setdefault(notification.uuid, _Guest(notification.name))
+        power = _POWER[notification.state]
+        # Only a stop's detail is a reason: `started` has details too.
+        stopped = power is Power.SHUTOFF and notification.event in ("stopped", "")
+        guest.becomes(power, notification.detail if stopped else "")
+        guest.name = notification.name or guest.name
+        guest.hinted_at, guest.gone_at, guest.missing = now, None, 0
+        return self._states(now, only=notification.uuid)
+
+    def polled(self, table: Table, asked_at: float, now: float) -> dict[str, str]:
+        """Values by item key: utilisation, and the states that are new or not said for a while."""
+        if self._clock_moved(table.uptime, asked_at):
+            for guest in self._guests.values():
+                guest.sample = None
+        values = {}
+        fresh = table.libvirt is not None or any(self._moved(row) for row in table.rows)
+        for row in table.rows:
+            guest = self._guests.setdefault(row.uuid, _Guest(row.name))
+            guest.name, guest.missing, guest.gone_at = row.name, 0, None
+            power = _POWER[row.state]
+            if power is guest.power or asked_at - guest.hinted_at > HINT_HOLDS:
+                guest.becomes(power)
+            cpu = self._utilisation(guest, row, fresh) if power is guest.power is Power.RUNNING else None
+            if cpu is None:
+                guest.sample = guest.sample if power is Power.RUNNING else None
+            else:
+                values[f"vcr.cpu[{row.uuid}]"] = f"{cpu:.2f}"
+        if table.libvirt or (table.rows and table.libvirt is None):
+            self._notice_missing({row.uuid for row in table.rows}, asked_at, now)
+        return values | self._states(now)
+
+    def _clock_moved(self, uptime: int, asked_at: float) -> bool:
+        """Whether the agent was restarted, or its clock was set, since the last answer."""
+        before, self._clocks = self._clocks, (uptime, asked_at)
+        if before is None:
+            return False
+        passed, shown = asked_at - before[1], (uptime - before[0]) / 100
+        return shown < 0 or abs(shown - passed) > CLOCKS_APART + passed / 4
+
+    def _moved(self, row: Row) -> bool:
+        guest = self._guests.get(row.uuid)
+        return guest is not None and guest.sample is not None and guest.sample.cpu_time != row.cpu_time
+
+    def _utilisation(self, guest: _Guest, row: Row, fresh: bool) -> float | None:
+        """Per cent of all vCPUs since the last sample. None if there are no two samples to compare.
+
+        Unless the table is `fresh`, the same CPU time as before may be the same sample again.
+        """
+        last = guest.sample
+        if last is None or row.cpu_time < last.cpu_time or row.vcpus < 1:
+            guest.sample, guest.idle = row, False
+            return None
+        ticks = row.uptime - last.uptime
+        if ticks <= 0:
+            return None
+        stands = row.cpu_time == last.cpu_time
+        if stands and not fresh and ticks < CACHE_TICKS:
+            return 0.0 if guest.idle else None
+        guest.sample, guest.idle = row, stands
+        return min(100.0, (row.cpu_time - last.cpu_time) / 1e7 / ticks / row.vcpus * 100)
+
+    def _notice_missing(self, present: set[str], asked_at: float, now: float) -> None:
+        for uuid, guest in list(self._guests.items()):
+            if uuid in present:
+                continue
+            if guest.gone_at is not None:
+                if now - guest.gone_at > LISTED_AFTER_GONE:
+                    del self._guests[uuid]
+            elif asked_at - guest.hinted_at > HINT_HOLDS:
+                guest.missing += 1
+                if guest.missing >= MISSING_TABLES:
+                    reason = guest.reason if guest.power in OFF else ""
+                    guest.power, guest.reason, guest.gone_at, guest.sample = Power.ABSENT, reason, now, None
+
+    def _states(self, now: float, only: str | None = None) -> dict[str, str]:
+        values = {}
+        for uuid in self._guests if only is None else (only,):
+            guest = self._guests[uuid]
+            if guest.power is None:
+                continue
+            word = str(guest)
+            again = guest.gone_at is None and now - guest.said_at >= REPEAT
+            if word != guest.said or again:
+                guest.said, guest.said_at = word, now
+                values[f"vcr.state[{uuid}]"] = word
+        return values

@@ -1,0 +1,252 @@
+"""All parts of the relay, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pysnmp.hlapi.v3arch.asyncio import UsmUserData
+
+from vcrecovery.errors import OutsideError, UsageError
+from vcrecovery.plan.model import Plan
+from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
+from vcrecovery.relay.counts import Counts, Reason
+from vcrecovery.relay.credentials import read_passphrase, read_secret
+from vcrecovery.relay.guard import Guard, Source
+from vcrecovery.relay.guests import Guests
+from vcrecovery.relay.lane import Lane
+from vcrecovery.relay.notification import Notification
+from vcrecovery.relay.outbox import Value
+from vcrecovery.relay.own_engine import start_engine
+from vcrecovery.relay.poller import AUTHENTICATION, PRIVACY, Poller
+from vcrecovery.relay.receiver import Receiver, listen
+from vcrecovery.relay.state_file import write_document
+from vcrecovery.relay.trapper import Trapper
+from vcrecovery.relay.usm import Master
+
+log = logging.getLogger("vcrecovery.relay")
+
+#: Values that wait for Zabbix, in each lane: with 1,000 guests two minutes of measurements, 15 MB.
+CAPACITY = 50_000
+LISTING_EVERY = 60.0
+#: After Zabbix refused values of a host its guests are listed again, but not more often than this.
+LISTING_AFTER_REFUSAL = 5.0
+REPORT_EVERY = 10.0
+#: An agent has so much of the time between two polls to answer.
+ANSWER_SHARE = 0.8
+
+
+@dataclass
+class _Hypervisor:
+    """One that is watched. Times are the monotonic clock's."""
+
+    name: str
+    agent: SnmpAgent
+    guests: Guests
+    silent: str | None = ""
+    listing: str = ""
+    listed_at: float = float("-inf")
+    refused: bool = False
+    uuids: set[str] = field(default_factory=set)
+
+
+class Credentials:
+    """What the plan's users and files say.
+
+    Raises UsageError when a file cannot be used.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.masters: dict[str, Master] = {}
+        self.keys: dict[str, dict[str, object]] = {}
+        used = {h.snmp.user for h in plan.hypervisors.values() if h.snmp is not None}
+        for name in sorted(used):
+            user = plan.snmp.users[name]
+            auth = read_passphrase(user.auth_file, f"the authentication passphrase of SNMP user {name}")
+            privacy = read_passphrase(user.privacy_file, f"the privacy passphrase of SNMP user {name}")
+            self.masters[name] = Master.from_passphrase(user.auth, auth)
+            self.keys[name] = {
+                "authProtocol": AUTHENTICATION[user.auth],
+                "authKey": auth,
+                "privProtocol": PRIVACY[user.privacy],
+                "privKey": privacy,
+            }
+        file = plan.snmp.traps.community_file
+        self.community = None if file is None else read_secret(file, "the community of SNMPv2c traps")
+
+
+def _checked(plan: Plan) -> tuple[dict[str, SnmpAgent], Zabbix]:
+    """The agents by hypervisor, and Zabbix. Raises UsageError when there is nothing to relay."""
+    agents = {name: h.snmp for name, h in plan.hypervisors.items() if h.snmp is not None}
+    if not agents:
+        raise UsageError("no hypervisor of the plan has an SNMP agent", "add hypervisors.NAME.snmp")
+    if plan.zabbix is None:
+        raise UsageError("the plan has no Zabbix to relay to", "add zabbix.trapper")
+    by_address: dict[str, str] = {}
+    for name, agent in agents.items():
+        if other := by_address.get(str(agent.address)):
+            raise UsageError(
+                f"hypervisors {other} and {name} have the same snmp.address {agent.address}",
+                "their notifications could not be told apart: give each its own",
+            )
+        by_address[str(agent.address)] = name
+    return agents, plan.zabbix
+
+
+class Relay:
+    """`run` does the work until `stop` is set.
+
+    Raises UsageError when the plan or a credential cannot be used.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        agents, zabbix = _checked(plan)
+        self._plan = plan
+        self._credentials = Credentials(plan)
+        services = {str(service.primary.uuid): name for name, service in plan.services.items()}
+        self._hypervisors = {name: _Hypervisor(name, agent, Guests(services)) for name, agent in sorted(agents.items())}
+        self._by_address = {str(h.agent.address): h for h in self._hypervisors.values()}
+        trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port)
+        self._states = Lane("states", trapper, CAPACITY, self._refused)
+        self._measurements = Lane("measurements", trapper, CAPACITY, self._refused)
+        self._counts = Counts()
+        self._folder = plan.state_dir / "relay"
+        self._sources = {
+            address: Source(h.name, h.agent.user, self._credentials.masters[h.agent.user], plan.snmp.traps.rate)
+            for address, h in self._by_address.items()
+        }
+        self._receiver: Receiver | None = None
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
+        """Raises OutsideError when it cannot listen or write its state."""
+        traps = self._plan.snmp.traps
+        own = start_engine(self._folder / "engine.json")
+        sock = listen(str(traps.listen), traps.port)
+        guard = Guard(self._sources, own.engine_id, self._credentials.community)
+        self._receiver = receiver = Receiver(sock, guard, self._counts, own, self._notified)
+        users = {}
+        for user, keys in self._credentials.keys.items():
+            receiver.add_user(user, keys)
+            users[user] = UsmUserData(user, **keys)  # noqa: S509  the keys are of both kinds
+        if self._credentials.community is not None:
+            receiver.add_community(self._credentials.community)
+        poller = Poller(users, self._answered)
+        log.info("listening on %s:%d, asking %d agent(s)", traps.listen, traps.port, len(self._hypervisors))
+        tasks = [
+            asyncio.create_task(self._states.run()),
+            asyncio.create_task(self._measurements.run()),
+            asyncio.create_task(self._keep_reporting()),
+            *(
+                asyncio.create_task(self._keep_polling(poller, hypervisor, number))
+                for number, hypervisor in enumerate(self._hypervisors.values())
+            ),
+        ]
+        ready()
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # a task that ended by itself has failed: its error ends the relay
+        finally:
+            for task in (stopping, *tasks):
+                task.cancel()
+            await asyncio.gather(stopping, *tasks, return_exceptions=True)
+            poller.close()
+            receiver.close()
+            self._report()
+
+    # -- what comes in -----------------------------------------------------------------------------------------
+
+    def _answered(self, address: str, engine_id: bytes, boots: int, engine_time: int) -> None:
+        """An agent's authenticated answer: from now on its traps can be checked."""
+        source = self._sources.get(address)
+        if source is not None and source.answered(engine_id, boots, engine_time) and self._receiver is not None:
+            user = self._by_address[address].agent.user
+            self._receiver.add_user(user, self._credentials.keys[user], engine_id)
+
+    def _notified(self, notification: Notification, address: str) -> None:
+        hypervisor = self._by_address[address]
+        if not hypervisor.guests.known(notification.uuid):
+            self._counts.reject(Reason.GUEST, address)
+            return
+        self._counts.taken += 1
+        values = hypervisor.guests.notified(notification, time.monotonic())
+        log.info("hypervisor %s: notification: %s", hypervisor.name, notification)
+        self._put(hypervisor, values)
+
+    async def _keep_polling(self, poller: Poller, hypervisor: _Hypervisor, number: int) -> None:
+        """The first time at once. Then agents take turns, so that no notification waits for many answers."""
+        poll = self._plan.snmp.poll
+        await self._poll(poller, hypervisor)
+        next_at = time.monotonic() + poll * (number + 1) / len(self._hypervisors)
+        while True:
+            await asyncio.sleep(max(0.0, next_at - time.monotonic()))
+            await self._poll(poller, hypervisor)
+            next_at = max(next_at + poll, time.monotonic())
+
+    async def _poll(self, poller: Poller, hypervisor: _Hypervisor) -> None:
+        agent = hypervisor.agent
+        asked_at = time.monotonic()
+        timeout = self._plan.snmp.poll * ANSWER_SHARE
+        try:
+            table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
+        except OutsideError as error:
+            if hypervisor.silent != error.message:
+                hypervisor.silent = error.message
+                log.warning("%s", error)
+            return
+        if hypervisor.silent is not None:
+            hypervisor.silent = None
+            log.info("hypervisor %s: its agent answers, %d guest(s)", hypervisor.name, len(table.rows))
+        now = time.monotonic()
+        self._put(hypervisor, {"vcr.heartbeat": "1"} | hypervisor.guests.polled(table, asked_at, now))
+        self._list(hypervisor, now)
+
+    # -- what goes out -----------------------------------------------------------------------------------------
+
+    def _put(self, hypervisor: _Hypervisor, values: dict[str, str]) -> None:
+        at = time.time()
+        for key, text in values.items():
+            lane = self._states if key.startswith("vcr.state") else self._measurements
+            lane.put(Value(hypervisor.name, key, text, at))
+
+    def _list(self, hypervisor: _Hypervisor, now: float) -> None:
+        """Tells Zabbix which guests there are, if it is time."""
+        listing = hypervisor.guests.listing()
+        age = now - hypervisor.listed_at
+        asked = hypervisor.refused and age >= LISTING_AFTER_REFUSAL
+        if listing == hypervisor.listing and age < LISTING_EVERY and not asked:
+            return
+        hypervisor.listing, hypervisor.listed_at, hypervisor.refused = listing, now, False
+        self._put(hypervisor, {"vcr.guests": listing})
+        uuids = {entry["{#UUID}"] for entry in json.loads(listing)}
+        for uuid in hypervisor.uuids - uuids:
+            self._states.outbox.forget(hypervisor.name, [f"vcr.state[{uuid}]"])
+            self._measurements.outbox.forget(hypervisor.name, [f"vcr.cpu[{uuid}]"])
+        hypervisor.uuids = uuids
+
+    def _refused(self, host: str) -> None:
+        self._hypervisors[host].refused = True
+
+    async def _keep_reporting(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_EVERY)
+            self._report()
+
+    def _report(self) -> None:
+        if news := self._counts.news():
+            log.warning("%s", news)
+        document = {
+            "notifications": self._counts.as_document(),
+            "values_sent": self._states.sent + self._measurements.sent,
+            "values_waiting": len(self._states.outbox) + len(self._measurements.outbox),
+            "values_lost": self._states.outbox.dropped + self._measurements.outbox.dropped,
+            "silent": sorted(h.name for h in self._hypervisors.values() if h.silent is not None),
+        }
+        with contextlib.suppress(OSError):  # it was writable at the start, and the log says the same
+            write_document(self._folder / "counters.json", document)

@@ -1,0 +1,427 @@
+"""The relay between real agents of net-snmp and a trapper that keeps what comes. No root, no lab: loopback only."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment, free_port
+from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
+from relay_bench.recorder import Recorder
+
+from .waiting import wait_for
+
+POLL = 0.5
+WEB = Guest(SERVICE_UUID, "web-vm", rate=10**9)
+OTHER = Guest("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0def", "other-vm", rate=0)
+NEW_ROOT, OLD_ROOT = "1.3.6.1.4.1.36957", "1.3.6.1.4.1.12345"
+SHUTOFF, RUNNING = 5, 1
+STRANGER = "127.0.1.77"
+
+
+def state(uuid: str) -> str:
+    return f"vcr.state[{uuid}]"
+
+
+def cpu(uuid: str) -> str:
+    return f"vcr.cpu[{uuid}]"
+
+
+def variables(uuid: str, number: int, event: str = "", detail: str = "", root: str = NEW_ROOT) -> list[str]:
+    """A notification as words for net-snmp's clients; with `event` it has this project's own variables too."""
+    table = f"{root}.1.1.1"
+    words = ["", f"{root}.0.1"]
+    words += [f"{table}.2.0", "s", "a name", f"{table}.1.0", "x", uuid.replace("-", "")]
+    words += [f"{table}.3.0", "i", str(number), f"{table}.9.0", "i", "1"]
+    if event:
+        words += [f"{root}.1.2.1.0", "s", event, f"{root}.1.2.2.0", "s", detail]
+    return words
+
+
+CRASHED = variables(SERVICE_UUID, SHUTOFF, "stopped", "crashed")
+
+
+@dataclass
+class Made:
+    """Two hypervisors, the relay, and what stands for Zabbix."""
+
+    folder: Path
+    hv1: Agent
+    hv2: Agent
+    recorder: Recorder
+    program: Program
+
+    def last(self, host: str, key: str) -> str | None:
+        found = self.recorder.values(host, key)
+        return found[-1].text if found else None
+
+    def wait_for_state(self, host: str, uuid: str, word: str) -> None:
+        self.recorder.wait_for(lambda: self.last(host, state(uuid)) == word, f"{host}: {word}")
+
+    def wait_for_polls(self, host: str, count: int) -> None:
+        """So many more answers of this agent than now."""
+        wanted = len(self.recorder.values(host, "vcr.heartbeat")) + count
+        self.recorder.wait_for(
+            lambda: len(self.recorder.values(host, "vcr.heartbeat")) >= wanted, f"{count} polls of {host}"
+        )
+
+    def client(self, *words: str, source: str, env: dict[str, str] | None = None) -> bool:
+        """Whether net-snmp's client says that it went well."""
+        target = f"{LISTEN}:{self.program.port}"
+        command = [words[0], "-m", "", "-Y", f"clientaddr {source}", *words[1:]]
+        place = command.index("TARGET")
+        command[place] = target
+        environment = env or client_environment(self.folder / "client")
+        return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode == 0
+
+    def inform(self, agent: Agent, what: list[str]) -> bool:
+        return self.client("snmpinform", "-v3", "-r", "10", "-t", "1", "TARGET", *what, source=agent.address)
+
+    def trap(self, agent: Agent, what: list[str], **options: Any) -> None:
+        engine = options.pop("engine", agent.engine_id)
+        words = ["snmptrap", "-v3", "-e", f"0x{engine}", "-Z", "1,60", "TARGET", *what]
+        assert self.client(*words, source=agent.address, **options)
+
+    def log_has(self, text: str) -> bool:
+        return text in self.program.log.read_text()
+
+    def stopped_counters(self) -> dict[str, int]:
+        """Ends the relay, which has to be clean, and reads its counters."""
+        assert self.program.stop() == 0
+        return {reason: count for reason, count in self.program.counters().items() if count}
+
+
+@pytest.fixture(scope="module")
+def pair_of_agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
+    with agents(tmp_path_factory.mktemp("agents"), 2) as made:
+        yield made
+
+
+@pytest.fixture
+def made(tmp_path: Path, pair_of_agents: list[Agent]) -> Iterator[Made]:
+    hv1, hv2 = pair_of_agents
+    hv1.show([WEB])
+    hv2.show([replace(OTHER, rate=10**8)])
+    recorder = Recorder("127.0.1.8", free_port("127.0.1.8"))
+    program = Program(tmp_path, plan_of(tmp_path, [hv1, hv2], recorder, POLL, v2c=True))
+    recorder.start()
+    program.start()
+    try:
+        for host in ("hv1", "hv2"):
+            recorder.wait_for(lambda host=host: recorder.values(host, "vcr.heartbeat"), f"the first answer of {host}")
+        yield Made(tmp_path, hv1, hv2, recorder, program)
+    finally:
+        assert program.process is not None
+        program.process.kill()
+        program.process.wait()
+        recorder.stop()
+
+
+def test_what_zabbix_is_told_of_a_hypervisor(made: Made) -> None:
+    made.hv1.show([WEB, replace(OTHER, state=SHUTOFF, vcpus=0)])
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.wait_for_state("hv1", OTHER.uuid, "shutoff (not seen running)")
+    made.recorder.wait_for(lambda: len(made.recorder.values("hv1", cpu(SERVICE_UUID))) >= 5, "utilisation")
+    # One of two vCPUs is busy. Single values depend on when snmpd's processes ran.
+    values = sorted(float(v.text) for v in made.recorder.values("hv1", cpu(SERVICE_UUID)))
+    assert values[len(values) // 2] == pytest.approx(50, abs=10)
+    assert not made.recorder.values("hv1", cpu(OTHER.uuid))
+    listing = json.loads(made.last("hv1", "vcr.guests") or "")
+    assert listing == [
+        {"{#UUID}": SERVICE_UUID, "{#VM}": "web-vm", "{#SERVICE}": SERVICE},
+        {"{#UUID}": OTHER.uuid, "{#VM}": "other-vm", "{#SERVICE}": ""},
+    ]
+    assert {v.text for v in made.recorder.values("hv1", "vcr.heartbeat")} == {"1"}
+
+
+def test_an_inform_is_answered_and_told_at_once_with_its_reason(made: Made) -> None:
+    before = time.time()
+    assert made.inform(made.hv1, CRASHED)
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+    assert made.recorder.values("hv1", state(SERVICE_UUID))[-1].clock >= before - 0.001
+    # The table says the same later, without a reason: that stays.
+    made.hv1.show([replace(WEB, state=SHUTOFF)])
+    made.wait_for_polls("hv1", 4)
+    assert made.last("hv1", state(SERVICE_UUID)) == "shutoff (crashed)"
+    assert made.inform(made.hv1, variables(SERVICE_UUID, RUNNING, "started", "booted"))
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+
+
+def test_traps_of_libvirt_snmp_with_both_roots(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.trap(made.hv1, variables(SERVICE_UUID, SHUTOFF))
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff")
+    made.trap(made.hv1, variables(SERVICE_UUID, RUNNING, root=OLD_ROOT))
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+
+
+def test_a_notification_with_the_uuid_in_capitals_or_as_the_index(made: Made) -> None:
+    capitals = [f"{NEW_ROOT}.1.1.1.1.0", "s", SERVICE_UUID.upper(), f"{NEW_ROOT}.1.1.1.3.0", "i", "3"]
+    assert made.inform(made.hv1, ["", f"{NEW_ROOT}.0.1", *capitals])
+    made.wait_for_state("hv1", SERVICE_UUID, "paused")
+    index = ".".join(str(int(SERVICE_UUID.replace("-", "")[place : place + 2], 16)) for place in range(0, 32, 2))
+    assert made.inform(made.hv1, ["", f"{NEW_ROOT}.0.1", f"{NEW_ROOT}.1.1.1.3.{index}", "i", "1"])
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+
+
+def test_the_table_of_an_old_libvirt_snmp(made: Made) -> None:
+    made.hv2.show([replace(OTHER, uuid="6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0123")], enterprise=12345)
+    made.wait_for_state("hv2", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0123", "running")
+
+
+def test_v2c_traps_are_taken_of_hypervisors_with_the_community(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    assert made.client("snmptrap", "-v2c", "TARGET", *variables(SERVICE_UUID, SHUTOFF), source=made.hv1.address)
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff")
+
+
+def test_a_guest_that_crashes_without_any_notification(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.hv1.show([replace(WEB, state=SHUTOFF)])
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff")
+
+
+def test_forgeries_are_counted_and_change_nothing(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    source = made.hv1.address
+    # A v2c trap of a stranger; v2c traps of a hypervisor with another community.
+    assert made.client("snmptrap", "-v2c", "TARGET", *CRASHED, source=STRANGER)
+    assert made.client("snmptrap", "-v2c", "-c", "public", "TARGET", *CRASHED, source=source)
+    made.trap(made.hv1, CRASHED, engine="80001f8804deadbeef")
+    made.trap(made.hv1, CRASHED, env=client_environment(made.folder / "liar", auth="another passphrase"))
+    made.trap(made.hv1, CRASHED, env=client_environment(made.folder / "nobody", user="nobody"))
+    # Neither authenticated nor private, and authenticated only.
+    for level in ("noAuthNoPriv", "authNoPriv"):
+        words = ["snmptrap", "-v3", "-l", level, "-e", f"0x{made.hv1.engine_id}", "TARGET", *CRASHED]
+        assert made.client(*words, source=source)
+    made.trap(made.hv1, variables("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e9999", SHUTOFF, "stopped", "crashed"))
+    made.trap(made.hv1, ["", "1.3.6.1.6.3.1.1.5.3"])  # linkDown
+    send_raw(made, source, [b"", b"\x30", b"\x30\x82\xff\xff\x02\x01\x03", b"\x30\x03\x02\x01\x03", b"\x00" * 1000])
+    made.wait_for_polls("hv1", 3)
+    assert {v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
+    assert made.inform(made.hv1, CRASHED)
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+    assert made.stopped_counters() == {
+        "taken": 1,
+        "stranger": 1,
+        "credentials": 4,
+        "engine": 1,
+        "user": 1,
+        "guest": 1,
+        "mib": 1,
+        "encoding": 5,
+    }
+    assert made.log_has("notifications not taken: ")
+    assert not made.log_has("Traceback")
+
+
+def captured_trap(made: Made, what: list[str], *options: str) -> bytes:
+    """A real datagram of net-snmp, caught on its way."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.1.10", 0))
+        sock.settimeout(30)
+        target = f"127.0.1.10:{sock.getsockname()[1]}"
+        words = ["snmptrap", "-m", "", *options, target, *what]
+        subprocess.run(words, env=client_environment(made.folder / "client"), check=True, timeout=60)
+        return sock.recv(65535)
+
+
+def send_raw(made: Made, source: str, datagrams: list[bytes]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((source, 0))
+        for datagram in datagrams:
+            sock.sendto(datagram, (LISTEN, made.program.port))
+
+
+def test_a_trap_cut_at_every_byte_and_an_old_one(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    v3 = captured_trap(made, CRASHED, "-v3", "-e", f"0x{made.hv1.engine_id}", "-Z", "1,60")
+    old = captured_trap(made, CRASHED, "-v3", "-e", f"0x{made.hv1.engine_id}", "-Z", "0,60")
+    v2c = captured_trap(made, CRASHED, "-v2c")
+    cut = [data[:length] for data in (v3, v2c) for length in range(0, len(data), 7)]
+    for first in range(0, len(cut), 50):
+        send_raw(made, made.hv1.address, cut[first : first + 50])
+        made.wait_for_polls("hv1", 1)
+    flipped = bytes([*v3[:-1], v3[-1] ^ 1])
+    send_raw(made, made.hv1.address, [old, flipped])
+    made.wait_for_polls("hv1", 1)
+    assert {v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
+    send_raw(made, made.hv1.address, [v3])
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+    assert made.stopped_counters() == {"taken": 1, "encoding": len(cut), "late": 1, "credentials": 1}
+
+
+STORM = """
+import socket, sys, time
+source, address, port, datagram = sys.argv[1], sys.argv[2], int(sys.argv[3]), bytes.fromhex(sys.argv[4])
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind((source, 0))
+begun, sent = time.monotonic(), 0
+while time.monotonic() - begun < 60:
+    while sent < (time.monotonic() - begun) * 10000:
+        sock.sendto(datagram, (address, port))
+        sent += 1
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("spoofed", [False, True], ids=["strangers", "spoofed hypervisor"])
+def test_a_storm_of_10000_a_second_stops_nobody(made: Made, spoofed: bool) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.wait_for_state("hv2", OTHER.uuid, "running")
+    forged = captured_trap(made, CRASHED, "-v3", "-e", f"0x{made.hv1.engine_id}", "-Z", "1,60", "-A", "not the secret")
+    source = made.hv1.address if spoofed else STRANGER
+    words = [sys.executable, "-IS", "-c", STORM, source, LISTEN, str(made.program.port), forged.hex()]
+    storm = subprocess.Popen(words)
+    try:
+        made.wait_for_polls("hv1", 3)
+        for word, what in (
+            ("shutoff (crashed)", variables(OTHER.uuid, SHUTOFF, "stopped", "crashed")),
+            ("running", variables(OTHER.uuid, RUNNING, "started", "booted")),
+        ):
+            assert made.inform(made.hv2, what)
+            made.wait_for_state("hv2", OTHER.uuid, word)
+        made.wait_for_polls("hv2", 3)
+        assert storm.poll() is None, "the storm ended before it was over"
+    finally:
+        storm.kill()
+        storm.wait()
+    assert {v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
+    # When it is over, the hypervisor in whose name it came is heard again.
+    assert made.inform(made.hv1, CRASHED)
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+    counters = made.stopped_counters()
+    assert counters["rate" if spoofed else "stranger"] > 1000
+    assert counters["taken"] >= 3
+
+
+def test_zabbix_down_then_up(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.wait_for_state("hv2", OTHER.uuid, "running")
+    made.recorder.stop()
+    wait_for(lambda: made.log_has("does not answer"), "the log line")
+    assert made.inform(made.hv1, CRASHED)
+    assert made.inform(made.hv1, variables(SERVICE_UUID, RUNNING, "started", "booted"))
+    assert made.inform(made.hv2, variables(OTHER.uuid, SHUTOFF, "stopped", "destroyed"))
+    before = len(made.recorder.values("hv1", "vcr.heartbeat"))
+    up_at = time.time()
+    made.recorder.start()
+    made.wait_for_state("hv2", OTHER.uuid, "shutoff (destroyed)")
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    # Nothing is lost or out of order, and each value has the time at which it was true.
+    words = [v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))]
+    assert words[-2:] == ["shutoff (crashed)", "running"]
+    assert made.recorder.values("hv1", state(SERVICE_UUID))[-1].clock < up_at
+    made.recorder.wait_for(
+        lambda: any(v.clock < up_at for v in made.recorder.values("hv1", "vcr.heartbeat")[before:]), "old heartbeats"
+    )
+    wait_for(lambda: made.log_has("Zabbix answers again"), "the log line")
+
+
+@pytest.mark.parametrize("mode", ["garbage", "silent"])
+def test_a_zabbix_that_accepts_but_does_not_do_its_work(made: Made, mode: str) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.recorder.mode = mode
+    wait_for(lambda: made.log_has("protocol" if mode == "garbage" else "gives no answer"), "the log line")
+    assert made.inform(made.hv1, CRASHED), "reception waits for Zabbix"
+    made.recorder.mode = "ok"
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+
+
+def test_items_that_zabbix_does_not_know_yet(made: Made) -> None:
+    new = replace(OTHER, uuid="6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0777", name="new-vm")
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    made.recorder.refuses = lambda _host, key: new.uuid in key
+    listings = len(made.recorder.values("hv1", "vcr.guests"))
+    made.hv1.show([WEB, new])
+    made.recorder.wait_for(
+        lambda: any(new.uuid in v.text for v in made.recorder.values("hv1", "vcr.guests")[listings:]), "the discovery"
+    )
+    # The others of its hypervisor do not suffer.
+    assert made.inform(made.hv1, CRASHED)
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+    assert not made.recorder.values("hv1", state(new.uuid))
+    made.recorder.refuses = lambda _host, _key: False
+    made.wait_for_state("hv1", new.uuid, "running")
+
+
+def test_an_agent_that_is_away_gives_no_heartbeat_and_one_that_restarts_no_wrong_utilisation(
+    tmp_path: Path,
+) -> None:
+    recorder = Recorder("127.0.1.8", free_port("127.0.1.8"))
+    recorder.start()
+    with agents(tmp_path / "agents", 1) as (agent,):
+        agent.show([WEB])
+        program = Program(tmp_path, plan_of(tmp_path, [agent], recorder, POLL, v2c=False))
+        program.start()
+        try:
+            recorder.wait_for(lambda: len(recorder.values("hv1", cpu(SERVICE_UUID))) >= 2, "utilisation")
+            agent.stop()
+            wait_for(lambda: "the SNMP agent of hypervisor hv1" in program.log.read_text(), "the log line")
+            silent = len(recorder.values("hv1", "vcr.heartbeat"))
+            # The VM was restarted too: its CPU time begins again.
+            agent.show([replace(WEB, cpu_time=0)])
+            agent.start()
+            recorder.wait_for(lambda: len(recorder.values("hv1", "vcr.heartbeat")) > silent + 4, "heartbeats")
+            assert all(0 <= float(v.text) <= 100 for v in recorder.values("hv1", cpu(SERVICE_UUID)))
+            assert {v.text for v in recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
+        finally:
+            assert program.stop() == 0
+            recorder.stop()
+
+
+def test_a_libvirtd_that_restarts_loses_no_guest_and_an_undefined_guest_is_absent_once(made: Made) -> None:
+    made.hv1.show([WEB, OTHER], libvirt=1)
+    made.wait_for_state("hv1", OTHER.uuid, "running")
+    made.hv1.show([], libvirt=2)
+    made.wait_for_polls("hv1", 4)  # the host lives
+    made.hv1.show([replace(WEB, name="renamed")], libvirt=1)
+    made.wait_for_state("hv1", OTHER.uuid, "absent")
+    made.wait_for_polls("hv1", 4)
+    assert [v.text for v in made.recorder.values("hv1", state(OTHER.uuid))] == ["running", "absent"]
+    assert [v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))] == ["running"]
+    assert "renamed" in (made.last("hv1", "vcr.guests") or "")
+
+
+def relay_of(folder: Path, plan: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    Program(folder, plan)
+    words = [sys.executable, "-m", "vcrecovery", "relay", "--plan", str(folder / "plan.yml")]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
+    recorder = Recorder("127.0.1.8", 10051)
+    agent = Agent("hv1", "127.0.2.1", tmp_path / "hv1", 0)
+    plan = plan_of(tmp_path, [agent], recorder, POLL, v2c=True)
+    (tmp_path / "auth").chmod(0o640)
+    done = relay_of(tmp_path, plan)
+    assert done.returncode == 2
+    assert "can be read by others" in done.stderr
+    assert AUTH not in done.stderr
+    (tmp_path / "auth").chmod(0o600)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((LISTEN, plan["snmp"]["traps"]["port"]))
+        done = relay_of(tmp_path, plan)
+    assert done.returncode == 4
+    assert "cannot listen on" in done.stderr
+
+    (tmp_path / "community").unlink()
+    done = relay_of(tmp_path, plan)
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+
+    del plan["zabbix"]
+    done = relay_of(tmp_path, plan)
+    assert done.returncode == 2
+    assert "no Zabbix" in done.stderr
+    assert "Traceback" not in done.stderr
