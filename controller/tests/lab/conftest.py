@@ -22,6 +22,8 @@ from vcrecovery_lab.lab import down, up
 from vcrecovery_lab.layout import CHECKOUT, SERVICE, Layout, read_layout
 from vcrecovery_lab.run import run
 
+from .zabbix_stack import zabbix60, zabbix70, zabbix_each  # noqa: F401 - fixtures
+
 BLANK = "vcrlab-blank"
 BLANK_UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00ff"
 LIBVIRT = Path("/run/libvirt/libvirt-sock")

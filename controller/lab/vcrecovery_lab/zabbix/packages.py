@@ -1,0 +1,112 @@
+"""Zabbix, PostgreSQL and PHP out of Debian's packages, unpacked into a folder.
+
+Nothing is installed: no service starts, and what this machine has or will have of them stays as it is. apt resolves
+the dependencies with lists of its own, so that backports need not be among this machine's sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vcrecovery_lab.mirror import debian_mirror, proxy_environment
+from vcrecovery_lab.progress import Progress
+from vcrecovery_lab.run import LabError, run
+
+#: The release that holds each version.
+RELEASES = {"7.0": "bookworm-backports", "6.0": "bookworm"}
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_ZABBIX = ("zabbix-server-pgsql", "zabbix-agent", "zabbix-sender")
+_OTHERS = (
+    "postgresql-15", "postgresql-client-15",
+    "php8.2-cli", "php8.2-common", "php8.2-pgsql", "php8.2-gd", "php8.2-mbstring", "php8.2-bcmath", "php8.2-xml",
+    "php8.2-opcache", "libevent-extra-2.1-7", "libevent-pthreads-2.1-7",
+)  # fmt: skip
+#: Never loaded here: PostgreSQL's compiler of queries (25 MB), and what only Apache needs.
+_UNUSED = ("libllvm14", "libz3-4")
+_DOWNLOAD_TIMEOUT = 600.0
+#: Of each file; apt waits longer from one to the next.
+RETRIES = 4
+
+
+def unpack(version: str, folder: Path, progress: Progress) -> None:
+    """The packages of a version of Zabbix, and those libraries of theirs that this machine lacks, below `folder`.
+
+    Raises LabError when the archive cannot be reached, or this machine is no Debian 12.
+    """
+    debs, root = folder / "debs", folder / "root"
+    try:
+        with progress(f"Zabbix {version}: download (about 10 s)"):
+            _download(version, debs)
+    except LabError as error:
+        raise LabError(
+            f"the packages of Zabbix {version} were not downloaded: {error} (a Debian 12 with its archive in reach?)"
+        ) from error
+    root.mkdir()
+    with progress(f"Zabbix {version}: unpack (about 4 s)"):
+        for deb in sorted(debs.glob("*.deb")):
+            run(["dpkg-deb", "--extract", deb, root], timeout=120)
+
+
+def _download(version: str, debs: Path) -> None:
+    apt = _Apt(debs)
+    release = RELEASES[version]
+    apt.get("update", "-qq")
+    wanted = [*(f"{name}/{release}" for name in _ZABBIX), *_OTHERS]
+    # Named ones are fetched even if they are installed: what is unpacked must not hang on what is installed later.
+    uris = apt.get("install", "-qq", "--yes", "--reinstall", "--no-install-recommends", "--print-uris", *wanted)
+    names = [line.split()[1].partition("_") for line in uris.splitlines() if line.startswith("'")]
+    exact = [f"{name}={_version(rest)}" for name, _, rest in names if name not in _UNUSED]
+    # Without its dependencies, which are web servers.
+    apt.get("download", "-qq", *exact, f"zabbix-frontend-php/{release}")
+
+
+def _version(rest: str) -> str:
+    """Of `1%3a6.0.14+dfsg-1+b1_amd64.deb`: the colon is written so in file names."""
+    return rest.rpartition("_")[0].replace("%3a", ":")
+
+
+class _Apt:
+    """apt-get with folders of its own below `folder`, this machine's mirror and proxy, and its list of packages."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("lists/partial", "archives/partial"):
+            (folder / name).mkdir(parents=True)
+        sources = folder / "sources.list"
+        sources.write_text("".join(f"deb [signed-by={_KEYRING}] {source} main\n" for source in _sources()))
+        settings = {
+            "Dir::Etc::sourcelist": sources,
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::Etc::preferences": "/dev/null",
+            "Dir::Etc::preferencesparts": "/dev/null",
+            "Dir::State::lists": folder / "lists",
+            "Dir::Cache": folder,
+            "Dir::Cache::pkgcache": "",
+            "Dir::Cache::srcpkgcache": "",
+            "Acquire::Languages": "none",
+            "APT::Update::Error-Mode": "any",
+            "Acquire::Retries": str(RETRIES),
+            "Acquire::http::Timeout": "30",
+            "Acquire::https::Timeout": "30",
+            "APT::Sandbox::User": "root",
+            # Nothing of the machine is changed: another apt may be at work.
+            "Debug::NoLocking": "1",
+        }
+        options = (word for name, value in settings.items() for word in ("-o", f"{name}={value}"))
+        self._start: Sequence[str] = ("env", f"--chdir={folder}", "apt-get", *options)
+
+    def get(self, *words: str) -> str:
+        env = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **proxy_environment()}
+        return run([*self._start, *words], timeout=_DOWNLOAD_TIMEOUT, env=env).stdout
+
+
+def _sources() -> list[str]:
+    """This machine's archives of Debian, and its mirror's backports."""
+    fields = "$(ORIGIN)|$(COMPONENT)|$(REPO_URI)|$(CODENAME)"
+    targets = run(["apt-get", "indextargets", "--format", fields, "Created-By: Packages"], timeout=30).stdout
+    found = {f"{debian_mirror()} bookworm": None, f"{debian_mirror()} bookworm-backports": None}
+    for line in targets.splitlines():
+        origin, component, address, codename = line.split("|")
+        if (origin, component) == ("Debian", "main") and codename.startswith("bookworm"):
+            found[f"{address.rstrip('/')} {codename}"] = None
+    return list(found)
