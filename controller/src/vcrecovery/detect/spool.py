@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import socket
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pathlib import Path
 
 DEFAULT = Path("/var/lib/vcrecovery/events")
 _SOCKET = "watch.sock"
+_DATAGRAMS = (socket.AF_UNIX, socket.SOCK_DGRAM)
 #: Zabbix's ids are 64 bits wide.
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 #: The most events that are taken up at a time.
@@ -38,9 +38,9 @@ def put(spool: Path, event: str) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+    with contextlib.suppress(OSError), _reachable(spool) as path, socket.socket(*_DATAGRAMS) as sock:
         sock.setblocking(False)
-        sock.sendto(event.encode(), str(spool / _SOCKET))
+        sock.sendto(event.encode(), path)
 
 
 def waiting(spool: Path) -> list[str]:
@@ -65,19 +65,23 @@ def listening(spool: Path) -> Iterator[socket.socket]:
     """The socket that `put` calls; anything that arrives means: look into the folder. Raises OSError."""
     spool.mkdir(mode=0o770, parents=True, exist_ok=True)
     path = spool / _SOCKET
-    # Relative to the folder, since a socket's whole path must fit into 107 bytes.
-    folder = os.open(spool, os.O_RDONLY | os.O_DIRECTORY)
+    path.unlink(missing_ok=True)
+    with _reachable(spool) as short, socket.socket(*_DATAGRAMS) as sock:
+        sock.bind(short)
+        with contextlib.suppress(OSError):
+            os.chown(path, -1, spool.stat().st_gid, follow_symlinks=False)
+            path.chmod(0o660)
+        try:
+            yield sock
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _reachable(spool: Path) -> Iterator[str]:
+    """A short path of the socket: it must fit into 107 bytes, however long the folder's is."""
+    folder = os.open(spool, os.O_PATH | os.O_DIRECTORY)
     try:
-        path.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.bind(f"/proc/self/fd/{folder}/{_SOCKET}")
-            group = os.fstat(folder).st_gid
-            with contextlib.suppress(OSError):
-                os.chown(path, -1, group, follow_symlinks=False)
-                path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
-            try:
-                yield sock
-            finally:
-                path.unlink(missing_ok=True)
+        yield f"/proc/self/fd/{folder}/{_SOCKET}"
     finally:
         os.close(folder)
