@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vcrecovery.detect.verdict import judge
-from vcrecovery.detect.watch import cause_of
+from vcrecovery.detect.cpu import Suspicion
+from vcrecovery.detect.verdict import failed_hosts, judge
+from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import automatic, fail_over
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import OFF, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+from vcrecovery.recover.states import OFF, Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
 from vcrecovery.sync.restore_points import RestorePoint, find
 
 
@@ -50,6 +51,13 @@ class SimulatedWorld:
     power: Power = Power.RUNNING
     reason: str = ""
     hypervisor_answers: bool = True
+    #: Per cent of the primary's CPUs, and since when.
+    cpu: float = 5.0
+    cpu_since: float = 0.0
+    silent_since: float | None = None
+    fence_command: bool = False
+    fence_command_works: bool = True
+    neighbours: tuple[str, ...] = ()
     primary_ports_open: bool = True
     standby_exists: bool = True
     standby_running: bool = False
@@ -75,11 +83,18 @@ class SimulatedWorld:
     def reading(self) -> tuple[Power, str]:
         return (self.power, self.reason) if self.hypervisor_answers else (Power.UNREACHABLE, "")
 
+    @property
+    def open_ports(self) -> list[str]:
+        return ["primary:80"] if self.power is Power.RUNNING and self.primary_ports_open else []
+
 
 class SimulatedActuator:
     """Acts on a SimulatedWorld; each act takes a little time."""
 
-    def __init__(self, world: SimulatedWorld, clock: VirtualClock, boundary: Callable[[str], None]) -> None:
+    def __init__(
+        self, world: SimulatedWorld, clock: VirtualClock, boundary: Callable[[str], None], policy: Policy
+    ) -> None:
+        self.policy = policy
         self.world = world
         self.clock = clock
         self.boundary = boundary
@@ -97,15 +112,21 @@ class SimulatedActuator:
     def _confirm(self, episode: Episode) -> Mapping[str, Any]:
         self.clock.sleep(0.2)
         power, reason = self.world.reading
-        open_ports = ["primary:80"] if self.world.power is Power.RUNNING and self.world.primary_ports_open else []
+        open_ports = self.world.open_ports
+        doubtful = episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH)
         stamped = self.world.heartbeat_at
+        began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
         return {
             "power": power.value,
             "reason": reason,
             "detail": "hypervisor hv1 does not answer" if power is Power.UNREACHABLE else "",
             "open_ports": open_ports,
-            "freshness": None if stamped is None else max(0.0, episode.opened_at - stamped),
+            "freshness": None if stamped is None else max(0.0, began_at - stamped),
             "freshness_detail": "no heartbeat has arrived",
+            "heard": None if stamped is None else max(0.0, episode.opened_at - stamped),
+            "cpu": self.world.cpu if doubtful and power is Power.RUNNING else None,
+            "fence_command": self.world.fence_command,
+            "neighbours": list(self.world.neighbours) if power is Power.UNREACHABLE else [],
             "restore_asked": episode.request.restore_point,
             "restore_problem": self._restore_problem(episode),
             "summary": f"{power}{f' ({reason})' if reason else ''}, ports {'open' if open_ports else 'closed'}",
@@ -116,11 +137,21 @@ class SimulatedActuator:
         if episode.request.primary_is_down:
             self.world.operators_word = True
             return {"summary": "on the operator's word"}
+        if not self.world.hypervisor_answers and self.world.fence_command:
+            return self._power_off()
         if not self.world.hypervisor_answers:
             raise OutsideError("hypervisor hv1 does not answer")
         if self.world.power not in OFF:
             self.world.power, self.world.reason = Power.SHUTOFF, "destroyed"
         return {"summary": f"{self.world.power}"}
+
+    def _power_off(self) -> Mapping[str, Any]:
+        self.clock.sleep(2.0)
+        if not self.world.fence_command_works:
+            raise OutsideError("hypervisor hv1 was not fenced: power-off failed with status 1: no route to the BMC")
+        if self.world.power not in OFF:
+            self.world.power, self.world.reason = Power.SHUTOFF, "crashed"
+        return {"summary": "hv1 is off: Chassis Power is off"}
 
     def _wanted(self, episode: Episode) -> RestorePoint:
         points = [RestorePoint(float(number), name) for number, name in enumerate(self.world.restore_points)]
@@ -207,6 +238,7 @@ class Simulation:
         self.boundaries = 0
         self._said = ""
         self._given_up: str | None = None
+        self._not_before = 0.0
         self.journal = Journal(self.path)
 
     def say(self, text: str) -> None:
@@ -231,7 +263,7 @@ class Simulation:
 
     def restart(self) -> None:
         self.journal = Journal(self.path)
-        self._said, self._given_up = "", None
+        self._said, self._given_up, self._not_before = "", None, 0.0
 
     def _fail_over(self, cause: str, request: Request, detected_at: float | None = None) -> Episode:
         return fail_over(
@@ -239,7 +271,7 @@ class Simulation:
             cause,
             request,
             policy=self.policy,
-            actuator=SimulatedActuator(self.world, self.clock, self.boundary),
+            actuator=SimulatedActuator(self.world, self.clock, self.boundary, self.policy),
             journal=self.journal,
             clock=self.clock,
             teller=self,
@@ -273,21 +305,22 @@ class Simulation:
         if power is Power.RUNNING and state.seen_running_at is None:
             self.journal.saw_running("web", now)
             state = replace(state, seen_running_at=now)
-        verdict = judge(state, power, reason, now)
-        cause = cause_of(state, verdict, f"{power} ({reason})")
+        suspicion = self._suspicion(power, now)
+        verdict = judge(state, power, reason, now, suspicion=suspicion, cool_down=self.policy.cool_down)
+        cause = cause_of(state, verdict)
         if cause is None:
             self._given_up = None
             if self._said != verdict.sentence:
                 self._said = verdict.sentence
                 self.say(f"watch: {verdict.sentence}")
             return
-        if cause == self._given_up:
+        if cause == self._given_up or now < self._not_before:
             return
         self._said = ""
         self.say(f"watch: {cause}")
 
         def attempt() -> Episode:
-            return self._fail_over(cause, Request(automatic=True, by="watch"), now)
+            return self._fail_over(cause, Request(automatic=True, by="watch", doubt=verdict.doubt), now)
 
         def on_failure(error: OutsideError, delay: float) -> None:
             self.say(f"watch: {error}; again in {delay:.0f} s")
@@ -295,14 +328,30 @@ class Simulation:
         try:
             episode = automatic(attempt, self.clock, on_failure)
             self.say(f"watch: {episode.outcome}: {episode.reason}")
-            if episode.outcome is not Outcome.DONE:
-                self._given_up = cause
+            if episode.outcome is Outcome.FALSE_ALARM:
+                self._not_before = self.clock.now() + FALSE_ALARM_DELAY
         except RefusedError as error:
             self._given_up = cause
             self.say(f"watch: no failover: {error}")
         except KilledError as where:
             self.say(f"the controller is killed: {where}")
             self.restart()
+
+    def _suspicion(self, power: Power, now: float) -> Suspicion | None:
+        world, answering = self.world, tuple(self.world.open_ports)
+        if world.hypervisor_answers:
+            world.silent_since = None
+        elif world.silent_since is None:
+            world.silent_since = now
+        silent = {} if world.silent_since is None else {"hv1": world.silent_since}
+        if sentence := failed_hosts(silent, {"hv1": "main"}, self.policy.host_silent_for, now).get("hv1"):
+            return Suspicion(Doubt.HOST, sentence, answering)
+        lasted = now - world.cpu_since
+        if power is Power.RUNNING and world.cpu == 0 and lasted >= self.policy.cpu_zero_for:
+            return Suspicion(Doubt.CPU_ZERO, "has used no CPU for 60 s", answering)
+        if power is Power.RUNNING and world.cpu >= self.policy.cpu_high and lasted >= self.policy.cpu_high_for:
+            return Suspicion(Doubt.CPU_HIGH, "has used 95 % or more of its CPUs for 60 s", answering)
+        return None
 
     # -- what a scenario says ----------------------------------------------------------------------------------
 
@@ -314,6 +363,15 @@ class Simulation:
 
     def start_primary(self) -> None:
         self.world.power, self.world.reason = Power.RUNNING, ""
+
+    def serve_from_primary(self) -> None:
+        """What `vcrecovery standby reset` does, once the operator has brought everything back."""
+        self.start_primary()
+        self.world.standby_running, self.world.dns_address = False, "primary"
+        self.journal.serve_from_primary("web")
+
+    def acknowledge(self) -> None:
+        self.journal.acknowledge("web", self.clock.now())
 
     def pause(self, seconds: float | None) -> None:
         now = self.clock.now()

@@ -38,9 +38,8 @@ def act(simulation: Simulation, verb: str, argument: Any) -> None:
             simulation.watch()
             while simulation.clock.now() < end:
                 simulation.clock.sleep(1.0)
-                simulation.world.heartbeat_at = (
-                    simulation.clock.now() if simulation.world.power == "running" else simulation.world.heartbeat_at
-                )
+                alive = simulation.world.power == "running" and 0 < simulation.world.cpu < 99
+                simulation.world.heartbeat_at = simulation.clock.now() if alive else simulation.world.heartbeat_at
                 simulation.watch()
         case "failover":
             simulation.failover(**(argument or {}))
@@ -48,6 +47,8 @@ def act(simulation: Simulation, verb: str, argument: Any) -> None:
             for key, value in argument.items():
                 assert hasattr(simulation.world, key), key
                 setattr(simulation.world, key, value)
+            if "cpu" in argument:
+                simulation.world.cpu_since = simulation.clock.now()
             simulation.say("world: " + ", ".join(f"{key} = {value}" for key, value in argument.items()))
         case "set after":
             seconds, values = argument["seconds"], argument["values"]
@@ -62,6 +63,12 @@ def act(simulation: Simulation, verb: str, argument: Any) -> None:
         case "start primary":
             simulation.start_primary()
             simulation.say("world: the primary runs")
+        case "serve from primary":
+            simulation.serve_from_primary()
+            simulation.say("operator: the primary serves again")
+        case "acknowledge":
+            simulation.acknowledge()
+            simulation.say("operator: acknowledge web")
         case "pause":
             simulation.pause(argument)
             simulation.say(f"operator: pause web for {argument or 'ever'}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from vcrecovery.errors import ExitCode
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Outcome, Request
 
 
 def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -103,9 +108,39 @@ def test_the_schema_is_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["failover", "history", "pause", "plan", "receive", "resume", "standby", "status", "watch"]
+    "verb",
+    ["acknowledge", "event", "failover", "history", "pause", "plan", "receive", "resume", "standby", "status", "watch"],
 )
 def test_every_verb_explains_itself(verb: str) -> None:
     done = vcrecovery(verb, "--help")
     assert done.returncode == 0
     assert "Usage:" in done.stdout
+
+
+def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:
+    said = vcrecovery("acknowledge", "web", "--plan", plan_file)
+    assert "nothing to do" in said.stdout
+    now = time.time()
+    journal = Journal(tmp_path / "state/journal.db")
+    journal.close(journal.open("web", "libvirt: crashed", Request(automatic=True), now), Outcome.DONE, "", now)
+    entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
+    assert entry["cools_until"] == pytest.approx(now + 3600)
+    assert "no failover by itself until" in vcrecovery("status", "--plan", plan_file).stdout
+    assert "`vcrecovery acknowledge web` ends it" in vcrecovery("history", "--plan", plan_file).stdout
+    assert "may begin by itself" in vcrecovery("acknowledge", "web", "--plan", plan_file).stdout
+    assert "no failover by itself" not in vcrecovery("status", "--plan", plan_file).stdout
+    assert "acknowledged" in vcrecovery("history", "--plan", plan_file).stdout
+
+
+def test_a_journal_of_an_older_version_is_used_on(plan_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state/journal.db")) as db:
+        db.execute(
+            "CREATE TABLE service (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL DEFAULT 0, "
+            "side TEXT NOT NULL DEFAULT 'primary', seen_running_at REAL, "
+            "paused_since REAL, paused_until REAL, pause_reason TEXT) STRICT"
+        )
+        db.execute("INSERT INTO service (name, epoch) VALUES ('web', 7)")
+        db.commit()
+    entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
+    assert entry["epoch"] == 7

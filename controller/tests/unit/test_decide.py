@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vcrecovery.recover.decide import Close, Run, decide
-from vcrecovery.recover.states import Episode, Outcome, Policy, Request, Step, StepRecord
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Request, Step, StepRecord
 
 CONFIRMED: dict[str, Any] = {
     "power": "shutoff",
@@ -20,8 +20,14 @@ POLICY = Policy(max_staleness=60.0)
 NOW = 1000.0
 
 
-def episode(*steps: StepRecord, automatic: bool = True, force: bool = False, word: bool = False) -> Episode:
-    request = Request(automatic=automatic, force=force, primary_is_down=word)
+def episode(
+    *steps: StepRecord,
+    automatic: bool = True,
+    force: bool = False,
+    word: bool = False,
+    doubt: Doubt = Doubt.NONE,
+) -> Episode:
+    request = Request(automatic=automatic, force=force, primary_is_down=word, doubt=doubt)
     return Episode(1, "web", 1, "libvirt: shutoff (crashed)", request, NOW - 5, steps)
 
 
@@ -139,3 +145,81 @@ def test_what_even_force_does_not_override(evidence: dict[str, Any]) -> None:
     decision = decide(episode(confirm(**evidence), automatic=False, force=True), POLICY, NOW)
     assert isinstance(decision, Close)
     assert decision.outcome is Outcome.REFUSED
+
+
+HANGS: dict[str, Any] = {"power": "running", "reason": "", "cpu": 0.0, "heard": 70.0}
+SPINS: dict[str, Any] = {**HANGS, "cpu": 99.0}
+
+
+@pytest.mark.parametrize(
+    ("doubt", "evidence", "said"),
+    [
+        (Doubt.NONE, HANGS, "is running: no failure"),
+        (Doubt.VM, HANGS, "is running: no failure"),
+        (Doubt.HOST, HANGS, "is running: no failure"),
+        (Doubt.CPU_ZERO, {**HANGS, "power": "paused"}, "is paused: no failure"),
+        (Doubt.CPU_ZERO, {**HANGS, "cpu": 0.1}, "uses its CPU again"),
+        (Doubt.CPU_ZERO, {**HANGS, "cpu": None}, "cannot be read"),
+        (Doubt.CPU_ZERO, {**HANGS, "heard": 59.0}, "a heartbeat of web has come"),
+        (Doubt.CPU_ZERO, {**HANGS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
+        (Doubt.CPU_HIGH, {**SPINS, "cpu": 60.0}, "uses only 60.0 %"),
+        (Doubt.CPU_HIGH, {**SPINS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
+    ],
+)
+def test_a_guest_that_runs_hangs_only_when_every_signal_says_so(
+    doubt: Doubt, evidence: dict[str, Any], said: str
+) -> None:
+    decision = decide(episode(confirm(**evidence), doubt=doubt), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.FALSE_ALARM
+    assert said in decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("doubt", "evidence"),
+    [(Doubt.CPU_ZERO, HANGS), (Doubt.CPU_ZERO, {**HANGS, "heard": None}), (Doubt.CPU_HIGH, SPINS)],
+)
+def test_a_guest_that_hangs_is_fenced(doubt: Doubt, evidence: dict[str, Any]) -> None:
+    decision = decide(episode(confirm(**evidence), doubt=doubt), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
+AWAY: dict[str, Any] = {"power": "unreachable", "reason": "", "detail": "hv1 does not answer", "fence_command": True}
+OTHERS = ["shop (10.0.0.2:443)"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "outcome", "said"),
+    [
+        ({}, {}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
+        ({"fence_command": False}, {"doubt": Doubt.HOST}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
+        ({}, {"doubt": Doubt.CPU_ZERO}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
+        ({"open_ports": ["10.0.0.1:80"]}, {"doubt": Doubt.HOST}, Outcome.FALSE_ALARM, "web still answers"),
+        ({"neighbours": OTHERS}, {"doubt": Doubt.HOST}, Outcome.REFUSED, "still answers: shop (10.0.0.2:443)"),
+        ({"neighbours": OTHERS}, {"automatic": False}, Outcome.REFUSED, "still answers: shop (10.0.0.2:443)"),
+        ({"open_ports": ["10.0.0.1:80"]}, {"automatic": False}, Outcome.REFUSED, "web still answers"),
+    ],
+)
+def test_a_hypervisor_is_not_powered_off(
+    changes: dict[str, Any], words: dict[str, Any], outcome: Outcome, said: str
+) -> None:
+    """Neither because it was away for a moment, nor while anything on it still serves."""
+    decision = decide(episode(confirm(**{**AWAY, **changes}), **words), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is outcome
+    assert said in decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, {"doubt": Doubt.HOST}),
+        ({}, {"automatic": False}),
+        ({"neighbours": OTHERS}, {"automatic": False, "force": True}),
+    ],
+)
+def test_a_hypervisor_that_has_failed_is_powered_off(changes: dict[str, Any], words: dict[str, Any]) -> None:
+    decision = decide(episode(confirm(**{**AWAY, **changes}), **words), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE

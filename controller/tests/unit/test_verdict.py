@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from vcrecovery.detect.verdict import Kind, judge
-from vcrecovery.recover.states import Pause, Power, ServiceState, Side
+from vcrecovery.detect.cpu import Suspicion
+from vcrecovery.detect.verdict import Kind, failed_hosts, judge
+from vcrecovery.recover.states import Doubt, Pause, Power, ServiceState, Side
 
 SEEN = ServiceState("web", seen_running_at=1.0)
 NOW = 100.0
@@ -52,3 +53,63 @@ def test_after_a_failover_a_primary_that_runs_again_is_reported() -> None:
     moved = replace(SEEN, side=Side.STANDBY)
     assert judge(moved, Power.SHUTOFF, "crashed", NOW).kind is Kind.FAILED_OVER
     assert judge(moved, Power.RUNNING, "", NOW).kind is Kind.STALE_PRIMARY
+
+
+@pytest.mark.parametrize(
+    ("doubt", "power", "answering", "kind"),
+    [
+        (Doubt.CPU_ZERO, Power.RUNNING, (), Kind.HUNG),
+        (Doubt.CPU_ZERO, Power.RUNNING, ("10.0.0.1:80",), Kind.HEALTHY),
+        (Doubt.CPU_ZERO, Power.RUNNING, None, Kind.HEALTHY),
+        (Doubt.CPU_HIGH, Power.RUNNING, (), Kind.HUNG),
+        (Doubt.CPU_HIGH, Power.RUNNING, ("10.0.0.1:80",), Kind.OVERLOADED),
+        (Doubt.CPU_ZERO, Power.PAUSED, (), Kind.HEALTHY),
+        (Doubt.CPU_ZERO, Power.UNREACHABLE, (), Kind.UNKNOWN),
+        (Doubt.HOST, Power.UNREACHABLE, (), Kind.HOST_SILENT),
+        (Doubt.HOST, Power.UNREACHABLE, ("10.0.0.1:80",), Kind.UNKNOWN),
+        (Doubt.HOST, Power.UNREACHABLE, None, Kind.UNKNOWN),
+        (Doubt.HOST, Power.RUNNING, (), Kind.HEALTHY),
+        (Doubt.HOST, Power.SHUTOFF, (), Kind.INTENDED),
+    ],
+)
+def test_a_doubt_alone_is_no_failure(doubt: Doubt, power: Power, answering: tuple[str, ...] | None, kind: Kind) -> None:
+    verdict = judge(SEEN, power, "", NOW, suspicion=Suspicion(doubt, "was seen", answering))
+    assert verdict.kind is kind
+    paused = replace(SEEN, pause=Pause(since=50.0, until=None, reason="work"))
+    assert judge(paused, power, "", NOW, suspicion=Suspicion(doubt, "was seen", ())).kind is not Kind.HUNG
+
+
+def test_no_second_failover_within_the_cool_down_unless_acknowledged() -> None:
+    again = replace(SEEN, failed_over_at=90.0)
+    cooling = judge(again, Power.SHUTOFF, "crashed", NOW, cool_down=60.0)
+    assert cooling.kind is Kind.COOLING
+    assert "vcrecovery acknowledge web" in cooling.sentence
+    assert judge(again, Power.SHUTOFF, "crashed", 151.0, cool_down=60.0).kind is Kind.FAILED
+    assert judge(again, Power.RUNNING, "", NOW, cool_down=60.0).kind is Kind.HEALTHY
+    assert (
+        judge(replace(again, acknowledged_at=95.0), Power.SHUTOFF, "crashed", NOW, cool_down=60.0).kind is Kind.FAILED
+    )
+    before = replace(again, acknowledged_at=80.0)
+    assert judge(before, Power.SHUTOFF, "crashed", NOW, cool_down=60.0).kind is Kind.COOLING
+
+
+SITES = {"hv1": "east", "hv2": "east", "hv3": "west"}
+
+
+@pytest.mark.parametrize(
+    ("silent", "failed"),
+    [
+        ({}, {}),
+        ({"hv1": 90.0}, {}),
+        ({"hv1": 80.0}, {"hv1": "hypervisor hv1 does not answer"}),
+        ({"hv3": 80.0}, {"hv3": "hypervisor hv3 does not answer"}),
+        ({"hv1": 80.0, "hv2": 90.0}, {}),  # it may be the whole site: that is known in a moment
+        ({"hv1": 80.0, "hv3": 90.0}, {"hv1": "hypervisor hv1 does not answer"}),
+        (
+            {"hv1": 80.0, "hv2": 81.0},
+            dict.fromkeys(("hv1", "hv2"), "site east has failed: its hypervisors hv1 and hv2 do not answer"),
+        ),
+    ],
+)
+def test_a_site_that_fails_is_one_sentence(silent: dict[str, float], failed: dict[str, str]) -> None:
+    assert failed_hosts(silent, SITES, 15.0, NOW) == failed

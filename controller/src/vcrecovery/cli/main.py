@@ -14,6 +14,8 @@ from vcrecovery.errors import ExitCode, VCRecoveryError
 
 #: verb -> (module, attribute, one line for --help)
 _VERBS = {
+    "acknowledge": ("protection", "acknowledge", "Let a service be failed over again by itself."),
+    "event": ("event", "event", "Hand an event of Zabbix to the watcher (Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
     "failover": ("recovery", "failover", "Fence a service's primary and start its standby."),
     "history": ("report", "history", "What happened, step by step."),

@@ -1,4 +1,4 @@
-"""`vcrecovery pause` and `vcrecovery resume`."""
+"""`vcrecovery pause`, `vcrecovery resume` and `vcrecovery acknowledge`."""
 
 from __future__ import annotations
 
@@ -53,3 +53,22 @@ def resume(service: str, plan_path: Path) -> None:
         return
     world.journal.pause(service, None)
     click.echo(f"{service}: protected again")
+
+
+@click.command()
+@click.argument("service")
+@plan_option
+def acknowledge(service: str, plan_path: Path) -> None:
+    """Say that you have seen SERVICE's last failover: the next one may begin by itself at once.
+
+    Without this, none does for a while (detection.cool_down): what fails twice in a row would go on failing.
+    """
+    plan = read_plan(plan_path)
+    known_service(plan, plan_path, service)
+    world = World(plan)
+    state, now = world.journal.state(service), world.clock.now()
+    if not state.cools(plan.detection.cool_down, now):
+        click.echo(f"{service}: nothing to do: it is not cooling down")
+        return
+    world.journal.acknowledge(service, now)
+    click.echo(f"{service}: acknowledged; the next failover may begin by itself")

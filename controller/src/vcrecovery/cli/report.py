@@ -13,8 +13,8 @@ import click
 
 from vcrecovery.cli import timeline
 from vcrecovery.cli.options import colour, json_option, known_service, plan_option, read_plan
+from vcrecovery.detect.readings import readings
 from vcrecovery.detect.verdict import Kind, judge
-from vcrecovery.detect.watch import readings
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.states import Episode, Outcome
@@ -59,7 +59,8 @@ def _dns(world: World, name: str) -> dict[str, list[str] | None]:
 def _describe(world: World, name: str, reading: DomainReading) -> dict[str, Any]:
     state, service = world.journal.state(name), world.plan.services[name]
     now, native = world.clock.now(), service.sync.consistency
-    verdict = judge(state, reading.power, reading.reason, now)
+    cool_down = world.plan.detection.cool_down
+    verdict = judge(state, reading.power, reading.reason, now, cool_down=cool_down)
     episode = state.open_episode
     return {
         "service": name,
@@ -72,6 +73,7 @@ def _describe(world: World, name: str, reading: DomainReading) -> dict[str, Any]
         "max_staleness": service.max_staleness,
         "paused_until": state.pause.until if state.pause and state.pause.holds(now) else None,
         "paused": state.pause.reason if state.pause and state.pause.holds(now) else None,
+        "cools_until": state.cools_until(cool_down) if state.cools(cool_down, now) else None,
         "unfinished": {"epoch": episode.epoch, "cause": episode.cause} if episode else None,
         "dns": _dns(world, name),
         "replicated_by": dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
@@ -119,6 +121,9 @@ def _shown(entry: dict[str, Any]) -> Sequence[str]:
     if entry["paused"] is not None:
         until = timeline.day_and_time(entry["paused_until"]) if entry["paused_until"] else "`vcrecovery resume`"
         lines.append(f"  paused    until {until} ({entry['paused']})")
+    if entry["cools_until"] is not None:
+        until = timeline.day_and_time(entry["cools_until"])
+        lines.append(f"  cools     no failover by itself until {until}, or `vcrecovery acknowledge {entry['service']}`")
     if entry["unfinished"]:
         name = entry["service"]
         lines.append(f"  failover  epoch {entry['unfinished']['epoch']} is not finished: `vcrecovery failover {name}`")
@@ -161,6 +166,21 @@ def _as_data(episode: Episode) -> dict[str, Any]:
     }
 
 
+def _cooling(world: World, episode: Episode) -> list[str]:
+    """What follows from the newest failover of a service that was done: for how long there is no other by itself."""
+    state, cool_down = world.journal.state(episode.service), world.plan.detection.cool_down
+    if episode.closed_at is None or state.failed_over_at != episode.closed_at or episode.outcome is not Outcome.DONE:
+        return []
+    if (until := state.cools_until(cool_down)) is None:
+        assert state.acknowledged_at is not None  # noqa: S101  else it would cool down
+        return [timeline.line("acknowledged", state.acknowledged_at, episode.opened_at, "")]
+    if not state.cools(cool_down, world.clock.now()):
+        return []
+    return [
+        timeline.line("cools until", until, episode.opened_at, f"`vcrecovery acknowledge {episode.service}` ends it")
+    ]
+
+
 @click.command()
 @click.argument("service", required=False)
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many failovers.")
@@ -171,7 +191,8 @@ def history(service: str | None, limit: int, as_json: bool, plan_path: Path) -> 
     plan = read_plan(plan_path)
     if service:
         known_service(plan, plan_path, service)
-    episodes = World(plan).journal.history(service, limit)[::-1]
+    world = World(plan)
+    episodes = world.journal.history(service, limit)[::-1]
     if as_json:
         click.echo(json.dumps({"episodes": [_as_data(episode) for episode in episodes]}, indent=2))
         return
@@ -180,4 +201,4 @@ def history(service: str | None, limit: int, as_json: bool, plan_path: Path) -> 
     for episode in episodes:
         first, *rest = timeline.of_episode(episode)
         click.echo(colour(first, "green" if episode.outcome is Outcome.DONE else "yellow"))
-        click.echo("\n".join(rest))
+        click.echo("\n".join([*rest, *_cooling(world, episode)]))

@@ -14,11 +14,8 @@ import click
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
 from vcrecovery.detect.watch import Watch
-from vcrecovery.errors import OutsideError
-from vcrecovery.recover.failover import automatic, fail_over
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.recover.outside import Outside, policy_for
-from vcrecovery.recover.states import DONE_WORD, Episode, Request, Side, Step
+from vcrecovery.recover.states import DONE_WORD, Episode, Step
+from vcrecovery.recover.unattended import Unattended
 from vcrecovery.recover.world import World
 from vcrecovery.sync.package_watch import PackageWatch
 from vcrecovery.sync.restore_point_loop import keep_making
@@ -38,48 +35,35 @@ class _LogTimeline:
         log.info("%s: epoch %d: %s after %.3f s: %s", episode.service, episode.epoch, DONE_WORD[step], since, summary)
 
 
+def _take_zabbix_events(world: World, recover: Unattended, stop: threading.Event) -> None:
+    """Where the plan names Zabbix's API. Loaded only then."""
+    zabbix = world.plan.zabbix
+    if zabbix is None or zabbix.api is None:
+        return
+    from vcrecovery.detect.zabbix_events import ZabbixEvents
+    from vcrecovery.drivers.zabbix import ZabbixServer
+
+    events = ZabbixEvents(world, ZabbixServer(zabbix.api), recover)
+    threading.Thread(target=events.run, args=(stop,), name="zabbix-events", daemon=True).start()
+
+
 @click.command()
 @click.option("--verbose", is_flag=True, help="Also say what was seen and led to nothing.")
 @plan_option
 def watch(verbose: bool, plan_path: Path) -> None:
-    """Watch every primary of the plan and fail over those that crash."""
+    """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s")
     logging.getLogger("urllib3").setLevel(logging.WARNING)
     plan = read_plan(plan_path)
     world = World(plan)
     stop = threading.Event()
-
-    def recover(service: str, cause: str, detected_at: float) -> Episode:
-        def attempt() -> Episode:
-            # Between two attempts an operator may take over.
-            with service_lock(plan.state_dir, service):
-                state = world.journal.state(service)
-                if state.side is Side.STANDBY and state.open_episode is None:
-                    return world.journal.history(service, 1)[0]
-                return fail_over(
-                    service,
-                    cause,
-                    Request(automatic=True, by="watch"),
-                    policy=policy_for(world, service),
-                    actuator=Outside(world, service),
-                    journal=world.journal,
-                    clock=world.clock,
-                    teller=_LogTimeline(),
-                    detected_at=detected_at,
-                )
-
-        def on_failure(error: OutsideError, delay: float) -> None:
-            log.error("%s: %s; trying again in %.0f s", service, error, delay)
-
-        episode = automatic(attempt, world.clock, on_failure)
-        log.info("%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
-        return episode
-
+    recover = Unattended(world, _LogTimeline())
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
+    _take_zabbix_events(world, recover, stop)
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
     Watch(world, recover).run(stop, ready=lambda: tell_systemd("READY=1"))

@@ -1,7 +1,8 @@
-"""The embedded detector: libvirt's lifecycle events, without Zabbix.
+"""The embedded detector: libvirt's events, CPU time and silence, without Zabbix.
 
 An event makes us read the VM's state; the state is judged. States are also read after every (re)connection and every
-few seconds, so a lost event is no lost failure.
+few seconds, so a lost event is no lost failure. A doubt (no CPU used, all of it used, a hypervisor that is silent)
+makes us ask the ports; only both together are a failure.
 """
 
 from __future__ import annotations
@@ -10,34 +11,39 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from vcrecovery.detect.verdict import Kind, Verdict, judge
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, LibvirtHost
+from vcrecovery.detect.cpu import CpuSample, Suspicion, suspect, with_sample
+from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
+from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
+from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
+from vcrecovery.drivers.probe import open_ports
 from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.states import Episode, Outcome, Power, ServiceState, Step
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
 log = logging.getLogger("vcrecovery.watch")
 
 TICK = 1.0
-RECONNECT_DELAY = 1.0
-READ_ALL_EVERY = 10.0
 FALSE_ALARM_DELAY = 30.0
+#: Seconds between two questions to the ports of a primary that is in doubt.
+ASK_PORTS_EVERY = 5.0
+#: Seconds after a start or a reboot in which a guest may use all its CPU with its ports closed.
+BOOT_GRACE = 300.0
 
-#: Fails a service over; raises as `fail_over` does. Arguments: service, cause, time of detection.
-Recover = Callable[[str, str, float], Episode]
+_LOUD = frozenset({Kind.STALE_PRIMARY, Kind.UNKNOWN, Kind.COOLING, Kind.OVERLOADED})
 
 
-@dataclass(frozen=True)
-class _Message:
-    """What a libvirt thread tells the main loop: an event of one VM, or a host that came or went."""
+class Recover(Protocol):
+    """Fails services over; raises as `fail_over` does."""
 
-    host: str
-    event: DomainEvent | None = None
-    connected: bool | None = None
-    detail: str = ""
+    def __call__(self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE) -> Episode: ...
+
+    def at_work(self, service: str) -> bool:
+        """Whether this program is failing the service over."""
 
 
 @dataclass
@@ -45,16 +51,21 @@ class _Watched:
     """What the watcher remembers of a service between two looks."""
 
     reading: DomainReading = field(default_factory=lambda: DomainReading(Power.UNREACHABLE))
+    read_at: float = 0.0
+    samples: tuple[CpuSample, ...] = ()
+    began_at: float | None = None
+    asked: tuple[Doubt, float, tuple[str, ...]] | None = None
+    asking: threading.Thread | None = None
     said: str = ""
     given_up: str = ""
     not_before: float = 0.0
     worker: threading.Thread | None = None
 
 
-def cause_of(state: ServiceState, verdict: Verdict, said: str) -> str | None:
-    """Why the service must be failed over now, or None. `said` is what libvirt says of the primary."""
-    if verdict.kind is Kind.FAILED:
-        return f"libvirt: {said}"
+def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
+    """Why the service must be failed over now, or None."""
+    if verdict.kind in FAILURES:
+        return verdict.cause
     episode = state.open_episode
     if episode is not None and (episode.request.automatic or episode.tried(Step.FENCE)):
         return f"going on with epoch {episode.epoch}, which an earlier controller left"
@@ -64,85 +75,92 @@ def cause_of(state: ServiceState, verdict: Verdict, said: str) -> str | None:
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
-    def __init__(self, world: World, recover: Recover) -> None:
+    def __init__(self, world: World, recover: Recover, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._world = world
         self._recover = recover
-        self._inbox: queue.Queue[_Message] = queue.Queue()
+        self._monotonic = monotonic
+        self._detection = world.plan.detection
+        self._inbox: queue.Queue[Message] = queue.Queue()
         self._watched = {name: _Watched() for name in world.plan.services}
         self._by_vm = {str(s.primary.uuid): name for name, s in world.plan.services.items()}
+        self._on: dict[str, list[str]] = {host: [] for host in world.plan.hypervisors}
+        for name, service in world.plan.services.items():
+            self._on[service.primary.hypervisor].append(name)
+        self._silent: dict[str, float] = {}
+        self._failed: dict[str, str] = {}
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
-        for name, host in self._world.hosts.items():
-            threading.Thread(target=self._keep_subscribed, args=(name, host, stop), daemon=True).start()
+        if self._detection.embedded:
+            for name, host in self._world.hosts.items():
+                uuids = [str(self._world.plan.services[service].primary.uuid) for service in self._on[name]]
+                HostWatch(name, host, uuids, self._inbox, self._monotonic).start(stop)
         ready()
-        clock = self._world.clock
-        next_reading = clock.now() + READ_ALL_EVERY
+        next_round = self._monotonic()
         while not stop.is_set():
             with contextlib.suppress(queue.Empty):
-                self._take(self._inbox.get(timeout=TICK))
-            if clock.now() >= next_reading:
-                self._read_all(set(self._world.hosts))
-                next_reading = clock.now() + READ_ALL_EVERY
-            for service in self._watched:
-                self._consider(service)
+                self._consider_all(self._take(self._inbox.get(timeout=TICK)))
+            if self._monotonic() >= next_round:
+                next_round = self._monotonic() + TICK
+                self._look_for_failed_hosts()
+                self._consider_all(self._watched)
 
     # -- what comes in -----------------------------------------------------------------------------------------
 
-    def _keep_subscribed(self, name: str, host: LibvirtHost, stop: threading.Event) -> None:
-        """Subscribes to the host's events, again after each loss."""
-        lost = threading.Event()
-        said = ""
-        while not stop.is_set():
-            lost.clear()
-            try:
-                end = host.subscribe(lambda event: self._inbox.put(_Message(name, event=event)), lost.set)
-            except OutsideError as error:
-                if error.message != said:
-                    said = error.message
-                    self._inbox.put(_Message(name, connected=False, detail=str(error)))
-                stop.wait(RECONNECT_DELAY)
-                continue
-            said = ""
-            self._inbox.put(_Message(name, connected=True))
-            while not stop.is_set() and not lost.wait(TICK) and host.alive():
-                pass
-            end()
-            if not stop.is_set():
-                self._inbox.put(_Message(name, connected=False, detail=f"connection to hypervisor {name} lost"))
+    def _take(self, message: Message) -> Iterable[str]:
+        """Remembers what a hypervisor has said; the services that it concerns."""
+        match message:
+            case Happened(_, event):
+                service = self._by_vm.get(event.uuid)
+                if service is None:
+                    return []
+                log.debug("%s: libvirt event: %s", service, event)
+                self._read(service, event)
+                return [service]
+            case Began(_, uuid):
+                service = self._by_vm.get(uuid)
+                if service is not None:
+                    self._watched[service].samples, self._watched[service].began_at = (), self._monotonic()
+                return []
+            case Connected(host):
+                log.info("hypervisor %s: connected, reading every VM's state", host)
+                return []
+            case Lost(host, detail):
+                log.warning("hypervisor %s: %s", host, detail)
+                return self._unreachable(host, detail)
+            case NotHeard(host, since, detail):
+                self._silent[host] = since
+                return self._unreachable(host, detail)
+            case Heard(host, asked_at, at, usage):
+                self._silent.pop(host, None)
+                for service in self._on[host]:
+                    found = usage[str(self._world.plan.services[service].primary.uuid)]
+                    watched = self._watched[service]
+                    if watched.read_at <= asked_at:
+                        self._note(service, found.reading, None)
+                    if found.reading.power is Power.RUNNING:
+                        sample = CpuSample(at, found.cpu_time, found.vcpus)
+                        keep = max(self._detection.cpu_zero_for, self._detection.cpu_high_for)
+                        watched.samples = with_sample(watched.samples, sample, keep)
+                    else:
+                        watched.samples = ()
+                return self._on[host]
 
-    def _take(self, message: _Message) -> None:
-        if message.event is not None:
-            service = self._by_vm.get(message.event.uuid)
-            if service is not None:
-                log.debug("%s: libvirt event: %s", service, message.event)
-                self._read(service, message.event)
-        elif message.connected:
-            log.info("hypervisor %s: connected, reading every VM's state", message.host)
-            self._read_all({message.host})
-        else:
-            log.warning("hypervisor %s: %s", message.host, message.detail)
-            for service, watched in self._watched.items():
-                if self._world.plan.services[service].primary.hypervisor == message.host:
-                    watched.reading = DomainReading(Power.UNREACHABLE, detail=message.detail)
+    def _unreachable(self, host: str, detail: str) -> list[str]:
+        for service in self._on[host]:
+            watched = self._watched[service]
+            watched.reading, watched.samples = DomainReading(Power.UNREACHABLE, detail=detail), ()
+        return self._on[host]
 
-    def _read_all(self, hosts: set[str]) -> None:
-        silent: dict[str, DomainReading] = {}
-        for service, watched in self._watched.items():
-            host = self._world.plan.services[service].primary.hypervisor
-            if host in silent:
-                watched.reading = silent[host]
-            elif host in hosts:
-                self._read(service)
-                if watched.reading.power is Power.UNREACHABLE:
-                    # Each call to a host that hangs takes its whole timeout: one is enough.
-                    silent[host] = watched.reading
-
-    def _read(self, service: str, event: DomainEvent | None = None) -> None:
+    def _read(self, service: str, event: DomainEvent) -> None:
         primary = self._world.plan.services[service].primary
         try:
             reading = self._world.hosts[primary.hypervisor].read(str(primary.uuid))
         except OutsideError as error:
             reading = DomainReading(Power.UNREACHABLE, detail=error.message)
+        self._watched[service].read_at = self._monotonic()
+        self._note(service, reading, event)
+
+    def _note(self, service: str, reading: DomainReading, event: DomainEvent | None) -> None:
         known = self._watched[service].reading
         if reading.power is Power.ABSENT:
             # A transient VM is forgotten when it ends: only the event, or what was known before, says how.
@@ -150,11 +168,53 @@ class Watch:
             reading = DomainReading(Power.ABSENT, reason, detail=reading.detail)
         self._watched[service].reading = reading
 
+    def _look_for_failed_hosts(self) -> None:
+        sites = {name: entry.site for name, entry in self._world.plan.hypervisors.items()}
+        failed = failed_hosts(self._silent, sites, self._detection.host_silent_for, self._monotonic())
+        # A site is one sentence, however many hypervisors it has.
+        for sentence in dict.fromkeys(failed.values()):
+            if sentence not in self._failed.values():
+                log.warning("%s", sentence)
+        self._failed = failed
+
+    # -- what is in doubt --------------------------------------------------------------------------------------
+
+    def _suspicion(self, service: str) -> Suspicion | None:
+        """What makes a failure likely, with what the ports say of it once they were asked."""
+        watched, now = self._watched[service], self._monotonic()
+        found: Suspicion | None = None
+        if sentence := self._failed.get(self._world.plan.services[service].primary.hypervisor):
+            found = Suspicion(Doubt.HOST, sentence)
+        elif watched.reading.power is Power.RUNNING:
+            found = suspect(watched.samples, self._detection)
+            boots = watched.began_at is not None and now - watched.began_at < BOOT_GRACE
+            if found is not None and found.doubt is Doubt.CPU_HIGH and boots:
+                found = None
+        if found is None:
+            watched.asked = None
+            return None
+        asked = watched.asked if watched.asked is not None and watched.asked[0] is found.doubt else None
+        running = watched.asking is not None and watched.asking.is_alive()
+        if not running and (asked is None or now - asked[1] >= ASK_PORTS_EVERY):
+            watched.asking = threading.Thread(target=self._ask_ports, args=(service, found.doubt), daemon=True)
+            watched.asking.start()
+        return found if asked is None else replace(found, answering=asked[2])
+
+    def _ask_ports(self, service: str, doubt: Doubt) -> None:
+        entry, watched = self._world.plan.services[service], self._watched[service]
+        address = str(entry.primary.address)
+        found = open_ports(address, [port.tcp for port in entry.ports], entry.timeouts.confirm)
+        watched.asked = (doubt, self._monotonic(), tuple(f"{address}:{port}" for port in found))
+
     # -- what is done about it ---------------------------------------------------------------------------------
+
+    def _consider_all(self, services: Iterable[str]) -> None:
+        for service in services:
+            self._consider(service)
 
     def _consider(self, service: str) -> None:
         watched = self._watched[service]
-        if watched.worker is not None and watched.worker.is_alive():
+        if (watched.worker is not None and watched.worker.is_alive()) or self._recover.at_work(service):
             return
         now = self._world.clock.now()
         try:
@@ -164,20 +224,28 @@ class Watch:
         except VCRecoveryError as error:
             self._say(service, str(error), logging.ERROR)
             return
-        verdict = judge(state, watched.reading.power, watched.reading.reason, now)
-        if (cause := cause_of(state, verdict, str(watched.reading))) is None:
+        verdict = self._judge(service, state, now)
+        if (cause := cause_of(state, verdict)) is None:
             watched.given_up = ""
-            loud = verdict.kind in (Kind.STALE_PRIMARY, Kind.UNKNOWN)
-            self._say(service, verdict.sentence, logging.WARNING if loud else logging.INFO)
+            if verdict.sentence:
+                self._say(service, verdict.sentence, logging.WARNING if verdict.kind in _LOUD else logging.INFO)
         elif watched.given_up != cause and now >= watched.not_before:
             self._say(service, f"{service}: {cause}", logging.WARNING)
-            watched.worker = threading.Thread(target=self._work, args=(service, cause, now), daemon=True)
+            words = (service, cause, now, verdict.doubt)
+            watched.worker = threading.Thread(target=self._work, args=words, daemon=True)
             watched.worker.start()
 
-    def _work(self, service: str, cause: str, detected_at: float) -> None:
+    def _judge(self, service: str, state: ServiceState, now: float) -> Verdict:
+        if not self._detection.embedded:
+            return Verdict(Kind.UNKNOWN, "")
+        reading, cool_down = self._watched[service].reading, self._detection.cool_down
+        suspicion = self._suspicion(service)
+        return judge(state, reading.power, reading.reason, now, suspicion=suspicion, cool_down=cool_down)
+
+    def _work(self, service: str, cause: str, detected_at: float, doubt: Doubt) -> None:
         watched = self._watched[service]
         try:
-            if self._recover(service, cause, detected_at).outcome is Outcome.FALSE_ALARM:
+            if self._recover(service, cause, detected_at, doubt).outcome is Outcome.FALSE_ALARM:
                 # The state may change, so it is not given up, but looked at again after a while.
                 watched.not_before = self._world.clock.now() + FALSE_ALARM_DELAY
         except BusyError:
@@ -195,19 +263,3 @@ class Watch:
         if watched.said != sentence:
             watched.said = sentence
             log.log(level, "%s", sentence)
-
-
-def readings(world: World) -> Mapping[str, DomainReading]:
-    """The state of every service's primary, for `status`. Hosts that do not answer give `UNREACHABLE`."""
-    found = {}
-    silent: dict[str, str] = {}
-    for name, service in world.plan.services.items():
-        host = service.primary.hypervisor
-        try:
-            if host in silent:
-                raise OutsideError(silent[host])
-            found[name] = world.hosts[host].read(str(service.primary.uuid))
-        except OutsideError as error:
-            silent[host] = error.message
-            found[name] = DomainReading(Power.UNREACHABLE, detail=error.message)
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.recover.states import ASKED, OFF, Episode, Outcome, Policy, Power, Step, StepRecord
+from vcrecovery.recover.states import ASKED, OFF, Doubt, Episode, Outcome, Policy, Power, Step, StepRecord
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close |
         return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
     if problem := confirm.evidence.get("restore_problem"):
         return Close(Outcome.REFUSED, problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
-    return _not_failed(episode, confirm) or _too_stale(episode, confirm, policy)
+    return _not_failed(episode, confirm, policy) or _too_stale(episode, confirm, policy)
 
 
-def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
+def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
     request, name = episode.request, episode.service
     power = Power(confirm.evidence["power"])
     answering: list[str] = list(confirm.evidence["open_ports"])
@@ -103,11 +103,7 @@ def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
             )
         return None
     if power is Power.UNREACHABLE:
-        return Close(
-            Outcome.REFUSED,
-            f"{name} cannot be fenced: {confirm.evidence.get('detail', 'its hypervisor does not answer')}",
-            f"mend that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
-        )
+        return _not_to_be_powered_off(episode, confirm)
     if power is Power.ABSENT and not confirm.evidence.get("vanished"):
         return Close(
             Outcome.REFUSED,
@@ -139,7 +135,62 @@ def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
             f"`vcrecovery failover {name} --force` destroys the VM and fails over",
         )
     if request.automatic and power not in OFF and power is not Power.ABSENT:
+        return _does_not_hang(episode, confirm, policy, power)
+    return None
+
+
+def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | None:
+    """Why the hypervisor, which does not answer, must not be ended by the operator's fence command.
+
+    That ends every VM on it. So by itself it is done only for a hypervisor that was silent for long enough to have
+    failed, never because of one VM whose hypervisor happens to be away; and never, failed or not, while a primary on it
+    still answers: then it is the way to the hypervisor that failed. Only an operator may weigh the one against the
+    other, with --force.
+    """
+    request, name, evidence = episode.request, episode.service, confirm.evidence
+    answering: list[str] = list(evidence["open_ports"])
+    neighbours: list[str] = list(evidence.get("neighbours") or [])
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    if not evidence.get("fence_command") or (request.automatic and request.doubt is not Doubt.HOST):
+        detail = evidence.get("detail", "its hypervisor does not answer")
+        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}")
+    if request.force:
+        return None
+    if answering:
+        sentence = f"{name} still answers on {', '.join(answering)}, although its hypervisor does not answer"
+        if request.automatic:
+            return Close(Outcome.FALSE_ALARM, f"{sentence}: no failure")
+        return Close(
+            Outcome.REFUSED, sentence, f"`vcrecovery failover {name} --force` powers the hypervisor off and fails over"
+        )
+    if neighbours:
+        return Close(
+            Outcome.REFUSED,
+            f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
+            f"answers: {', '.join(neighbours)}",
+            f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}",
+        )
+    return None
+
+
+def _does_not_hang(episode: Episode, confirm: StepRecord, policy: Policy, power: Power) -> Close | None:
+    """Why a primary that libvirt calls running, and of which no port answers, is left alone all the same.
+
+    Closed ports alone may be a firewall. That the guest hangs wants its CPU as a second signal, and as a third that no
+    heartbeat of it has come since.
+    """
+    name, doubt, evidence = episode.service, episode.request.doubt, confirm.evidence
+    used, heard = evidence.get("cpu"), evidence.get("heard")
+    if power is not Power.RUNNING or doubt not in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
         return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {power}: no failure")
+    if used is None:
+        return Close(Outcome.FALSE_ALARM, f"how much CPU the primary of {name} uses cannot be read: no failure")
+    if doubt is Doubt.CPU_ZERO and used > 0:
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses its CPU again ({used:.1f} %): no failure")
+    if doubt is Doubt.CPU_HIGH and used < policy.cpu_high:
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses only {used:.1f} % of its CPUs: no failure")
+    if heard is not None and heard < policy.noticed_after(doubt):
+        return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} has come since its CPU was suspicious: no failure")
     return None
 
 

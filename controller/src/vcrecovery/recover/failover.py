@@ -10,7 +10,7 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.decide import Close, decide
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Episode, Outcome, Policy, Request, Step
+from vcrecovery.recover.states import Episode, Outcome, Policy, Request, ServiceState, Step
 
 
 class Actuator(Protocol):
@@ -50,6 +50,7 @@ def fail_over(
     """
     state = journal.state(service)
     _refuse_a_late_restore(state.open_episode, request)
+    _refuse_while_it_cools(state, request, policy, clock.now())
     opened_at = detected_at if detected_at is not None else clock.now()
     elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
     episode = journal.open(service, cause, request, opened_at, elsewhere)
@@ -77,6 +78,16 @@ def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
             f"the standby of {episode.service} was started already, at epoch {episode.epoch}; "
             "a restore point comes before the start",
             f"`vcrecovery failover {episode.service}` goes on without",
+        )
+
+
+def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy, now: float) -> None:
+    """Whoever found the failure: two in a row by themselves would go on for ever."""
+    if request.automatic and state.open_episode is None and state.cools(policy.cool_down, now):
+        raise RefusedError(
+            f"{state.service} was failed over within the last {policy.cool_down:.0f} s",
+            f"find out why it fails again, then `vcrecovery failover {state.service}`, or "
+            f"`vcrecovery acknowledge {state.service}` to have it done",
         )
 
 

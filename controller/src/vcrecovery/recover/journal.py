@@ -6,6 +6,7 @@ one runs it again, which is harmless, since steps look before they act.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.errors import OutsideError
+from vcrecovery.recover.events import EVENT_SCHEMA
 from vcrecovery.recover.states import (
+    Doubt,
     Episode,
     Outcome,
     Pause,
@@ -33,7 +36,8 @@ CREATE TABLE IF NOT EXISTS service (
     epoch INTEGER NOT NULL DEFAULT 0,
     side TEXT NOT NULL DEFAULT 'primary',
     seen_running_at REAL,
-    paused_since REAL, paused_until REAL, pause_reason TEXT
+    paused_since REAL, paused_until REAL, pause_reason TEXT,
+    acknowledged_at REAL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS episode (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,6 +55,11 @@ CREATE TABLE IF NOT EXISTS step (
 """
 
 
+def _request(said: str) -> Request:
+    found = json.loads(said)
+    return Request(**{**found, "doubt": Doubt(found.get("doubt", ""))})
+
+
 class Journal:
     """What happened to each service, and what is under way."""
 
@@ -66,9 +75,18 @@ class Journal:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA)
+            self._db.executescript(_SCHEMA + EVENT_SCHEMA)
+            self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
+
+    def _bring_up_to_date(self) -> None:
+        """Adds what a journal of an older version lacks."""
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(service)")}
+        if "acknowledged_at" not in columns:
+            # Another process may add it at the same time.
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._db.execute("ALTER TABLE service ADD COLUMN acknowledged_at REAL")
 
     def _unusable(self, error: Exception) -> OutsideError:
         return OutsideError(
@@ -77,7 +95,8 @@ class Journal:
         )
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything in it or nothing; on the disk when it ends. Raises OutsideError."""
         with self._one_at_a_time:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -90,7 +109,8 @@ class Journal:
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
 
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Raises OutsideError."""
         try:
             with self._one_at_a_time:
                 return self._db.execute(query, values).fetchall()
@@ -100,17 +120,19 @@ class Journal:
     # -- services ----------------------------------------------------------------------------------------------
 
     def state(self, service: str) -> ServiceState:
-        rows = self._rows(
-            "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason FROM service WHERE name = ?",
+        rows = self.rows(
+            "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
+            "(SELECT max(closed_at) FROM episode WHERE service = name AND outcome = 'done') "
+            "FROM service WHERE name = ?",
             service,
         )
         episodes = self._episodes("service = ? AND closed_at IS NULL", service)
         episode = episodes[0] if episodes else None
         if not rows:
             return ServiceState(service, open_episode=episode)
-        epoch, side, seen, since, until, reason = rows[0]
+        epoch, side, seen, since, until, reason, acknowledged, done = rows[0]
         pause = Pause(since, until, reason or "") if since is not None else None
-        return ServiceState(service, epoch, Side(side), seen, pause, episode)
+        return ServiceState(service, epoch, Side(side), seen, pause, episode, done, acknowledged)
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
@@ -118,7 +140,7 @@ class Journal:
         db.execute(f"UPDATE service SET {columns} WHERE name = ?", (*values.values(), service))  # noqa: S608
 
     def pause(self, service: str, pause: Pause | None) -> None:
-        with self._transaction() as db:
+        with self.transaction() as db:
             self._set(
                 db,
                 service,
@@ -127,21 +149,26 @@ class Journal:
                 pause_reason=pause.reason if pause else None,
             )
 
+    def acknowledge(self, service: str, at: float) -> None:
+        """The operator has seen the newest failover: the next one may begin by itself."""
+        with self.transaction() as db:
+            self._set(db, service, acknowledged_at=at)
+
     def saw_running(self, service: str, at: float) -> None:
         """The primary was seen running: from now on its end is a failure."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             self._set(db, service, seen_running_at=at)
 
     def serve_from_primary(self, service: str) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
 
     # -- episodes ----------------------------------------------------------------------------------------------
 
     def open(self, service: str, cause: str, request: Request, at: float, epoch_elsewhere: int = 0) -> Episode:
         """The episode under way, or a new one. Its epoch is greater than any known before."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             rows = db.execute("SELECT id FROM episode WHERE service = ? AND closed_at IS NULL", (service,)).fetchall()
             if rows:
                 self._take_up(db, rows[0][0], cause, request, at)
@@ -174,7 +201,7 @@ class Journal:
 
     def begin(self, episode: Episode, step: Step, at: float) -> int:
         """Says that `step` is about to act; the row's number. The epoch is spent when the fence begins."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             if step is Step.FENCE:
                 self._set(db, episode.service, epoch=episode.epoch)
             cursor = db.execute(
@@ -185,7 +212,7 @@ class Journal:
             return cursor.lastrowid
 
     def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute(
                 "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, json.dumps(evidence), row)
             )
@@ -198,7 +225,7 @@ class Journal:
                 )
 
     def close(self, episode: Episode, outcome: Outcome, reason: str, at: float) -> None:
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute(
                 "UPDATE episode SET closed_at = ?, outcome = ?, reason = ? WHERE id = ? AND closed_at IS NULL",
                 (at, outcome.value, reason, episode.id),
@@ -215,7 +242,7 @@ class Journal:
         return self._episodes("service = ? ORDER BY id DESC LIMIT ?", service, limit)
 
     def _episodes(self, where: str, *values: object) -> list[Episode]:
-        rows = self._rows(
+        rows = self.rows(
             "SELECT id, service, epoch, cause, request, opened_at, closed_at, outcome, reason "  # noqa: S608
             f"FROM episode WHERE {where}",
             *values,
@@ -226,7 +253,7 @@ class Journal:
                 service=service,
                 epoch=epoch,
                 cause=cause,
-                request=Request(**json.loads(request)),
+                request=_request(request),
                 opened_at=opened,
                 steps=self._steps(number),
                 closed_at=closed,
@@ -237,7 +264,7 @@ class Journal:
         ]
 
     def _steps(self, episode: int) -> tuple[StepRecord, ...]:
-        rows = self._rows(
+        rows = self.rows(
             "SELECT step, begun_at, ended_at, ok, evidence FROM step WHERE episode = ? ORDER BY id", episode
         )
         return tuple(

@@ -7,17 +7,21 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from vcrecovery.detect.cpu import CpuSample, utilisation
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.probe import open_ports, wait_for_ports
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
+from vcrecovery.recover.host_fence import fence_host
+from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, settle
 
+#: Seconds between the two readings that say how much CPU a VM uses now.
+USED_OVER = 1.0
 #: Seconds for killed processes to be gone.
 SESSIONS_END_WITHIN = 10.0
 #: Seconds for a restore point that is being made to be finished.
@@ -26,7 +30,16 @@ RESTORE_POINT_ENDS_WITHIN = 60.0
 
 def policy_for(world: World, name: str) -> Policy:
     service = world.plan.services[name]
-    return Policy(max_staleness=service.max_staleness, has_dns=bool(service.dns))
+    detection = world.plan.detection
+    return Policy(
+        max_staleness=service.max_staleness,
+        has_dns=bool(service.dns),
+        cpu_high=detection.cpu_high,
+        cpu_high_for=detection.cpu_high_for,
+        cpu_zero_for=detection.cpu_zero_for,
+        host_silent_for=detection.host_silent_for,
+        cool_down=detection.cool_down,
+    )
 
 
 class Outside:
@@ -77,19 +90,30 @@ class Outside:
             return DomainReading(Power.UNREACHABLE, detail=str(error))
 
     def _confirm(self, episode: Episode) -> dict[str, Any]:
-        """Two signals that do not depend on each other: what libvirt says now, and whether the ports answer."""
+        """Signals that do not depend on each other: what libvirt says now, whether the ports answer, and, where the
+        CPU made us look, whether it still does what it did.
+        """
         primary = str(self._service.primary.address)
-        with ThreadPoolExecutor(max_workers=3) as pool:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            used = pool.submit(self._used_now, episode.request.doubt)
             ports = pool.submit(open_ports, primary, self._ports, self._service.timeouts.confirm)
             problem = pool.submit(self._standby_problem, episode)
             freshness = pool.submit(read_freshness_quietly, self._lxd, self._name, self._secondary)
             reading = self._read_primary()
             found, fresh, trouble = ports.result(), freshness.result(), problem.result()
+            cpu = used.result()
         answering = [f"{primary}:{port}" for port in found]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
-        # What the failure can have cost is counted up to when it was seen, not up to now.
-        age = None if fresh.stamped_at is None else max(0.0, episode.opened_at - fresh.stamped_at)
+        # What the failure can have cost is counted up to when it began, not up to now.
+        began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
+        age = None if fresh.stamped_at is None else max(0.0, began_at - fresh.stamped_at)
+        heard = None if fresh.heard_at is None else max(0.0, episode.opened_at - fresh.heard_at)
         restore_problem, restore_age = self._restore_point(episode)
+        fence_command = self._world.plan.hypervisors[self._host.name].fence is not None
+        neighbours: tuple[str, ...] = ()
+        if fence_command and reading.power is Power.UNREACHABLE:
+            neighbours = self._world.neighbours.answering(self._host.name, besides=self._name)
+        on_cpu = "" if cpu is None else f"; {cpu:.1f} % CPU"
         return {
             "restore_asked": episode.request.restore_point,
             "restore_problem": restore_problem,
@@ -97,13 +121,34 @@ class Outside:
             "power": reading.power.value,
             "reason": reading.reason,
             "detail": reading.detail,
-            "vanished": reading.power is Power.ABSENT and episode.cause.startswith("libvirt:"),
+            "vanished": reading.power is Power.ABSENT
+            and (episode.cause.startswith("libvirt:") or episode.request.doubt is Doubt.VM),
+            "cpu": cpu,
+            "heard": heard,
+            "fence_command": fence_command,
+            "neighbours": list(neighbours),
             "open_ports": answering,
             "standby_problem": trouble,
             "freshness": age,
             "freshness_detail": fresh.detail,
-            "summary": f"{self._host.name}: {reading}; {on_ports}",
+            "summary": f"{self._host.name}: {reading}; {on_ports}{on_cpu}",
         }
+
+    def _used_now(self, doubt: Doubt) -> float | None:
+        """Per cent of the primary's CPUs, over a second; only asked for when the CPU is why we look."""
+        if doubt not in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
+            return None
+        try:
+            before = self._sample()
+            self._world.clock.sleep(USED_OVER)
+            return utilisation(before, self._sample())
+        except OutsideError:
+            return None
+
+    def _sample(self) -> CpuSample:
+        uuid = str(self._service.primary.uuid)
+        usage = self._host.usage([uuid])[uuid]
+        return CpuSample(self._world.clock.now(), usage.cpu_time, usage.vcpus)
 
     def _standby_problem(self, episode: Episode) -> str:
         """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
@@ -122,9 +167,28 @@ class Outside:
     def _fence(self, episode: Episode) -> dict[str, Any]:
         if episode.request.primary_is_down:
             return {"summary": f"on the word of {episode.request.by}", "by": "operator"}
+        command = self._world.plan.hypervisors[self._host.name].fence
+        if command is not None and self._may_power_off(episode) and self._read_primary().power is Power.UNREACHABLE:
+            return fence_host(self._world, self._host.name, command, episode.opened_at)
+        return self._destroy()
+
+    def _may_power_off(self, episode: Episode) -> bool:
+        """Whether the hypervisor may be ended with all that runs on it (see `_not_to_be_powered_off` in the core).
+
+        The core has said so when libvirt did not answer at the confirmation. When it went away only then, the same
+        holds after the same time: a libvirtd that restarts is waited for.
+        """
+        confirm = episode.done(Step.CONFIRM)
+        if confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE:
+            return True
+        first = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self._world.clock.now())
+        silent = self._world.clock.now() - first >= self._world.plan.detection.host_silent_for
+        return silent and not self._world.neighbours.answering(self._host.name, besides=self._name)
+
+    def _destroy(self) -> dict[str, Any]:
         uuid, clock = str(self._service.primary.uuid), self._world.clock
         deadline = clock.now() + self._service.timeouts.fence
-        self._host.destroy(uuid)
+        self._host.destroy(uuid, self._service.timeouts.fence)
         while (reading := self._host.read(uuid)).power not in OFF | {Power.ABSENT}:
             if clock.now() > deadline:
                 raise OutsideError(

@@ -70,6 +70,16 @@ OFF = frozenset({Power.SHUTOFF, Power.CRASHED})
 ASKED = frozenset({"shutdown", "destroyed", "saved", "migrated", "from snapshot"})
 
 
+class Doubt(StrEnum):
+    """What makes a failure likely although libvirt does not call it one."""
+
+    NONE = ""
+    VM = "vm"
+    CPU_ZERO = "cpu-zero"
+    CPU_HIGH = "cpu-high"
+    HOST = "host"
+
+
 @dataclass(frozen=True)
 class StepRecord:
     """One try of a step. `ended_at` is None while it runs, or when its controller died in it."""
@@ -90,6 +100,8 @@ class Request:
     primary_is_down: bool = False
     by: str = "operator"
     restore_point: str | None = None
+    #: What the detector saw; it says which second signal counts.
+    doubt: Doubt = Doubt.NONE
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """What the journal knows of a service."""
+    """What the journal knows of a service. `failed_over_at` is the end of its newest failover that was done."""
 
     service: str
     epoch: int = 0
@@ -151,6 +163,23 @@ class ServiceState:
     seen_running_at: float | None = None
     pause: Pause | None = None
     open_episode: Episode | None = None
+    failed_over_at: float | None = None
+    acknowledged_at: float | None = None
+
+    def cools_until(self, cool_down: float) -> float | None:
+        """Until when no failover of it begins by itself; None when its newest one was acknowledged, or there is none.
+
+        The time may be over already. `cool_down` in seconds.
+        """
+        if self.failed_over_at is None:
+            return None
+        if self.acknowledged_at is not None and self.acknowledged_at >= self.failed_over_at:
+            return None
+        return self.failed_over_at + cool_down
+
+    def cools(self, cool_down: float, now: float) -> bool:
+        until = self.cools_until(cool_down)
+        return until is not None and now < until
 
 
 @dataclass(frozen=True)
@@ -161,3 +190,17 @@ class Policy:
     confirmation_valid_for: float = 15.0
     probe_valid_for: float = 15.0
     has_dns: bool = True
+    cpu_high: float = 95.0
+    cpu_high_for: float = 60.0
+    cpu_zero_for: float = 60.0
+    host_silent_for: float = 15.0
+    cool_down: float = 3600.0
+
+    def noticed_after(self, doubt: Doubt) -> float:
+        """For how long a failure lasts before such a doubt arises: so long before, it still worked."""
+        after = {
+            Doubt.CPU_ZERO: self.cpu_zero_for,
+            Doubt.CPU_HIGH: self.cpu_high_for,
+            Doubt.HOST: self.host_silent_for,
+        }
+        return after.get(doubt, 0.0)

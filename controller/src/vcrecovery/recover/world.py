@@ -10,6 +10,7 @@ from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.neighbours import Neighbours
 
 
 class World:
@@ -20,6 +21,10 @@ class World:
         self.clock: Clock = clock or SystemClock()
         self.hosts = {name: LibvirtHost(name, entry.uri) for name, entry in plan.hypervisors.items()}
         self.lxd = {name: LxdServer(name, entry.lxd, self.clock) for name, entry in plan.secondaries.items()}
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        return Neighbours(self.plan, self.clock, self.journal)
 
     @cached_property
     def journal(self) -> Journal:

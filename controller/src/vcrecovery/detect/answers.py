@@ -1,0 +1,76 @@
+"""What Zabbix is told of an event: the timeline of a failover, or why there was none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vcrecovery.recover.states import DONE_WORD, Episode, Outcome
+
+#: The most characters of an acknowledgement in Zabbix 6.0 and 7.0.
+AT_MOST = 2048
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an event meant for one service: a failover, or the sentence why not.
+
+    `will_change`: while the problem is open, it may mean something else later.
+    """
+
+    service: str
+    sentence: str
+    episode: Episode | None = None
+    will_change: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`final`: no repetition of the event is looked at any more."""
+
+    text: str
+    final: bool
+
+
+def answer_of(what: str, findings: Sequence[Finding]) -> Answer:
+    """One answer for all services that an event concerns; with a whole timeline when it is only one."""
+    final = not any(f.will_change or _false_alarm(f) for f in findings)
+    if len(findings) == 1:
+        return Answer(_in_full(findings[0]), final)
+    done = sum(1 for f in findings if f.episode is not None and f.episode.outcome is Outcome.DONE)
+    head = f"{what}: {done} of {len(findings)} services are served by their standbys"
+    return Answer("\n".join([head, *(_in_a_line(finding) for finding in findings)]), final)
+
+
+def _false_alarm(finding: Finding) -> bool:
+    return finding.episode is not None and finding.episode.outcome is Outcome.FALSE_ALARM
+
+
+def _in_full(finding: Finding) -> str:
+    if (episode := finding.episode) is None:
+        return finding.sentence
+    lines = [_in_a_line(finding), f"cause: {episode.cause}"]
+    for record in episode.steps:
+        if record.ok and record.ended_at is not None:
+            summary = record.evidence.get("summary", "")
+            lines.append(f"{record.ended_at - episode.opened_at:+.3f} s {DONE_WORD[record.step]}: {summary}")
+    return "\n".join(lines)
+
+
+def _in_a_line(finding: Finding) -> str:
+    if (episode := finding.episode) is None:
+        named = finding.sentence.startswith(f"{finding.service}:")
+        return finding.sentence if named else f"{finding.service}: {finding.sentence}"
+    took = "" if episode.closed_at is None else f" after {episode.closed_at - episode.opened_at:.1f} s"
+    if episode.outcome is Outcome.DONE:
+        return f"{finding.service}: served by its standby{took}, epoch {episode.epoch}"
+    return f"{finding.service}: {episode.outcome or 'not finished'}: {episode.reason}"
+
+
+def shortened(text: str) -> str:
+    """As much of whole lines as Zabbix takes."""
+    if len(text) <= AT_MOST:
+        return text
+    kept = text[: AT_MOST - 40].rsplit("\n", 1)[0]
+    left_out = len(text.splitlines()) - len(kept.splitlines())
+    return f"{kept}\n... and {max(1, left_out)} more lines"

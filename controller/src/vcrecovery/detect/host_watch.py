@@ -1,0 +1,135 @@
+"""Watches one hypervisor: libvirt's events as they come, and every few seconds the state and CPU time of its VMs.
+
+Both in threads of their own, since any call to a hypervisor may hang; what they learn goes into one inbox.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vcrecovery.drivers.libvirt import DomainEvent, DomainUsage, LibvirtHost
+from vcrecovery.errors import OutsideError
+
+#: Seconds: between two questions, before a lost connection is tried again, and between looks at a connection.
+ASK_EVERY = 5.0
+RECONNECT_DELAY = 1.0
+TICK = 1.0
+
+
+@dataclass(frozen=True)
+class Happened:
+    """libvirt has reported an event of a VM."""
+
+    host: str
+    event: DomainEvent
+
+
+@dataclass(frozen=True)
+class Began:
+    """A VM was started, or its guest reboots."""
+
+    host: str
+    uuid: str
+
+
+@dataclass(frozen=True)
+class Connected:
+    host: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The connection is lost, or cannot be made."""
+
+    host: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The hypervisor's answer. `at` by the monotonic clock; `asked_at` is when the question was put."""
+
+    host: str
+    asked_at: float
+    at: float
+    usage: Mapping[str, DomainUsage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NotHeard:
+    """It does not answer. `since`, by the monotonic clock: when it was last heard."""
+
+    host: str
+    since: float
+    detail: str
+
+
+Message = Happened | Began | Connected | Lost | Heard | NotHeard
+
+
+class HostWatch:
+    """Tells `inbox` what hypervisor `name` says of the VMs `uuids`."""
+
+    def __init__(
+        self,
+        name: str,
+        host: LibvirtHost,
+        uuids: Sequence[str],
+        inbox: queue.Queue[Message],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._host = host
+        self._uuids = uuids
+        self._inbox = inbox
+        self._monotonic = monotonic
+        self._ask_now = threading.Event()
+
+    def start(self, stop: threading.Event) -> None:
+        for target in (self._keep_subscribed, self._keep_asking):
+            threading.Thread(target=target, args=(stop,), name=f"{target.__name__}-{self._name}", daemon=True).start()
+
+    def _keep_subscribed(self, stop: threading.Event) -> None:
+        """Subscribes to the host's events, again after each loss."""
+        lost = threading.Event()
+        said = ""
+        while not stop.is_set():
+            lost.clear()
+            try:
+                end = self._host.subscribe(
+                    lambda event: self._inbox.put(Happened(self._name, event)),
+                    lost.set,
+                    lambda uuid: self._inbox.put(Began(self._name, uuid)),
+                )
+            except OutsideError as error:
+                if error.message != said:
+                    said = error.message
+                    self._inbox.put(Lost(self._name, str(error)))
+                stop.wait(RECONNECT_DELAY)
+                continue
+            said = ""
+            self._inbox.put(Connected(self._name))
+            self._ask_now.set()
+            while not stop.is_set() and not lost.wait(TICK) and self._host.alive():
+                pass
+            end()
+            if not stop.is_set():
+                self._inbox.put(Lost(self._name, f"connection to hypervisor {self._name} lost"))
+
+    def _keep_asking(self, stop: threading.Event) -> None:
+        heard_at = self._monotonic()
+        while not stop.is_set():
+            asked_at = self._monotonic()
+            try:
+                usage = self._host.usage(self._uuids)
+            except OutsideError as error:
+                self._inbox.put(NotHeard(self._name, heard_at, error.message))
+            else:
+                heard_at = self._monotonic()
+                self._inbox.put(Heard(self._name, asked_at, heard_at, usage))
+            self._ask_now.wait(ASK_EVERY)
+            self._ask_now.clear()

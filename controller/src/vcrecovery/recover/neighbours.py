@@ -1,0 +1,55 @@
+"""Which primaries of a hypervisor still answer: whoever powers the hypervisor off ends them too."""
+
+from __future__ import annotations
+
+import threading
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.probe import open_ports
+from vcrecovery.plan.model import Plan
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Side
+
+#: Seconds for which a look counts: all services of a hypervisor that fails ask at the same time.
+VALID_FOR = 3.0
+
+
+class Neighbours:
+    """Asks the ports of all primaries of a hypervisor, once for all who want to know at the same time."""
+
+    def __init__(self, plan: Plan, clock: Clock, journal: Journal) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._journal = journal
+        self._locks = {host: threading.Lock() for host in plan.hypervisors}
+        self._seen: dict[str, tuple[float, dict[str, list[str]]]] = {}
+
+    def answering(self, host: str, besides: str) -> tuple[str, ...]:
+        """`service (address:port)` for each primary on `host` that serves and answers, without service `besides`."""
+        with self._locks[host]:
+            at, found = self._seen.get(host, (0.0, {}))
+            if not 0 <= self._clock.now() - at < VALID_FOR:
+                found = self._look(host)
+                self._seen[host] = (self._clock.now(), found)
+        return tuple(f"{name} ({', '.join(ports)})" for name, ports in found.items() if ports and name != besides)
+
+    def _look(self, host: str) -> dict[str, list[str]]:
+        # One whose standby serves is not there any more, or should not be.
+        names = [
+            name
+            for name, service in self._plan.services.items()
+            if service.primary.hypervisor == host and self._journal.state(name).side is Side.PRIMARY
+        ]
+        found: dict[str, list[str]] = {}
+
+        def ask(name: str) -> None:
+            service = self._plan.services[name]
+            address, ports = str(service.primary.address), [port.tcp for port in service.ports]
+            found[name] = [f"{address}:{port}" for port in open_ports(address, ports, service.timeouts.confirm)]
+
+        threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {name: found.get(name, []) for name in names}

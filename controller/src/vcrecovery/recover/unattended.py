@@ -1,0 +1,83 @@
+"""A failover that nobody asked for: the same for every detector, tried until nothing outside stands in its way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover.failover import Teller, automatic, fail_over
+from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.outside import Outside, policy_for
+from vcrecovery.recover.states import Doubt, Episode, Request, Side
+from vcrecovery.recover.world import World
+
+log = logging.getLogger("vcrecovery.watch")
+
+
+class Unattended:
+    """Fails services of `world` over; `teller` is told each step."""
+
+    def __init__(self, world: World, teller: Teller) -> None:
+        self._world = world
+        self._teller = teller
+        self._at_work: Counter[str] = Counter()
+        self._one_at_a_time = threading.Lock()
+
+    def at_work(self, service: str) -> bool:
+        """Whether this program is failing the service over."""
+        with self._one_at_a_time:
+            return self._at_work[service] > 0
+
+    def __call__(
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        doubt: Doubt = Doubt.NONE,
+        *,
+        by: str = "watch",
+        on_trouble: Callable[[OutsideError], None] = lambda _error: None,
+    ) -> Episode:
+        """The failover that was done, now or before. `on_trouble` gets each error that it is tried again after.
+
+        Raises RefusedError when a promise forbids it, and BusyError while another controller is at work.
+        """
+
+        def on_failure(error: OutsideError, delay: float) -> None:
+            log.error("%s: %s; trying again in %.0f s", service, error, delay)
+            on_trouble(error)
+
+        with self._one_at_a_time:
+            self._at_work[service] += 1
+        try:
+            request = Request(automatic=True, by=by, doubt=doubt)
+            episode = automatic(
+                lambda: self._attempt(service, cause, detected_at, request), self._world.clock, on_failure
+            )
+        finally:
+            with self._one_at_a_time:
+                self._at_work[service] -= 1
+        log.info("%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
+        return episode
+
+    def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
+        world = self._world
+        # Between two attempts an operator may take over.
+        with service_lock(world.plan.state_dir, service):
+            state = world.journal.state(service)
+            if state.side is Side.STANDBY and state.open_episode is None:
+                return world.journal.history(service, 1)[0]
+            return fail_over(
+                service,
+                cause,
+                request,
+                policy=policy_for(world, service),
+                actuator=Outside(world, service),
+                journal=world.journal,
+                clock=world.clock,
+                teller=self._teller,
+                detected_at=detected_at,
+            )

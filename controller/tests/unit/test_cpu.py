@@ -1,0 +1,57 @@
+"""What a history of CPU times makes likely."""
+
+from __future__ import annotations
+
+import pytest
+
+from vcrecovery.detect.cpu import CpuSample, suspect, utilisation, with_sample
+from vcrecovery.plan.monitoring import Detection
+from vcrecovery.recover.states import Doubt
+
+DETECTION = Detection(cpu_zero_for=60, cpu_high_for=60, cpu_high=95)
+
+
+def history(*percents: float, vcpus: int = 2, every: float = 5.0, keep: float = 60.0) -> tuple[CpuSample, ...]:
+    samples: tuple[CpuSample, ...] = (CpuSample(0.0, 0, vcpus),)
+    for percent in percents:
+        last = samples[-1]
+        used = last.used + int(percent * 1e7 * every * vcpus)
+        samples = with_sample(samples, CpuSample(last.at + every, used, vcpus), keep)
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("percents", "doubt"),
+    [
+        ([0.0] * 12, Doubt.CPU_ZERO),
+        ([0.0] * 11, None),
+        ([50.0, *[0.0] * 12], Doubt.CPU_ZERO),
+        ([0.0] * 6 + [0.2] + [0.0] * 6, None),
+        ([0.2] * 200, None),
+        ([96.0] * 12, Doubt.CPU_HIGH),
+        ([96.0] * 11, None),
+        ([96.0] * 11 + [94.0] + [96.0] * 11, None),
+        ([94.0] * 100, None),
+    ],
+)
+def test_a_doubt_needs_the_whole_window(percents: list[float], doubt: Doubt | None) -> None:
+    found = suspect(history(*percents), DETECTION)
+    assert (found.doubt if found else None) is doubt
+
+
+def test_a_restart_a_gap_and_other_vcpus_begin_a_new_history() -> None:
+    samples = history(*[0.0] * 12)
+    last = samples[-1]
+    assert len(with_sample(samples, CpuSample(last.at + 5, last.used - 1, 2), 60)) == 1
+    assert len(with_sample(samples, CpuSample(last.at + 21, last.used, 2), 60)) == 1
+    assert len(with_sample(samples, CpuSample(last.at + 5, last.used, 4), 60)) == 1
+    assert len(with_sample(samples, CpuSample(last.at - 5, last.used, 2), 60)) == 1
+
+
+def test_a_history_does_not_grow() -> None:
+    assert len(history(*[1.0] * 10_000)) <= 14
+
+
+def test_one_vcpu_of_two_is_half() -> None:
+    assert utilisation(CpuSample(0, 0, 2), CpuSample(1, 10**9, 2)) == 50.0
+    assert utilisation(CpuSample(0, 0, 0), CpuSample(1, 0, 0)) is None

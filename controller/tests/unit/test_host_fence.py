@@ -1,0 +1,106 @@
+"""The fence command: what proves a hypervisor off, and that it runs once for all services of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.drivers.fence import power_off
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.model import Fence
+from vcrecovery.recover.host_fence import fence_host
+from vcrecovery.recover.world import World
+
+
+def test_the_last_line_is_the_proof() -> None:
+    assert power_off("hv1", ["printf", "one\\n\\033[31mChassis Power is off\\n\\n"], 10) == "?[31mChassis Power is off"
+    assert power_off("hv1", ["true"], 10) == "it printed nothing"
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "said"),
+    [
+        (["sh", "-c", "echo BMC: no route >&2; exit 1"], 10, "failed with status 1: BMC: no route"),
+        (["sh", "-c", "echo on stdout; exit 3"], 10, "failed with status 3: on stdout"),
+        (["/nonexistent/fence"], 10, "is not installed"),
+        (["/etc/hostname"], 10, "cannot be run"),
+        (["sleep", "60"], 0.2, "did not finish"),
+        (["sh", "-c", "sleep 60 & sleep 60"], 0.2, "did not finish"),
+    ],
+)
+def test_anything_but_status_0_is_no_proof(command: list[str], timeout: float, said: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(OutsideError) as caught:
+        power_off("hv1", command, timeout)
+    assert said in caught.value.message
+    assert "hypervisor hv1 was not fenced" in caught.value.message
+    assert "--primary-is-down" in caught.value.way_out
+    assert time.monotonic() - begun < 30
+
+
+def test_no_shell_sees_the_command() -> None:
+    assert power_off("hv1", ["echo", "$HOME; id"], 10) == "$HOME; id"
+
+
+@pytest.fixture
+def world(plan_file: Path) -> World:
+    return World(load_plan(plan_file))
+
+
+def fence(folder: Path, status: int) -> Fence:
+    counter = folder / "runs"
+    return Fence(command=["sh", "-c", f"echo run >> {counter}; sleep 1; echo off; exit {status}"], timeout=20)
+
+
+def runs(folder: Path) -> int:
+    return len((folder / "runs").read_text().splitlines())
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_fifty_services_power_their_hypervisor_off_once(world: World, tmp_path: Path, status: int) -> None:
+    said: list[str] = []
+
+    together = threading.Barrier(50)
+
+    def one() -> None:
+        together.wait(60)
+        try:
+            said.append(str(fence_host(world, "hv1", fence(tmp_path, status), opened_at)["summary"]))
+        except OutsideError as error:
+            said.append(error.message)
+
+    opened_at = world.clock.now()
+    threads = [threading.Thread(target=one) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(said) == 50
+    # On a slow machine one may come only after the failed run: it tries for itself.
+    assert runs(tmp_path) == 1 if status == 0 else runs(tmp_path) < 10
+    assert all(("is off: off" in text) is (status == 0) for text in said)
+
+
+def test_a_proof_of_before_the_failure_is_none(world: World, tmp_path: Path) -> None:
+    fence_host(world, "hv1", fence(tmp_path, 0), world.clock.now())
+    fence_host(world, "hv1", fence(tmp_path, 0), world.clock.now())
+    assert runs(tmp_path) == 2
+
+
+def test_a_failure_is_tried_again(world: World, tmp_path: Path) -> None:
+    opened_at = world.clock.now()
+    with pytest.raises(OutsideError):
+        fence_host(world, "hv1", fence(tmp_path, 1), opened_at)
+    assert fence_host(world, "hv1", fence(tmp_path, 0), opened_at)["by"] == "fence command"
+
+
+def test_a_damaged_note_is_none(world: World, tmp_path: Path) -> None:
+    lock = world.plan.state_dir / "locks/hypervisors/hv1"
+    lock.parent.mkdir(parents=True)
+    lock.write_text('{"at": "now", "ok": true}')
+    fence_host(world, "hv1", fence(tmp_path, 0), 0.0)
+    assert runs(tmp_path) == 1

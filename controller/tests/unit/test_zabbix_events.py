@@ -1,0 +1,376 @@
+"""Events of Zabbix: what they lead to, what Zabbix is told, and that a repetition leads to nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.waiting import wait_for
+from vcrecovery.detect import spool
+from vcrecovery.detect.answers import AT_MOST, shortened
+from vcrecovery.detect.zabbix_events import ZabbixEvents
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.events import EventBook
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Power, Request, Step
+from vcrecovery.recover.world import World
+
+UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00{:02}"
+PLAN = """\
+version: 1
+state_dir: {folder}/state
+hypervisors:
+  hv1: {{site: east}}
+  hv2: {{site: east}}
+secondaries:
+  sec1:
+    network: {{bridge: vcr0, address: 10.20.0.1/24}}
+    receiver: {{address: 10.10.0.1}}
+services:
+  web:
+    primary: {{hypervisor: hv1, uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001, address: 127.0.0.1}}
+    standby: {{secondary: sec1, address: 10.20.0.10}}
+    ports: [{port}]
+  mail:
+    primary: {{hypervisor: hv1, uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002, address: 127.0.0.1}}
+    standby: {{secondary: sec1, address: 10.20.0.11}}
+    ports: [{port}]
+  shop:
+    primary: {{hypervisor: hv2, uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0003, address: 127.0.0.1}}
+    standby: {{secondary: sec1, address: 10.20.0.12}}
+    ports: [{port}]
+"""
+
+
+@dataclass(frozen=True)
+class FakeEvent:
+    id: str
+    tags: Mapping[str, str]
+    name: str = "VM crashed"
+    at: float = 1000.0
+    is_problem: bool = True
+
+
+@dataclass
+class FakeApi:
+    events: dict[str, FakeEvent] = field(default_factory=dict)
+    down: bool = False
+    asked: int = 0
+    told: list[tuple[str, str]] = field(default_factory=list)
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.down:
+            raise OutsideError("Zabbix's API does not answer")
+
+    def event(self, number: str) -> FakeEvent | None:
+        self._answer()
+        return self.events.get(number)
+
+    def acknowledge(self, number: str, message: str) -> None:
+        self._answer()
+        self.told.append((number, message))
+
+    def open_problems(self) -> Sequence[str]:
+        self._answer()
+        return [number for number, event in self.events.items() if event.is_problem]
+
+
+class FakeHost:
+    """What libvirt says of every VM of a hypervisor."""
+
+    def __init__(self) -> None:
+        self.reading = DomainReading(Power.RUNNING)
+
+    def read(self, _uuid: str) -> DomainReading:
+        if self.reading.power is Power.UNREACHABLE:
+            raise OutsideError("hypervisor does not answer")
+        return self.reading
+
+
+class FakeRecover:
+    """Fails over by journal only."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.calls: list[tuple[str, Doubt]] = []
+        self.causes: list[str] = []
+        self.refuses = False
+        self.trouble: OutsideError | None = None
+
+    def __call__(
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        doubt: Doubt = Doubt.NONE,
+        *,
+        by: str = "watch",
+        on_trouble: Callable[[OutsideError], None] = lambda _error: None,
+    ) -> Episode:
+        self.calls.append((service, doubt))
+        self.causes.append(cause)
+        if self.refuses:
+            raise RefusedError("web cannot be fenced", "mend that")
+        if self.trouble is not None:
+            on_trouble(self.trouble)
+        episode = self.journal.open(service, cause, Request(automatic=True, by=by, doubt=doubt), detected_at)
+        for step, at in ((Step.FENCE, 1.0), (Step.START, 1.5)):
+            row = self.journal.begin(episode, step, detected_at)
+            self.journal.end(row, detected_at + at, ok=True, evidence={"summary": "hv1: shutoff"})
+        self.journal.close(episode, Outcome.DONE, "served by its standby", detected_at + 2)
+        return self.journal.history(service, 1)[0]
+
+
+class Stage:
+    """Everything but Zabbix, libvirt and the failover itself is real."""
+
+    def __init__(self, folder: Path) -> None:
+        # Bound and not listening: closed for as long as the test runs.
+        self.port = socket.socket()
+        self.port.bind(("127.0.0.1", 0))
+        file = folder / "plan.yml"
+        file.write_text(PLAN.format(folder=folder, port=self.port.getsockname()[1]))
+        self.world = World(load_plan(file))
+        self.hosts = {name: FakeHost() for name in self.world.hosts}
+        self.world.hosts = dict(self.hosts)  # type: ignore[arg-type]
+        self.api = FakeApi()
+        self.recover = FakeRecover(self.world.journal)
+        self.spool = self.world.plan.state_dir / "events"
+
+    def say(self, power: Power, reason: str = "") -> None:
+        for host in self.hosts.values():
+            host.reading = DomainReading(power, reason)
+
+    def events(self) -> ZabbixEvents:
+        return ZabbixEvents(self.world, self.api, self.recover)
+
+    def handle(self, **tags: Any) -> str:
+        is_problem = tags.pop("is_problem", True)
+        named = {f"vcr-{key}": value for key, value in tags.items()}
+        return self.events().handle(FakeEvent("5", named, is_problem=is_problem)).text
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.port.close()
+
+
+@pytest.fixture
+def running(stage: Stage) -> Iterator[Callable[[], None]]:
+    """Starts a controller that takes events; it ends with the test, or when another is started."""
+    stops: list[tuple[threading.Event, threading.Thread]] = []
+
+    def end() -> None:
+        for stop, thread in stops:
+            stop.set()
+            thread.join(20)
+            assert not thread.is_alive()
+        stops.clear()
+
+    def begin() -> None:
+        end()
+        stop = threading.Event()
+        thread = threading.Thread(target=stage.events().run, args=(stop,))
+        stops.append((stop, thread))
+        thread.start()
+
+    yield begin
+    end()
+
+
+def test_a_crashed_vm_is_failed_over_and_zabbix_is_told_the_timeline(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    said = stage.handle(kind="vm", uuid=UUID.format(1).upper())
+    assert stage.recover.calls == [("web", Doubt.VM)]
+    assert "web: served by its standby after 2.0 s, epoch 1" in said
+    assert "+1.000 s fenced: hv1: shutoff" in said
+    assert "Zabbix event 5 (VM crashed): libvirt: shutoff (crashed)" in said
+
+
+@pytest.mark.parametrize(
+    ("power", "reason", "tags", "said"),
+    [
+        (Power.RUNNING, "", {"kind": "vm", "uuid": UUID.format(1)}, "the primary is running"),
+        (Power.SHUTOFF, "destroyed", {"kind": "vm", "uuid": UUID.format(1)}, "somebody asked for that"),
+        (Power.PAUSED, "", {"kind": "cpu-zero", "uuid": UUID.format(1)}, "the primary is paused"),
+        (Power.UNREACHABLE, "", {"kind": "vm", "uuid": UUID.format(1)}, "its hypervisor does not answer"),
+        (Power.RUNNING, "", {"kind": "host", "host": "hv1"}, "0 of 2 services"),
+        (Power.RUNNING, "", {"kind": "site", "site": "east"}, "0 of 3 services"),
+        (Power.SHUTOFF, "crashed", {"kind": "vm", "uuid": UUID.format(99)}, "no service of the plan has a VM"),
+        (Power.SHUTOFF, "crashed", {"kind": "vm"}, "no service of the plan has a VM"),
+        (Power.UNREACHABLE, "", {"kind": "host", "host": "hv9"}, "the plan has no service on hypervisor hv9"),
+        (Power.UNREACHABLE, "", {"kind": "site", "site": "west"}, "the plan has no service on site west"),
+        (Power.SHUTOFF, "crashed", {"kind": "meteor"}, "tag vcr-kind is 'meteor'"),
+        (Power.SHUTOFF, "crashed", {}, "tag vcr-kind is ''"),
+        (Power.SHUTOFF, "crashed", {"kind": "vm", "uuid": UUID.format(1), "is_problem": False}, "is over"),
+    ],
+)
+def test_an_event_that_lies_leads_to_nothing_and_is_told_so(
+    stage: Stage, power: Power, reason: str, tags: dict[str, Any], said: str
+) -> None:
+    stage.say(power, reason)
+    assert said in stage.handle(**tags)
+    assert stage.recover.calls == []
+
+
+@pytest.mark.parametrize(("kind", "doubt"), [("cpu-zero", Doubt.CPU_ZERO), ("cpu-high", Doubt.CPU_HIGH)])
+def test_a_suspicion_needs_closed_ports(stage: Stage, kind: str, doubt: Doubt) -> None:
+    stage.port.listen()
+    said = stage.handle(kind=kind, uuid=UUID.format(1))
+    assert stage.recover.calls == []
+    assert "answers" in said
+    stage.port.close()
+    assert "served by its standby" in stage.handle(kind=kind, uuid=UUID.format(1))
+    assert stage.recover.calls == [("web", doubt)]
+
+
+def test_overload_that_answers_moves_nothing_and_says_so(stage: Stage) -> None:
+    stage.port.listen()
+    assert "overloaded, nothing is moved" in stage.handle(kind="cpu-high", uuid=UUID.format(1))
+
+
+def test_a_silent_hypervisor_takes_all_its_services_along_and_no_other(stage: Stage) -> None:
+    stage.say(Power.UNREACHABLE)
+    said = stage.handle(kind="host", host="hv1")
+    assert sorted(stage.recover.calls) == [("mail", Doubt.HOST), ("web", Doubt.HOST)]
+    assert "hypervisor hv1: 2 of 2 services are served by their standbys" in said
+
+
+def test_a_site_is_all_its_hypervisors(stage: Stage) -> None:
+    stage.say(Power.UNREACHABLE)
+    said = stage.handle(kind="site", site="east")
+    assert sorted(name for name, _ in stage.recover.calls) == ["mail", "shop", "web"]
+    assert "site east: 3 of 3 services" in said
+
+
+def test_a_transient_vm_that_crashed_is_gone(stage: Stage) -> None:
+    stage.say(Power.ABSENT)
+    stage.handle(kind="vm", uuid=UUID.format(1))
+    assert stage.recover.calls == [("web", Doubt.VM)]
+
+
+def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    stage.world.journal.pause("web", Pause(0.0, None, "work"))
+    assert "paused: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
+    stage.world.journal.pause("web", None)
+    stage.recover.refuses = True
+    assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
+
+
+def test_a_service_that_was_failed_over_already_gets_that_timeline(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    first = stage.handle(kind="vm", uuid=UUID.format(1))
+    assert stage.handle(kind="vm", uuid=UUID.format(1)) == first
+    assert len(stage.recover.calls) == 1
+
+
+def crashed(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    stage.api.events["5"] = FakeEvent("5", {"vcr": "recover", "vcr-kind": "vm", "vcr-uuid": UUID.format(1)})
+
+
+def test_an_event_in_the_folder_is_answered_once(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    running()
+    wait_for(lambda: (stage.spool / "watch.sock").exists(), "the socket")
+    for _ in range(3):
+        spool.put(stage.spool, "5")
+    wait_for(lambda: stage.api.told, "the answer")
+    wait_for(lambda: not spool.waiting(stage.spool), "the empty folder")
+    running()
+    spool.put(stage.spool, "5")
+    wait_for(lambda: not spool.waiting(stage.spool), "the empty folder")
+    assert len(stage.api.told) == 1
+    assert len(stage.recover.calls) == 1
+
+
+def test_a_command_that_was_lost_is_caught_up_with(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    running()
+    wait_for(lambda: stage.api.told, "the answer")
+    assert stage.recover.calls == [("web", Doubt.VM)]
+
+
+def test_an_event_waits_for_the_api(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    stage.api.down = True
+    running()
+    wait_for(lambda: (stage.spool / "watch.sock").exists(), "the socket")
+    spool.put(stage.spool, "5")
+    wait_for(lambda: not spool.waiting(stage.spool), "the empty folder")
+    wait_for(lambda: stage.api.asked >= 2, "the question")
+    # Killed and started again meanwhile: it is in the journal.
+    running()
+    stage.api.down = False
+    wait_for(lambda: stage.api.told, "the answer")
+    assert len(stage.recover.calls) == 1
+
+
+def test_what_was_done_and_not_told_is_told_at_the_next_start(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    book = EventBook(stage.world.journal)
+    book.take("5", 1.0)
+    book.answer("5", "web: served by its standby", final=True)
+    running()
+    wait_for(lambda: stage.api.told, "the answer")
+    assert stage.api.told == [("5", "web: served by its standby")]
+    assert stage.recover.calls == []
+
+
+def test_a_suspicion_is_looked_at_again_while_its_problem_is_open(stage: Stage, running: Callable[[], None]) -> None:
+    stage.port.listen()
+    stage.api.events["5"] = FakeEvent("5", {"vcr-kind": "cpu-high", "vcr-uuid": UUID.format(1)}, "CPU too high")
+    running()
+    wait_for(lambda: len(stage.api.told) == 1, "the first answer")
+    asked = stage.api.asked
+    spool.put(stage.spool, "5")
+    wait_for(lambda: stage.api.asked > asked, "the second look")
+    stage.port.close()
+
+    def repeated() -> bool:
+        spool.put(stage.spool, "5")
+        return len(stage.api.told) >= 2
+
+    wait_for(repeated, "the second answer")
+    assert "overloaded" in stage.api.told[0][1]
+    assert "served by its standby" in stage.api.told[1][1]
+    assert len(stage.api.told) == 2
+
+
+def test_an_event_that_does_not_exist_is_forgotten(stage: Stage, running: Callable[[], None]) -> None:
+    running()
+    wait_for(lambda: (stage.spool / "watch.sock").exists(), "the socket")
+    spool.put(stage.spool, "77")
+    wait_for(lambda: not spool.waiting(stage.spool), "the empty folder")
+    wait_for(lambda: not EventBook(stage.world.journal).unfinished(0.0), "the forgotten event")
+    assert stage.api.told == []
+
+
+def test_trouble_is_told_before_the_end(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    stage.recover.trouble = OutsideError("hypervisor hv1 was not fenced", "see that it works")
+    running()
+    wait_for(lambda: len(stage.api.told) == 2, "both answers")
+    texts = sorted(text for _, text in stage.api.told)
+    assert any("not done yet, trying again: hypervisor hv1 was not fenced" in text for text in texts)
+
+
+def test_a_long_answer_is_cut_at_a_line() -> None:
+    text = "\n".join(f"service-{number}: served by its standby after 1.0 s, epoch 1" for number in range(100))
+    cut = shortened(text)
+    assert len(cut) <= AT_MOST
+    assert cut.splitlines()[-1].startswith("... and ")
+    assert cut.splitlines()[-2] in text.splitlines()
+    assert shortened("short") == "short"
