@@ -52,6 +52,19 @@ class Stack:
         self._server: Child | None = None
         self._php: Child | None = None
 
+    @property
+    def installation(self) -> Installation:
+        return self._made
+
+    @property
+    def agent_command(self) -> str:
+        """zabbix_agentd with what it needs to start, for env(1) in a shell."""
+        return " ".join([*(f"{key}={value}" for key, value in self._made.env.items()), str(self._made.program("zabbix_agentd"))])
+
+    def free_port(self) -> int:
+        """One that nobody else of this run takes."""
+        return self._ports.take()
+
     def start(self) -> None:
         """Returns when the API and the trapper answer."""
         run(["cp", "--archive", "--reflink=auto", self._made.data, self.folder / "data"], timeout=300)

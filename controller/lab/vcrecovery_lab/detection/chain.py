@@ -1,0 +1,187 @@
+"""One hypervisor, one Zabbix, one controller, and everything between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, SnmpAgent, dotted, free_udp_port
+from vcrecovery_lab.pair.process import start
+from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.run import LabError, run
+from vcrecovery_lab.zabbix.laid_out import PATIENCE, LaidOut
+from vcrecovery_lab.zabbix.stack import Stack
+
+from vcrecovery.snmp.mib import ENTERPRISE
+
+HOST = "hv1"
+PROGRAM = (CHECKOUT / ".venv/bin/python", "-m", "vcrecovery")
+#: What the checkout's programs are started with, wherever they are installed from.
+ENVIRONMENT = {"PYTHONPATH": str(CHECKOUT / "controller/src")}
+
+
+class Chain:
+    """Makes its files in `folder`, which `nobody` can reach; `start` and `close` do what they say.
+
+    `plan` has `services` and what else differs from the chain's own plan; `uri` is the hypervisor.
+    """
+
+    def __init__(self, stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any]) -> None:
+        self.stack, self.folder, self.uri = stack, folder, uri
+        self.plan_file = folder / "plan.yml"
+        self.state_dir = folder / "state"
+        self._secrets()
+        self._snmp = SnmpAgent(folder / "snmpd", self._table_command(), dotted(ENTERPRISE))
+        self.plan = self._plan() | dict(plan)
+        self.plan_file.write_text(yaml.safe_dump(self.plan))
+        self.zabbix = LaidOut(stack, folder, self.plan, self._event_program())
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    # -- its files ---------------------------------------------------------------------------------------------
+
+    def _secrets(self) -> None:
+        for name, text in (("auth", AUTH), ("privacy", PRIVACY)):
+            file = self.folder / name
+            file.touch(mode=0o600)
+            file.write_text(f"{text}\n")
+
+    def _plan(self) -> dict[str, Any]:
+        user = {"auth_file": str(self.folder / "auth"), "privacy_file": str(self.folder / "privacy")}
+        return {
+            "version": 1,
+            "state_dir": str(self.state_dir),
+            "hypervisors": {
+                HOST: {"uri": self.uri, "snmp": {"address": "127.0.0.1", "port": self._snmp.port, "user": USER}}
+            },
+            "snmp": {"users": {USER: user}, "traps": {"listen": "127.0.0.1", "port": free_udp_port()}, "poll": "1s"},
+            "zabbix": {
+                "trapper": {"address": "127.0.0.1", "port": self.stack.trapper_port},
+                "api": {"url": self.stack.url, "token_file": str(self.folder / "secrets/token")},
+            },
+            "detection": {"embedded": False},
+        }
+
+    def _table_command(self) -> str:
+        # snmpd splits at spaces, and hands on its own environment.
+        words = [*PROGRAM, "snmp-agent", "table", "--host", HOST, "--uri", self.uri]
+        return " ".join(str(word) for word in words)
+
+    def _event_program(self) -> Path:
+        """`vcrecovery` for Zabbix's agent, which may not reach the checkout: a copy, with all that `event` needs."""
+        copy = self.folder / "program"
+        for package in (CHECKOUT / "controller/src/vcrecovery", Path(click.__file__).parent):
+            shutil.copytree(package, copy / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        program = self.folder / "vcrecovery"
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={copy} exec /usr/bin/python3 -m vcrecovery "$@"\n')
+        program.chmod(0o755)
+        # As where it is installed: it is compiled once, not at each event.
+        run(["/usr/bin/python3", "-m", "compileall", "-q", copy], timeout=120)
+        return program
+
+    def _notifier_settings(self) -> Path:
+        file = self.folder / "snmp-agent.yml"
+        traps, users = self.plan["snmp"]["traps"], self.plan["snmp"]["users"]
+        destination = {"address": traps["listen"], "port": traps["port"], "user": USER}
+        settings = {"host": HOST, "uri": self.uri, "users": users, "destinations": [destination]}
+        file.write_text(yaml.safe_dump(settings))
+        return file
+
+    # -- its life ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Returns when Zabbix knows the guests, and the controller takes events."""
+        self.zabbix.play()
+        self._snmp.start(ENVIRONMENT)
+        self.start_part("relay", "relay", "--plan", self.plan_file, ready="listening on")
+        self.start_part(
+            "notify", "snmp-agent", "notify", "--config", self._notifier_settings(), ready="following libvirt's events"
+        )
+        self.start_part("watch", "watch", "--plan", self.plan_file, ready="watching")
+        for service in self.plan["services"].values():
+            self.wait_for_value(f"vcr.state[{service['primary']['uuid']}]", "running")
+
+    def start_part(self, name: str, *words: str | Path, ready: str) -> None:
+        """`name` is the log's, too; `ready` is what stands in it when it works."""
+        log = self.log(name)
+        before = self.said(name, ready)
+        process = start([*PROGRAM, *words], log, ENVIRONMENT)
+        self._running[name] = process
+        wait_until(lambda: process.poll() is not None or self.said(name, ready) > before, name, PATIENCE)
+        if process.poll() is not None:
+            raise LabError(f"{name} ended by itself: {log.read_text()[-2000:]}")
+
+    def stop_part(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.terminate()
+        process.wait(PATIENCE)
+
+    def close(self) -> None:
+        for name in list(self._running):
+            self.stop_part(name)
+        self._snmp.stop()
+        self.zabbix.stop_agent()
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def said(self, name: str, text: str) -> int:
+        """How often."""
+        return self.log(name).read_text(errors="replace").count(text) if self.log(name).exists() else 0
+
+    # -- what is seen ------------------------------------------------------------------------------------------
+
+    def wait_for_value(self, key: str, text: str) -> None:
+        """Until Zabbix has it as the newest."""
+        api = self.stack.api()
+
+        def newest() -> bool:
+            found = api.item.get(filter={"key_": key}, output=["lastvalue"])
+            return [item["lastvalue"] for item in found] == [text]
+
+        wait_until(newest, f"{key} = {text} in Zabbix", PATIENCE, poll=0.1)
+
+    def problems(self) -> list[dict[str, str]]:
+        """The open ones' tags, and what was answered to them."""
+        api = self.stack.api()
+        found = api.problem.get(
+            output=["eventid", "name"], selectTags=["tag", "value"], selectAcknowledges=["message"], sortfield="eventid"
+        )
+        return [
+            {
+                "event": one["eventid"],
+                "name": one["name"],
+                "answers": "\n".join(a["message"] for a in one["acknowledges"]),
+                **{tag["tag"]: tag["value"] for tag in one["tags"]},
+            }
+            for one in found
+        ]
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """What `vcrecovery history` tells, newest first."""
+        words = [*PROGRAM, "history", "--json", "--plan", self.plan_file]
+        done = run(words, timeout=60, env=ENVIRONMENT)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["episodes"]
+        return found
+
+
+@contextmanager
+def chain(stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any]) -> Iterator[Chain]:
+    """Up, and gone again."""
+    made = Chain(stack, folder, uri, plan)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
