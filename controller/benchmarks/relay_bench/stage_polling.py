@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class PollingCost:
-    """`cores` is CPU time divided by time. `expected` and `came` are values of utilisation; `longest_gap` is the longest
-    time between two of one guest, in seconds."""
+    """`cores` is CPU time divided by time. `expected` and `came` are values of utilisation, `wrong` are those far from
+    the guest's load; `longest_gap` is the longest time between two of one guest, in seconds."""
 
     guests: int
     seconds: float
@@ -72,7 +73,7 @@ def measure_polling(program: Program, recorder: Recorder, scale: Scale) -> Polli
             times.setdefault((value.host, value.key), []).append(value.clock)
             load = 100 * (int(value.key[-7:-1], 16) + 1) / scale.guests
             wrong += not load * 0.85 - 1 <= float(value.text) <= load * 1.15 + 1
-    gaps = [b - a for found in times.values() for a, b in zip(found, found[1:], strict=False)]
+    gaps = [b - a for found in times.values() for a, b in itertools.pairwise(found)]
     guests = scale.hypervisors * scale.guests
     return PollingCost(
         guests,
