@@ -24,7 +24,7 @@ TRAP_OID: Oid = (1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0)
 UPTIME: Oid = (1, 3, 6, 1, 2, 1, 1, 3, 0)
 
 
-def notification(enterprise: Oid = ENTERPRISE, **cells: object) -> Notification | None:
+def notification(enterprise: Oid = ENTERPRISE, /, **cells: object) -> Notification | None:
     """`cells` are named as in Column and Extra."""
     variables: list[Variable] = [(UPTIME, 1), (TRAP_OID, (*enterprise, 0, 1))]
     for name, value in cells.items():
