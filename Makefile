@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync
+.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync bench-relay
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -39,3 +39,6 @@ bench-excludes: setup  ## Measure the exclude list: to make, to rsync, to lsyncd
 
 bench-sync: setup  ## Measure the sync: write to visible, first sync, memory (about 10 minutes, needs lab-up; ARGS=--quick: 1 minute)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m sync_bench $(ARGS)
+
+bench-relay: setup  ## Measure the relay: CPU with 1,000 guests, notification to Zabbix (about 2 minutes; ARGS=--quick: 20 seconds)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m relay_bench $(ARGS)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-USER, AUTH, PRIVACY = "relay", "authentication pass", "privacy pass phrase"
+USER, AUTH, PRIVACY = "relay", "first secret words", "other secret words"
 COMMUNITY = "old agents"
 _PROGRAM = Path(__file__).with_name("table_program.py")
 

@@ -13,7 +13,7 @@ class Reason(StrEnum):
     ENGINE = "wrong engine ID"
     USER = "unknown user"
     CREDENTIALS = "bad credentials"
-    LATE = "too old"
+    LATE = "too old, or heard before"
     MIB = "not of LIBVIRT-MIB"
     GUEST = "unknown UUID"
 

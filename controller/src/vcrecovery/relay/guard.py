@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from vcrecovery.relay.ber import Community, MalformedError, Usm, envelope
@@ -19,6 +19,8 @@ from vcrecovery.relay.usm import Master
 
 #: RFC 3414, 2.2.3: seconds.
 TIME_WINDOW = 150
+#: So many traps of an agent are remembered, so that none is taken twice. Only informs are sent again.
+_REMEMBERED = 1024
 _SNMP_V2C = 1
 
 
@@ -52,6 +54,7 @@ class _Engine:
     key: bytes
     boots: int = 0
     time: int = 0
+    heard: dict[bytes, None] = field(default_factory=dict)
 
 
 class Source:
@@ -115,7 +118,10 @@ class Guard:
             return Reason.ENGINE
         if not source.master.signed(engine.key, data, message.digest, message.digest_at):
             return Reason.CREDENTIALS
-        if (message.boots, message.time) < (engine.boots, engine.time - TIME_WINDOW):
+        if (message.boots, message.time) < (engine.boots, engine.time - TIME_WINDOW) or message.digest in engine.heard:
             return Reason.LATE
+        engine.heard[message.digest] = None
+        if len(engine.heard) > _REMEMBERED:
+            del engine.heard[next(iter(engine.heard))]
         source.answered(engine.id, message.boots, message.time)
         return Pass.NOTIFICATION

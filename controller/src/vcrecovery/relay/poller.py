@@ -19,6 +19,7 @@ from pysnmp.hlapi.v3arch.asyncio import (
     UsmUserData,
     bulk_cmd,
 )
+from pysnmp.proto.errind import RequestTimedOut
 from pysnmp.proto.rfc1905 import EndOfMibView, NoSuchInstance, NoSuchObject
 
 from vcrecovery.errors import OutsideError
@@ -32,6 +33,8 @@ PRIVACY = {"aes128": USM_PRIV_CFB128_AES}
 _ROWS_AT_ONCE = 24
 #: A table of so many pages is no table of a hypervisor.
 _PAGES = 200
+#: An agent that has answered and then fails so often in a row may have another engine ID.
+_RENEW_AFTER = 3
 
 #: Told of an agent's authenticated answer: its address, engine ID, boots and time.
 Answered = Callable[[str, bytes, int, int], None]
@@ -48,19 +51,48 @@ def number_or_bytes(value: Any) -> Any:
     return int(value) if hasattr(value, "__int__") else None
 
 
+class _RejectedError(Exception):
+    """The agent answers, but not what it was asked."""
+
+
 class Poller:
-    """Asks all agents from one socket. Must be made where an event loop runs."""
+    """Asks all agents at once. Must be made where an event loop runs.
+
+    pysnmp goes on with an agent's engine ID for minutes after the agent has got another one (it drops the agent's
+    protest, and the request times out), and has no way to forget it. So an agent that has become silent is asked from
+    a newer engine of pysnmp, which does not know it yet.
+    """
 
     def __init__(self, users: Mapping[str, UsmUserData], answered: Answered) -> None:
-        self._engine = SnmpEngine()
         self._users = users
         self._answered = answered
         self._security: tuple[bytes, int, int] = (b"", 0, 0)
         self._enterprise: dict[str, Oid] = {}
-        self._targets: dict[tuple[str, int, float], UdpTransportTarget] = {}
-        observer = self._engine.observer
-        observer.register_observer(self._saw_parameters, "rfc3414.processIncomingMsg")
-        observer.register_observer(self._saw_answer, "rfc3412.receiveMessage:response")
+        self._targets: dict[str, UdpTransportTarget] = {}
+        self._newest = self._new_engine()
+        self._engines: dict[str, SnmpEngine] = {}
+        self._failures: dict[str, int] = {}
+
+    def _new_engine(self) -> SnmpEngine:
+        engine = SnmpEngine()
+        engine.observer.register_observer(self._saw_parameters, "rfc3414.processIncomingMsg")
+        engine.observer.register_observer(self._saw_answer, "rfc3412.receiveMessage:response")
+        return engine
+
+    def _failed(self, name: str) -> None:
+        """Moves an agent that has answered before to a newer engine; to make one takes a tenth of a second."""
+        if name not in self._failures:
+            return  # its engine does not know it
+        self._failures[name] += 1
+        if self._failures[name] < _RENEW_AFTER:
+            return
+        old = self._engines[name]
+        if old is self._newest:
+            self._newest = self._new_engine()
+        self._engines[name] = self._newest
+        del self._failures[name], self._targets[name]
+        if old not in self._engines.values():
+            old.close_dispatcher()
 
     # pysnmp calls both in one go, the second only when the answer was authentic.
 
@@ -75,12 +107,6 @@ class Poller:
         if int(found["securityLevel"]) == 3:
             self._answered(str(found["transportAddress"][0]), *self._security)
 
-    async def _target(self, address: str, port: int, timeout: float) -> UdpTransportTarget:
-        key = (address, port, timeout)
-        if key not in self._targets:
-            self._targets[key] = await UdpTransportTarget.create((address, port), timeout=timeout, retries=1)
-        return self._targets[key]
-
     async def read(self, name: str, address: str, port: int, user: str, timeout: float) -> Table:
         """The agent's table, within `timeout` seconds.
 
@@ -89,25 +115,37 @@ class Poller:
         enterprises = (self._enterprise[name],) if name in self._enterprise else ENTERPRISES
         try:
             async with asyncio.timeout(timeout):
-                target = await self._target(address, port, timeout / 2.5)
+                self._engines.setdefault(name, self._newest)
+                if name not in self._targets:
+                    self._targets[name] = await UdpTransportTarget.create(
+                        (address, port), timeout=timeout / 2.5, retries=1
+                    )
                 for enterprise in enterprises:
-                    table = await self._walk(Walk(enterprise), self._users[user], target)
+                    table = await self._walk(Walk(enterprise), name, self._users[user])
+                    self._failures[name] = 0
                     if table.rows or table.libvirt is not None:
                         self._enterprise[name] = enterprise
                         return table
-        except (TimeoutError, PySnmpError, OSError, ValueError) as error:
+        except (TimeoutError, OSError) as error:
+            self._failed(name)
             raise OutsideError(
-                f"the SNMP agent of hypervisor {name} ({address}:{port}) does not answer: {error or 'time is over'}",
-                "start it there, and compare its user with the plan's",
+                f"the SNMP agent of hypervisor {name} ({address}:{port}) does not answer", "start it there"
+            ) from error
+        except (_RejectedError, PySnmpError, ValueError) as error:
+            self._failed(name)
+            raise OutsideError(
+                f"the SNMP agent of hypervisor {name} ({address}:{port}) gives no table: {str(error) or 'it refuses'}",
+                "compare its user and passphrases with the plan's",
             ) from error
         self._enterprise.pop(name, None)
         return table
 
-    async def _walk(self, walk: Walk, user: UsmUserData, target: UdpTransportTarget) -> Table:
+    async def _walk(self, walk: Walk, name: str, user: UsmUserData) -> Table:
+        engine, target = self._engines[name], self._targets[name]
         for _ in range(_PAGES):
             asked = walk.ask()
             error, status, _, variables = await bulk_cmd(
-                self._engine,
+                engine,
                 user,
                 target,
                 ContextData(),
@@ -116,12 +154,15 @@ class Poller:
                 *(ObjectType(ObjectIdentity(oid)) for oid in asked),
                 lookupMib=False,
             )
+            if isinstance(error, RequestTimedOut):
+                raise TimeoutError
             if error or status:
-                raise ValueError(str(error or status.prettyPrint()))
+                raise _RejectedError(str(error or status.prettyPrint()))
             page: list[Variable] = [(tuple(oid), number_or_bytes(value)) for oid, value in variables]
             if walk.answer(page):
                 return walk.table()
         raise ValueError("its table has no end")
 
     def close(self) -> None:
-        self._engine.close_dispatcher()
+        for engine in {self._newest, *self._engines.values()}:
+            engine.close_dispatcher()

@@ -48,7 +48,7 @@ class _Hypervisor:
     name: str
     agent: SnmpAgent
     guests: Guests
-    silent: str | None = ""
+    silent: bool | None = None
     listing: str = ""
     listed_at: float = float("-inf")
     refused: bool = False
@@ -196,12 +196,12 @@ class Relay:
         try:
             table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
         except OutsideError as error:
-            if hypervisor.silent != error.message:
-                hypervisor.silent = error.message
+            if not hypervisor.silent:
+                hypervisor.silent = True
                 log.warning("%s", error)
             return
-        if hypervisor.silent is not None:
-            hypervisor.silent = None
+        if hypervisor.silent is not False:
+            hypervisor.silent = False
             log.info("hypervisor %s: its agent answers, %d guest(s)", hypervisor.name, len(table.rows))
         now = time.monotonic()
         self._put(hypervisor, {"vcr.heartbeat": "1"} | hypervisor.guests.polled(table, asked_at, now))
@@ -246,7 +246,7 @@ class Relay:
             "values_sent": self._states.sent + self._measurements.sent,
             "values_waiting": len(self._states.outbox) + len(self._measurements.outbox),
             "values_lost": self._states.outbox.dropped + self._measurements.outbox.dropped,
-            "silent": sorted(h.name for h in self._hypervisors.values() if h.silent is not None),
+            "silent": sorted(h.name for h in self._hypervisors.values() if h.silent),
         }
         with contextlib.suppress(OSError):  # it was writable at the start, and the log says the same
             write_document(self._folder / "counters.json", document)

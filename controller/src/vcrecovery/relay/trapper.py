@@ -25,14 +25,14 @@ TIMEOUT = 5.0
 def request(batch: Sequence[Value]) -> bytes:
     data = []
     for value in batch:
-        nanoseconds = round(value.at * 1e9)
+        clock = int(value.at)
         data.append(
             {
                 "host": value.host,
                 "key": value.key,
                 "value": value.text,
-                "clock": nanoseconds // 10**9,
-                "ns": nanoseconds % 10**9,
+                "clock": clock,
+                "ns": int((value.at - clock) * 1e9),
             }
         )
     body = json.dumps({"request": "sender data", "data": data}).encode()

@@ -1,0 +1,79 @@
+"""All that one benchmark found out, and what was asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from exclude_bench.targets import Target
+
+from .scale import Scale
+from .stage_notifications import Latency
+from .stage_polling import PollingCost
+
+CORES, LATENCY_MS = 0.5, 10.0
+
+
+@dataclass(frozen=True)
+class Results:
+    scale: Scale
+    load: float
+    """Of the machine at the start: processes that wanted to run."""
+    polling: PollingCost
+    latencies: list[Latency]
+    targets: list[Target]
+
+
+def targets(scale: Scale, polling: PollingCost, latencies: Sequence[Latency]) -> list[Target]:
+    what = f"{polling.guests:,} guests on {scale.hypervisors} hypervisors, every {scale.poll:g} s"
+    return [
+        Target(f"{what}: CPU", polling.cores, CORES, "cores", at_most=True),
+        Target(f"{what}: values that came", polling.came / polling.expected * 100, 98.0, "%", at_most=False),
+        *(
+            Target(f"notification to Zabbix, {x.what}: median", x.median, LATENCY_MS, "ms", at_most=True)
+            for x in latencies
+        ),
+    ]
+
+
+def as_json(results: Results) -> str:
+    document = asdict(results)
+    for entry, target in zip(document["targets"], results.targets, strict=True):
+        entry["met"] = target.met
+    return json.dumps(document, indent=1) + "\n"
+
+
+def text(results: Results) -> str:
+    """Everything that was measured, and a verdict for each target."""
+    polling = results.polling
+    rows = [
+        ("CPU, cores", f"{polling.cores:.3f}"),
+        ("memory, PSS MB", f"{polling.memory.pss / 1e6:.0f}"),
+        ("values of utilisation", f"{polling.came:,} of {polling.expected:,}"),
+        ("of these not within 15 % of the guest's load", f"{polling.wrong:,}"),
+        ("longest time between two of a guest, s", f"{polling.longest_gap:.2f}"),
+    ]
+    title = (
+        f"{polling.guests:,} guests on {results.scale.hypervisors} hypervisors (net-snmp's snmpd, SNMPv3), read every "
+        f"{results.scale.poll:g} s for {polling.seconds:.0f} s (load of the machine before: {results.load:.1f})"
+    )
+    sections = [_section(title, ("", ""), rows)]
+    rows_of_latency = [
+        (x.what, str(x.count), f"{x.median:.1f}", f"{x.p99:.1f}", f"{x.high:.1f}", f"{x.cores:.3f}")
+        for x in results.latencies
+    ]
+    heads = ("", "notifications", "median ms", "p99 ms", "max ms", "relay's cores")
+    sections.append(_section("Notification sent to value at Zabbix", heads, rows_of_latency))
+    verdicts = [
+        (x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g} {x.unit}", x.verdict) for x in results.targets
+    ]
+    sections.append(_section("Targets", ("target", "measured", "limit", ""), verdicts))
+    return "\n".join(sections)
+
+
+def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, *rows] if any(heads) else list(rows)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    body = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([title, *body, ""])

@@ -1,0 +1,241 @@
+"""From tables and notifications of one hypervisor to the values that Zabbix gets. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcrecovery.relay.guests import Guests, Row, Table
+from vcrecovery.relay.notification import Notification
+from vcrecovery.snmp.mib import GuestState
+
+UUID, OTHER = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0abc", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0def"
+STATE, CPU = f"vcr.state[{UUID}]", f"vcr.cpu[{UUID}]"
+SECOND = 10**9
+POLL = 5
+
+
+def row(state: GuestState = GuestState.RUNNING, cpu_time: int = 0, uuid: str = UUID, vcpus: int = 2) -> Row:
+    return Row(uuid, "web-vm", state, vcpus, cpu_time, 0)
+
+
+class Agent:
+    """Feeds a hypervisor's guests with tables of an agent whose clock and the relay's run together."""
+
+    def __init__(self, uptime: int = 10_000) -> None:
+        self.guests = Guests({UUID: "web"})
+        self.now = 1000.0
+        self.uptime = uptime
+
+    def poll(self, *rows: Row, libvirt: bool | None = None, after: float = POLL) -> dict[str, str]:
+        self.now += after
+        self.uptime += int(after * 100)
+        stamped = tuple(replace(row, uptime=self.uptime) for row in rows)
+        return self.guests.polled(Table(self.uptime, stamped, libvirt), self.now, self.now + 0.01)
+
+    def notify(self, state: GuestState, event: str = "", detail: str = "", uuid: str = UUID) -> dict[str, str]:
+        return self.guests.notified(Notification(uuid, state, "web-vm", event, detail), self.now)
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+def test_a_state_is_said_when_it_changes_and_once_a_minute(agent: Agent) -> None:
+    said = [agent.poll(row()).get(STATE) for _ in range(25)]
+    assert [number for number, word in enumerate(said) if word == "running"] == [0, 12, 24]
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (GuestState.RUNNING, "running"),
+        (GuestState.BLOCKED, "running"),
+        (GuestState.SHUTDOWN, "running"),
+        (GuestState.PAUSED, "paused"),
+        (GuestState.SHUTOFF, "shutoff (not seen running)"),
+        (GuestState.CRASHED, "crashed (not seen running)"),
+    ],
+)
+def test_the_words_for_states_at_the_first_look(agent: Agent, state: GuestState, word: str) -> None:
+    assert agent.poll(row(state))[STATE] == word
+
+
+def test_a_guest_that_ran_and_is_off_without_a_word_why(agent: Agent) -> None:
+    agent.poll(row())
+    assert agent.poll(row(GuestState.SHUTOFF))[STATE] == "shutoff"
+
+
+@pytest.mark.parametrize("seen_off_first", [False, True])
+def test_a_reason_stays_until_the_state_changes(agent: Agent, seen_off_first: bool) -> None:
+    agent.poll(row())
+    if seen_off_first:
+        assert agent.poll(row(GuestState.SHUTOFF))[STATE] == "shutoff"
+    assert agent.notify(GuestState.SHUTOFF, "stopped", "crashed")[STATE] == "shutoff (crashed)"
+    words = {agent.poll(row(GuestState.SHUTOFF)).get(STATE) for _ in range(30)}
+    assert words == {None, "shutoff (crashed)"}
+    assert agent.notify(GuestState.RUNNING, "started", "booted")[STATE] == "running"
+    agent.now += 60
+    assert agent.poll(row(GuestState.SHUTOFF))[STATE] == "shutoff"
+
+
+def test_a_table_that_is_older_than_a_notification_changes_nothing(agent: Agent) -> None:
+    agent.poll(row())
+    agent.notify(GuestState.SHUTOFF, "stopped", "crashed")
+    assert STATE not in agent.poll(row(), after=0.1)
+    assert STATE not in agent.poll(row(), after=4.9)
+    assert STATE not in agent.poll(row(GuestState.SHUTOFF))
+
+
+def test_a_notification_that_the_table_never_confirms_is_taken_back(agent: Agent) -> None:
+    agent.poll(row())
+    agent.notify(GuestState.SHUTOFF, "stopped", "crashed")
+    agent.poll(row())
+    assert agent.poll(row())[STATE] == "running"
+
+
+def test_a_notification_of_a_guest_that_was_never_in_a_table(agent: Agent) -> None:
+    assert agent.guests.known(UUID)
+    assert not agent.guests.known(OTHER)
+    assert agent.notify(GuestState.SHUTOFF, "stopped", "crashed")[STATE] == "shutoff (crashed)"
+
+
+def test_details_of_other_events_are_no_reasons(agent: Agent) -> None:
+    assert agent.notify(GuestState.RUNNING, "started", "booted")[STATE] == "running"
+    assert agent.notify(GuestState.SHUTOFF, "defined", "updated")[STATE] == "shutoff"
+
+
+def test_all_rows_gone_at_once_is_no_word_about_the_guests(agent: Agent) -> None:
+    agent.poll(row(), row(uuid=OTHER))
+    for libvirt in (None, False):
+        assert not any(agent.poll(libvirt=libvirt) for _ in range(5))
+    assert STATE not in agent.poll(row(), row(uuid=OTHER))
+
+
+def test_all_rows_gone_are_gone_where_the_agent_says_that_libvirt_answers(agent: Agent) -> None:
+    agent.poll(row(), libvirt=True)
+    assert not agent.poll(libvirt=True)
+    assert agent.poll(libvirt=True) == {STATE: "absent"}
+
+
+def test_a_guest_that_vanishes_is_absent_once_and_later_forgotten(agent: Agent) -> None:
+    agent.poll(row(), row(uuid=OTHER))
+    said = [agent.poll(row(uuid=OTHER)).get(STATE) for _ in range(30)]
+    assert said == [None, "absent", *[None] * 28]
+    assert [entry["{#UUID}"] for entry in json.loads(agent.guests.listing())] == [OTHER]
+
+
+def test_a_transient_guest_that_crashes_keeps_its_reason(agent: Agent) -> None:
+    agent.poll(row(), row(uuid=OTHER))
+    agent.notify(GuestState.SHUTOFF, "stopped", "crashed")
+    said = [agent.poll(row(uuid=OTHER)).get(STATE) for _ in range(6)]
+    assert [word for word in said if word] == ["absent (crashed)"]
+
+
+def test_a_guest_that_is_defined_anew_did_not_crash_meanwhile(agent: Agent) -> None:
+    agent.poll(row(), row(uuid=OTHER))
+    agent.notify(GuestState.SHUTOFF, "stopped", "destroyed")
+    for _ in range(6):
+        agent.poll(row(uuid=OTHER))
+    assert agent.poll(row(GuestState.SHUTOFF), row(uuid=OTHER))[STATE] == "shutoff (destroyed)"
+
+
+def test_the_list_has_the_plans_service_and_the_newest_name(agent: Agent) -> None:
+    agent.poll(row(), replace(row(uuid=OTHER), name='say "hi"'))
+    agent.poll(replace(row(), name="renamed"), replace(row(uuid=OTHER), name='say "hi"'))
+    assert json.loads(agent.guests.listing()) == [
+        {"{#UUID}": UUID, "{#VM}": "renamed", "{#SERVICE}": "web"},
+        {"{#UUID}": OTHER, "{#VM}": 'say "hi"', "{#SERVICE}": ""},
+    ]
+
+
+# -- utilisation -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    load=st.integers(1, 100),
+    vcpus=st.integers(1, 64),
+    waits=st.lists(st.integers(100, 2000), min_size=1, max_size=20),
+    start=st.integers(0, 2**63),
+)
+def test_a_constant_load_is_seen_as_it_is(load: int, vcpus: int, waits: list[int], start: int) -> None:
+    agent, cpu_time = Agent(), start
+    agent.poll(row(cpu_time=cpu_time, vcpus=vcpus))
+    for ticks in waits:
+        cpu_time += ticks * 10**7 * vcpus * load // 100
+        value = agent.poll(row(cpu_time=cpu_time, vcpus=vcpus), after=ticks / 100)[CPU]
+        assert float(value) == pytest.approx(load, rel=0.02)
+
+
+@given(
+    polls=st.lists(
+        st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 8), st.floats(0, 100)),
+        max_size=20,
+    )
+)
+def test_utilisation_is_always_a_percentage(polls: list[tuple[int, int, int, float]]) -> None:
+    guests, now = Guests({}), 0.0
+    for cpu_time, uptime, vcpus, passed in polls:
+        now += passed
+        found = Row(UUID, "x", GuestState.RUNNING, vcpus, cpu_time, uptime)
+        value = guests.polled(Table(uptime, (found,)), now, now).get(CPU, "0")
+        assert 0 <= float(value) <= 100
+
+
+def test_the_same_sample_twice_is_no_utilisation(agent: Agent) -> None:
+    """libvirt-snmp answers from a copy that is up to 5 s old."""
+    times = [0, 0, 10, 10, 20, 20]
+    values = [agent.poll(row(cpu_time=seconds * SECOND)).get(CPU) for seconds in times]
+    assert values == [None, None, "50.00", None, "50.00", None]
+
+
+def test_two_answers_at_one_time_of_the_agent_are_one(agent: Agent) -> None:
+    agent.poll(row(cpu_time=0))
+    assert CPU not in agent.poll(row(cpu_time=SECOND), after=0)
+
+
+def test_no_cpu_time_for_longer_than_any_copy_is_kept_is_zero_at_every_poll(agent: Agent) -> None:
+    values = [agent.poll(row(cpu_time=7)).get(CPU) for _ in range(6)]
+    assert values == [None, None, "0.00", "0.00", "0.00", "0.00"]
+    assert agent.poll(row(cpu_time=7 + 10 * SECOND))[CPU] == "50.00"  # since the last sample that was one for sure
+
+
+@pytest.mark.parametrize("libvirt", [True, None])
+def test_zero_is_seen_at_once_where_the_table_is_known_to_be_fresh(agent: Agent, libvirt: bool | None) -> None:
+    """From this project's agent always, from another if a neighbour's CPU time has moved."""
+    agent.poll(row(cpu_time=7), row(cpu_time=0, uuid=OTHER), libvirt=libvirt)
+    assert agent.poll(row(cpu_time=7), row(cpu_time=5, uuid=OTHER), libvirt=libvirt)[CPU] == "0.00"
+
+
+def test_a_guest_that_was_restarted_begins_anew(agent: Agent) -> None:
+    agent.poll(row(cpu_time=100 * SECOND))
+    assert CPU not in agent.poll(row(cpu_time=1 * SECOND))
+    assert agent.poll(row(cpu_time=6 * SECOND))[CPU] == "50.00"
+
+
+@pytest.mark.parametrize("jump", [-9_000, 3_600_00, -(2**31)], ids=["restart", "forward", "wrap"])
+def test_an_agent_whose_clock_jumps_begins_anew(jump: int) -> None:
+    agent = Agent(uptime=2**31 + 10_000)
+    agent.poll(row(cpu_time=0))
+    agent.uptime += jump
+    assert CPU not in agent.poll(row(cpu_time=5 * SECOND))
+    assert agent.poll(row(cpu_time=10 * SECOND))[CPU] == "50.00"
+
+
+def test_an_agent_that_was_silent_for_long_gives_the_mean(agent: Agent) -> None:
+    agent.poll(row(cpu_time=0))
+    assert agent.poll(row(cpu_time=600 * SECOND), after=600)[CPU] == "50.00"
+
+
+@pytest.mark.parametrize("state", [GuestState.PAUSED, GuestState.SHUTOFF])
+def test_a_guest_that_does_not_run_has_no_utilisation(agent: Agent, state: GuestState) -> None:
+    agent.poll(row(cpu_time=0))
+    for _ in range(4):
+        assert CPU not in agent.poll(row(state, cpu_time=SECOND))
+    assert CPU not in agent.poll(row(cpu_time=2 * SECOND))
+    assert CPU in agent.poll(row(cpu_time=3 * SECOND))
