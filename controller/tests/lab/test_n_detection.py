@@ -191,6 +191,7 @@ def test_a_busy_guest_is_a_failure_only_when_no_port_answers(lab: Lab, door: soc
         assert (cause, doubt) == ("the primary hangs: it uses all its CPU, and no port answers", Doubt.CPU_HIGH)
 
 
+@pytest.mark.usefixtures("often")
 def test_killed_guests_are_noticed_at_once(lab: Lab, blank: int, door: socket.socket, tmp_path: Path) -> None:
     took: list[float] = []
     with watching(plan_with(lab, tmp_path, door)) as here:
