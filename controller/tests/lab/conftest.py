@@ -93,6 +93,8 @@ class Lab:
         text = (self.layout.plan_file).read_text()
         plan = yaml.safe_load(text)
         plan["state_dir"] = str(folder / "state")
+        # No port of the blank VM answers, so a libvirtd that a test stops would be a hypervisor that has failed.
+        plan["detection"] = {"host_silent_for": "10m"}
         entry = plan["services"][SERVICE]
         entry["primary"]["uuid"] = BLANK_UUID
         entry.update(service)

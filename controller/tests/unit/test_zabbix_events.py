@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.detect import spool
+from vcrecovery.detect import spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, shortened
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.libvirt import DomainReading
@@ -57,6 +57,10 @@ class FakeEvent:
     name: str = "VM crashed"
     at: float = 1000.0
     is_problem: bool = True
+    messages: tuple[str, ...] = ()
+
+    def says(self, message: str) -> bool:
+        return message in self.messages
 
 
 @dataclass
@@ -167,8 +171,9 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def running(stage: Stage) -> Iterator[Callable[[], None]]:
+def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Starts a controller that takes events; it ends with the test, or when another is started."""
+    monkeypatch.setattr(zabbix_events, "LOOK_EVERY", 0.1)
     stops: list[tuple[threading.Event, threading.Thread]] = []
 
     def end() -> None:
@@ -327,6 +332,17 @@ def test_what_was_done_and_not_told_is_told_at_the_next_start(stage: Stage, runn
     wait_for(lambda: stage.api.told, "the answer")
     assert stage.api.told == [("5", "web: served by its standby")]
     assert stage.recover.calls == []
+
+
+def test_what_was_told_before_the_controller_died_is_not_told_again(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    book = EventBook(stage.world.journal)
+    book.take("5", 1.0)
+    book.answer("5", "web: served by its standby", final=True)
+    stage.api.events["5"] = replace(stage.api.events["5"], messages=("web: served by its standby",))
+    running()
+    wait_for(lambda: not book.unfinished(2.0), "the note that it was told")
+    assert stage.api.told == []
 
 
 def test_a_suspicion_is_looked_at_again_while_its_problem_is_open(stage: Stage, running: Callable[[], None]) -> None:

@@ -55,6 +55,9 @@ class Event(Protocol):
     def is_problem(self) -> bool:
         """Whether its problem is still open: not a recovery event, and not resolved since."""
 
+    def says(self, message: str) -> bool:
+        """Whether the message was added already."""
+
 
 class Api(Protocol):
     """The part of Zabbix's API that is needed. Every call raises OutsideError when the API does not answer."""
@@ -150,14 +153,16 @@ class ZabbixEvents:
 
     def _work(self, event: str, stop: threading.Event) -> None:
         """Until the event is answered. Zabbix may be down meanwhile; what it knows is kept in the journal."""
-        failures = 0
+        failures, said = 0, ""
         while not stop.is_set():
             try:
                 self._answer(event)
                 return
             except OutsideError as error:
                 failures += 1
-                log.error("event %s: %s; trying again in %.0f s", event, error, retry_delay(failures))
+                if said != str(error):
+                    said = str(error)
+                    log.error("event %s: %s; trying again until it works", event, error)
                 stop.wait(retry_delay(failures))
             except VCRecoveryError as error:
                 log.error("event %s: %s", event, error)
@@ -165,18 +170,20 @@ class ZabbixEvents:
 
     def _answer(self, event: str) -> None:
         taken = self._book.take(event, self._world.clock.now())
-        if taken.answer is None or not taken.final:
-            found = self._api.event(event)
-            if found is None:
-                log.warning("event %s: Zabbix knows no such event, or the token may not see it", event)
-                self._book.forget(event)
-                return
+        found = self._api.event(event)
+        if found is None:
+            log.warning("event %s: Zabbix knows no such event, or the token may not see it", event)
+            self._book.forget(event)
+            return
+        if not taken.final:
             log.info("event %s: %s", event, found.name)
             answer = self.handle(found)
             self._book.answer(event, answer.text, final=answer.final)
             taken = self._book.take(event, self._world.clock.now())
         if taken.told_at is None and taken.answer is not None:
-            self._tell(event, taken.answer)
+            # A controller may have died after it had told it.
+            if not found.says(shortened(taken.answer)):
+                self._tell(event, taken.answer)
             self._book.told(event, self._world.clock.now())
 
     def _tell(self, event: str, text: str) -> None:
