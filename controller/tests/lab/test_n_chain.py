@@ -1,0 +1,164 @@
+"""From the end of a VM to the switched name, all of it real: libvirt, SNMP, relay, Zabbix, controller, LXD, BIND."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vcrecovery_lab.detection.chain import HOST, Chain, chain
+from vcrecovery_lab.net_snmp import CLIENT, inform
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
+from vcrecovery_lab.zabbix import Stack
+
+from .conftest import BLANK_UUID, Lab
+from .waiting import wait_for
+from .zabbix_stack import VERSIONS, throwaway_folder, throwaway_zabbix
+
+pytestmark = pytest.mark.lab
+
+#: For a slow machine that is busy.
+PATIENCE = 120.0
+VM, VM_UUID = "vcrlab-chain", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e3001"
+#: Nobody listens there.
+CLOSED = 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_killed_vm_is_failed_over_by_zabbix(lab: Lab, blank: int, tmp_path: Path, version: str) -> None:
+    plan = yaml.safe_load(lab.other_plan(tmp_path).read_text())
+    plan = {key: plan[key] for key in ("secondaries", "dns", "services")}
+    with (
+        throwaway_zabbix(version) as stack,
+        throwaway_folder() as folder,
+        chain(stack, folder, "qemu:///system", plan) as made,
+    ):
+        lab.stamp()
+        os.kill(blank, signal.SIGKILL)
+        wait_for(lambda: outcomes(made) == ["done"], "the failover", PATIENCE)
+        assert lab.dig(lab.layout.name, "A") == ["10.211.2.10"]
+        (episode,) = made.episodes()
+        assert episode["cause"].startswith("Zabbix event ")
+        # Zabbix repeats its command each minute; who answers the problem has said how it went.
+        wait_for(lambda: "DNS switched" in answers(made, "vm"), "the answer in Zabbix", PATIENCE)
+        (problem,) = [one for one in made.problems() if one["vcr-kind"] == "vm"]
+        made.zabbix.program_runs("event", problem["event"], "--spool", str(made.state_dir / "events"))
+        wait_for(lambda: not any(made.state_dir.joinpath("events").glob("[0-9]*")), "the end of the repetition", PATIENCE)
+        assert outcomes(made) == ["done"]
+        assert answers(made, "vm").count("DNS switched") == 1
+
+
+def outcomes(made: Chain) -> list[Any]:
+    return [episode["outcome"] for episode in made.episodes()]
+
+
+def answers(made: Chain, kind: str) -> str:
+    return "\n".join(one["answers"] for one in made.problems() if one.get("vcr-kind") == kind)
+
+
+# -- what is no failure ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def libvirt() -> Iterator[PrivateLibvirt]:
+    daemon = PrivateLibvirt()
+    try:
+        daemon.start()
+        daemon.make(VM, VM_UUID)
+        yield daemon
+    finally:
+        daemon.close()
+
+
+@pytest.fixture(scope="module")
+def quiet(libvirt: PrivateLibvirt) -> Iterator[Chain]:
+    """A chain over a VM whose failovers would be refused, since it has no standby; they would be begun, though."""
+    plan = {
+        "secondaries": {
+            "sec1": {
+                "lxd": "/nonexistent/lxd.socket",
+                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                "receiver": {"address": "127.0.0.1"},
+            }
+        },
+        "services": {
+            "web": {
+                "primary": {"hypervisor": HOST, "uuid": VM_UUID, "address": "127.0.0.1"},
+                "standby": {"secondary": "sec1", "address": "10.20.0.10"},
+                "ports": [CLOSED],
+            }
+        },
+        "detection": {"embedded": False, "host_silent_for": "4s"},
+    }
+    with throwaway_zabbix("7.0") as stack, throwaway_folder() as folder, chain(stack, folder, libvirt.uri, plan) as made:
+        yield made
+
+
+@pytest.fixture
+def calm(quiet: Chain, libvirt: PrivateLibvirt) -> Iterator[Chain]:
+    """The VM runs, and Zabbix has nothing against it, before and after."""
+    seen_running(quiet)
+    yield quiet
+    if libvirt.virsh("domstate", VM).strip() != "running":
+        libvirt.virsh("start", VM)
+    seen_running(quiet)
+    assert outcomes(quiet) == []
+
+
+def seen_running(made: Chain) -> None:
+    made.wait_for_value(f"vcr.state[{VM_UUID}]", "running")
+    wait_for(lambda: made.problems() == [], "an end of all problems", PATIENCE)
+
+
+def test_an_operators_wish(calm: Chain, libvirt: PrivateLibvirt) -> None:
+    libvirt.virsh("destroy", VM)
+    calm.wait_for_value(f"vcr.state[{VM_UUID}]", "shutoff (destroyed)")
+    libvirt.virsh("start", VM)
+    libvirt.virsh("suspend", VM)
+    calm.wait_for_value(f"vcr.state[{VM_UUID}]", "paused")
+    libvirt.virsh("resume", VM)
+    libvirt.virsh("reset", VM)
+    calm.wait_for_value(f"vcr.state[{VM_UUID}]", "running")
+    assert calm.problems() == []
+
+
+def test_restarts_of_what_watches(calm: Chain, libvirt: PrivateLibvirt) -> None:
+    libvirt.kill()
+    libvirt.start()
+    heartbeats(calm, 2)
+    calm.stop_part("relay")
+    calm.start_relay()
+    heartbeats(calm, 2)
+    calm.stack.restart_server()
+    heartbeats(calm, 2)
+    calm.stop_part("watch")
+    calm.start_watch()
+
+
+def heartbeats(made: Chain, count: int) -> None:
+    """So many more have come into Zabbix than had until now."""
+    before = made.newest("vcr.heartbeat")
+    wait_for(lambda: made.newest("vcr.heartbeat") >= before + count, f"{count} heartbeats", PATIENCE)
+
+
+def test_a_lie_of_somebody_who_knows_the_passphrases(calm: Chain, libvirt: PrivateLibvirt) -> None:
+    before = libvirt.qemu(VM)
+    assert inform(calm.trap_port, VM_UUID, CLIENT, "stopped", "crashed")
+    wait_for(lambda: calm.said("watch", "nothing done"), "the controller's answer", PATIENCE)
+    assert libvirt.qemu(VM) == before
+
+
+def test_an_agent_that_is_silent_although_its_hypervisor_lives(calm: Chain, libvirt: PrivateLibvirt) -> None:
+    before = libvirt.qemu(VM)
+    calm.stop_snmpd()
+    try:
+        wait_for(lambda: "running" in answers(calm, "site"), "the controller's answer", PATIENCE)
+        assert [one["vcr-kind"] for one in calm.problems()] == ["site"]
+    finally:
+        calm.start_snmpd()
+    assert libvirt.qemu(VM) == before
