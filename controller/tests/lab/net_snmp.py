@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -43,15 +44,22 @@ class Daemon:
     def start(self) -> None:
         environment = {
             **os.environ,
-            "SNMPCONFPATH": str(self.folder),
+            "SNMPCONFPATH": f"{self.folder}:{self.folder}/persistent",
             "SNMP_PERSISTENT_DIR": str(self.folder / "persistent"),
             "MIBS": "",
         }
-        command = [self.program, "-f", "-Lf", str(self.log), *self._options]
+        command = [self.program, "-f", "-A", "-Lf", str(self.log), *self._options]
         before = self.log.read_text().count(READY) if self.log.exists() else 0
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
         wait_for(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program)
+
+    def become_another(self) -> None:
+        """As after a new installation: another engine, that has the same user. For one that is stopped."""
+        kept = self.folder / "persistent"
+        shutil.rmtree(kept)
+        kept.mkdir()
+        (kept / f"{self.program}.conf").write_text(f"engineID another-{self.port}\n{CREATE_USER}")
 
     def stop(self) -> None:
         if self._process is not None:
@@ -102,17 +110,12 @@ class TrapReceiver(Daemon):
         """Variables by OID of each notification, in their order."""
         if not self.log.exists():
             return []
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("RECEIVED|")]
-        return [parse(line.partition("|")[2].replace("\t", "\n")) for line in lines]
+        return [parse(entry) for entry in self.log.read_text(errors="replace").split("RECEIVED|")[1:]]
 
 
 def parse(printed: str) -> dict[str, str]:
-    """What net-snmp printed with -Onqx, one variable a line."""
-    found = {}
-    for line in printed.splitlines():
-        if match := re.fullmatch(r"(\.[0-9.]+) (.*?)\s*", line):
-            found[match[1]] = match[2].strip('"')
-    return found
+    """Variables as net-snmp prints them with -Onqx. It breaks strings into lines of 16 bytes."""
+    return {oid: value.strip('" \n') for oid, value in re.findall(r'(\.[0-9.]+) ("[^"]*"|-?[0-9.]+)', printed)}
 
 
 def text(octets: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -87,9 +88,10 @@ class PrivateLibvirt:
                 for name in list(self._names):
                     self.forget(name)
             for path in (self.folder / "run/libvirt/qemu/run").glob("*.pid"):
-                number = path.read_text().strip()
-                if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):
-                    os.kill(int(number), signal.SIGKILL)
+                with contextlib.suppress(OSError):  # it has ended
+                    number = int(path.read_text())
+                    if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):
+                        os.kill(number, signal.SIGKILL)
             self._process.terminate()
             self._process.wait(timeout=60)
         shutil.rmtree(self.folder)

@@ -132,7 +132,8 @@ def _guest(domain: Any, found: dict[str, Any]) -> Guest:
         int(found.get("vcpu.current", found.get("vcpu.maximum", 0))),
         int(found.get("balloon.current", 0)),
         int(found.get("balloon.maximum", 0)),
-        int(found.get("cpu.time", 0)),
+        # Of a VM that is off, libvirt without cgroups tells the CPU time of another process.
+        0 if off else int(found.get("cpu.time", 0)),
         _REASON.get(int(found.get("state.reason", 0)), "") if off else "",
     )
 

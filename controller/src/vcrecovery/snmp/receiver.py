@@ -16,6 +16,7 @@ from pysnmp.hlapi.v3arch.asyncio import (
     usmHMAC192SHA256AuthProtocol,
     usmHMAC384SHA512AuthProtocol,
 )
+from pysnmp.hlapi.v3arch.asyncio.ntforg import LCD
 from pysnmp.proto.rfc1902 import Integer32, ObjectIdentifier, OctetString, TimeTicks
 from pysnmp.smi.rfc1902 import ObjectIdentity, ObjectType
 
@@ -78,8 +79,18 @@ class Receiver:
             community = read_secret(destination.community_file, "the SNMP community")
             self._auth = CommunityData(community, mpModel=1)  # noqa: S508  for receivers that know no SNMPv3
         self.confirms = destination.user is not None
+        self._kind = "inform" if self.confirms else "trap"
         self._engine: SnmpEngine | None = None
         self._failures = 0
+
+    async def warm_up(self) -> None:
+        """Makes the engine and the keys now: the first notification would wait 70 ms for them."""
+        engine = self._engine = self._engine or SnmpEngine()
+        LCD.configure(engine, self._auth, await self._target(), self._kind, ContextData().contextName)
+
+    async def _target(self) -> UdpTransportTarget:
+        address = str(self.destination.address), self.destination.port
+        return await UdpTransportTarget.create(address, timeout=TIMEOUT, retries=0)
 
     async def send(self, notification: Notification) -> str:
         """Empty when the receiver has confirmed it (a trap: when it was sent), else why not."""
@@ -89,11 +100,8 @@ class Receiver:
             for oid, value in variables(notification, self._host, self._enterprise, self._started)
         ]
         try:
-            target = await UdpTransportTarget.create(
-                (str(self.destination.address), self.destination.port), timeout=TIMEOUT, retries=0
-            )
-            kind = "inform" if self.confirms else "trap"
-            sending = send_notification(engine, self._auth, target, ContextData(), kind, *named, lookupMib=False)
+            target = await self._target()
+            sending = send_notification(engine, self._auth, target, ContextData(), self._kind, *named, lookupMib=False)
             indication, status, _index, _variables = await asyncio.wait_for(sending, 10 * TIMEOUT)
             reason = str(indication or status or "")
         except (PySnmpError, OSError, TimeoutError) as error:
