@@ -68,6 +68,14 @@ class Daemon:
             self._process = None
 
 
+def ask(port: int, program: str, *words: str, patience: float = 2.0) -> str:
+    """What one of net-snmp's programs prints about an agent on this machine."""
+    done = run(
+        [program, *QUIET, *V3, "-t", str(patience), "-r", "2", f"127.0.0.1:{port}", *words], timeout=60, check=False
+    )
+    return done.stdout + done.stderr
+
+
 class Agent(Daemon):
     """snmpd with the table. It also lets its user write, so that a refusal is the program's own."""
 
@@ -75,20 +83,15 @@ class Agent(Daemon):
         configuration = f"agentaddress udp:127.0.0.1:@PORT@\nrwuser {USER} priv\npass_persist {root}.1 {command}\n"
         super().__init__(folder, "snmpd", configuration, "-I", "-smux")
 
-    def _ask(self, program: str, *words: str, patience: float = 2.0) -> str:
-        command = [program, *QUIET, *V3, "-t", str(patience), "-r", "2", f"127.0.0.1:{self.port}", *words]
-        done = run(command, timeout=60, check=False)
-        return done.stdout + done.stderr
-
     def walk(self, root: str) -> dict[str, str]:
         """OID -> value of all that is below `root`."""
-        return parse(self._ask("snmpbulkwalk", root))
+        return parse(ask(self.port, "snmpbulkwalk", root))
 
     def get(self, oid: str) -> str:
-        return self._ask("snmpget", oid).strip()
+        return ask(self.port, "snmpget", oid).strip()
 
     def set(self, oid: str, kind: str, value: str) -> str:
-        return self._ask("snmpset", oid, kind, value).strip()
+        return ask(self.port, "snmpset", oid, kind, value).strip()
 
     def seconds_to_answer(self, oid: str) -> float:
         begun = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,9 +17,11 @@ import pytest
 import yaml
 
 from vcrecovery.snmp.mib import ENTERPRISE, OLD_ENTERPRISE, Column, Extra, Oid, column, scalar
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
-from .net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, text
+from .net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, ask, free_port, parse, text
 from .private_libvirt import PrivateLibvirt
 from .waiting import wait_for
 
@@ -121,6 +124,16 @@ def test_what_changes_is_seen_by_the_next_poll(guests: PrivateLibvirt, agent: Ag
         guests.forget("transient")
     wait_for(lambda: agent_says(agent, uuid, Column.STATE) == "", "the end of its row", SLOW)
     assert agent.get(LIBVIRT_ANSWERS).endswith(" 1")
+
+
+def test_a_qemu_that_hangs_holds_nobody_up(guests: PrivateLibvirt, agent: Agent) -> None:
+    os.kill(pid := guests.qemu("one"), signal.SIGSTOP)
+    try:
+        time.sleep(1.1)  # what was read before the question is not used again
+        found = agent.walk(TABLE)
+        assert [found.get(cell(Column.STATE, uuid)) for uuid in (ONE, TWO, OFF)] == ["1", "1", "5"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_nothing_can_be_set(guests: PrivateLibvirt, agent: Agent) -> None:
@@ -334,3 +347,97 @@ def test_libvirt_restarts_and_what_happened_meanwhile_is_told(
         assert detail in ("failed", "crashed", "daemon")
     finally:
         guests.forget("orphan")
+
+
+# -- the role --------------------------------------------------------------------------------------------------
+
+
+def apply_role(folder: Path, libvirt: PrivateLibvirt, port: int, receiver: TrapReceiver) -> int:
+    """Runs the role's part for SNMP into a folder; how many tasks changed something."""
+    variables = {
+        "hypervisor_snmp_agent": "vcrecovery",
+        "hypervisor_snmp_destinations": [{"address": "127.0.0.1", "port": receiver.port}],
+        "hypervisor_snmp_user": USER,
+        "hypervisor_snmp_auth": AUTH,
+        "hypervisor_snmp_privacy": PRIVACY,
+        "hypervisor_snmp_uri": libvirt.uri,
+        "hypervisor_snmp_listen": f"udp:127.0.0.1:{port}",
+        "hypervisor_snmp_packages": [],
+        "hypervisor_snmp_account": "root",
+        "hypervisor_supervisor": "process",
+        "hypervisor_venv": str(PROGRAM.parents[1]),
+        "secondary_has_the_program": True,
+        **{
+            f"hypervisor_{name}_dir": str(folder / name)
+            for name in ("config", "run", "log", "snmp_config", "snmp_state")
+        },
+    }
+    for name in ("config", "snmp_config", "snmp_state"):
+        (folder / name).mkdir(exist_ok=True)
+    playbook = folder / "play.yml"
+    role = {"name": "vcrecovery.standby.hypervisor", "tasks_from": "snmp"}
+    play = {"hosts": "hv1", "connection": "local", "tasks": [{"ansible.builtin.include_role": role}], "vars": variables}
+    playbook.write_text(yaml.safe_dump([play]))
+    command = [CHECKOUT / ".venv/bin/ansible-playbook", "-i", "hv1,", playbook]
+    environment = {"ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = run(command, timeout=300, env=environment, check=False)
+    printed = done.stdout + done.stderr
+    recap = re.search(r"changed=(\d+) +unreachable=0 +failed=0", printed)
+    assert recap, printed
+    assert AUTH not in printed
+    assert PRIVACY not in printed
+    return int(recap[1])
+
+
+def end_daemons(folder: Path) -> None:
+    for record in (folder / "run").glob("*.json"):
+        pid = json.loads(record.read_text())["pid"]
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or "Z" in state_of(pid), f"the end of {record.stem}")
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_the_role(
+    guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(CHECKOUT)
+    port = free_port()
+    try:
+        assert apply_role(tmp_path, guests, port, receiver) > 0
+        wait_for(lambda: parse(ask(port, "snmpbulkwalk", TABLE)).get(cell(Column.STATE, ONE)) == "1", "the table", SLOW)
+        assert parse(ask(port, "snmpget", ".1.3.6.1.2.1.1.3.0")) != {}
+        assert parse(ask(port, "snmpbulkwalk", ".1.3.6.1.2.1.2")) == {}
+        assert "noAccess" in ask(port, "snmpset", cell(Column.ROW_STATUS, ONE), "i", "6")
+        community = [
+            "snmpget",
+            "-m",
+            "",
+            "-v2c",
+            "-c",
+            "public",
+            "-t",
+            "1",
+            "-r",
+            "0",
+            f"127.0.0.1:{port}",
+            ".1.3.6.1.2.1.1.3.0",
+        ]
+        assert run(community, timeout=30, check=False).returncode != 0
+        for file in [path for path in tmp_path.rglob("*") if path.is_file() and "receiver" not in path.parts and path.name != "play.yml"]:
+            if AUTH in (content := file.read_text(errors="replace")) or PRIVACY in content:
+                assert file.stat().st_mode & 0o077 == 0, file
+        assert AUTH not in (tmp_path / "snmp_state/snmpd.conf").read_text()
+        log = tmp_path / "log/vcrecovery-snmp-agent.log"
+        wait_for(lambda: "following libvirt's events" in log.read_text(), "the notifier", SLOW)
+        guests.virsh("suspend", "one")
+        guests.virsh("resume", "one")
+        wait_for(lambda: ("resumed", "unpaused", "1") in told_of(receiver, "one"), "the notification", SLOW)
+        assert apply_role(tmp_path, guests, port, receiver) == 0
+    finally:
+        end_daemons(tmp_path)

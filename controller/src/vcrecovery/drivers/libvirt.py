@@ -122,20 +122,17 @@ def words_of(event: int, detail: int) -> tuple[str, str]:
     return word, details[detail] if 0 <= detail < len(details) else str(detail)
 
 
-def _guest(domain: Any, found: dict[str, Any]) -> Guest:
-    state = int(found.get("state.state", libvirt.VIR_DOMAIN_NOSTATE))
-    off = _POWER.get(state, Power.RUNNING) in OFF
-    return Guest(
-        domain.UUIDString(),
-        domain.name(),
-        state,
-        int(found.get("vcpu.current", found.get("vcpu.maximum", 0))),
-        int(found.get("balloon.current", 0)),
-        int(found.get("balloon.maximum", 0)),
-        # Of a VM that is off, libvirt without cgroups tells the CPU time of another process.
-        0 if off else int(found.get("cpu.time", 0)),
-        _REASON.get(int(found.get("state.reason", 0)), "") if off else "",
-    )
+def _guest(domain: Any) -> Guest | None:
+    """None when the VM is gone meanwhile."""
+    try:
+        state, limit, memory, vcpus, cpu_time = domain.info()
+        _, reason = domain.state()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+    word = _REASON.get(reason, "") if _POWER.get(state, Power.RUNNING) in OFF else ""
+    return Guest(domain.UUIDString(), domain.name(), state, vcpus, memory, limit, cpu_time, word)
 
 
 def _quiet(_context: object, _error: object) -> None:
@@ -244,20 +241,15 @@ class LibvirtHost:
             raise self._unreachable(error) from error
 
     def guests(self) -> list[Guest]:
-        """Every VM of this host, also those that are off, in one call that waits for none of them.
+        """Every VM of this host, also those that are off.
 
+        Not by libvirt's bulk statistics: since libvirt 8.9 those ask QEMU itself, and one QEMU that has stopped would
+        hold up the answer for all.
         Raises OutsideError when the host does not answer.
         """
-        wanted = (
-            libvirt.VIR_DOMAIN_STATS_STATE
-            | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
-            | libvirt.VIR_DOMAIN_STATS_VCPU
-            | libvirt.VIR_DOMAIN_STATS_BALLOON
-        )
 
         def listing() -> list[Guest]:
-            found = self._connected().getAllDomainStats(wanted, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
-            return [_guest(domain, figures) for domain, figures in found]
+            return [guest for domain in self._connected().listAllDomains() if (guest := _guest(domain)) is not None]
 
         try:
             return self._call(listing)

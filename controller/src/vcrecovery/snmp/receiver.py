@@ -21,10 +21,11 @@ from pysnmp.proto.rfc1902 import Integer32, ObjectIdentifier, OctetString, TimeT
 from pysnmp.smi.rfc1902 import ObjectIdentity, ObjectType
 
 from vcrecovery.plan.monitoring import SnmpUser
+from vcrecovery.snmp.credentials import read_passphrase, read_secret
 from vcrecovery.snmp.guest_state import row_status
 from vcrecovery.snmp.mib import NOTIFICATION, Column, Extra, Oid, scalar
 from vcrecovery.snmp.notification import Notification
-from vcrecovery.snmp.settings import AgentSettings, Destination, read_secret
+from vcrecovery.snmp.settings import AgentSettings, Destination
 
 #: Seconds for an answer to an inform.
 TIMEOUT = 1.0
@@ -34,16 +35,14 @@ FORGET_AFTER = 3
 SYS_UP_TIME: Oid = (1, 3, 6, 1, 2, 1, 1, 3, 0)
 SNMP_TRAP_OID: Oid = (1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0)
 _AUTH = {"sha256": usmHMAC192SHA256AuthProtocol, "sha512": usmHMAC384SHA512AuthProtocol}
-#: RFC 3414, 11.2.
-SHORTEST_PASSPHRASE = 8
 
 
 def user_data(name: str, user: SnmpUser) -> UsmUserData:
     """Raises UsageError when a passphrase's file cannot be used."""
     return UsmUserData(
         name,
-        authKey=read_secret(user.auth_file, f"SNMP user {name}'s authentication passphrase", SHORTEST_PASSPHRASE),
-        privKey=read_secret(user.privacy_file, f"SNMP user {name}'s privacy passphrase", SHORTEST_PASSPHRASE),
+        authKey=read_passphrase(user.auth_file, f"the authentication passphrase of SNMP user {name}"),
+        privKey=read_passphrase(user.privacy_file, f"the privacy passphrase of SNMP user {name}"),
         authProtocol=_AUTH[user.auth],
         privProtocol=usmAesCfb128Protocol,
     )
