@@ -12,6 +12,7 @@ packages=(
   lxd lxd-client btrfs-progs squashfs-tools attr acl libcap2-bin uidmap dnsmasq-base iptables
   bind9 bind9-utils bind9-dnsutils
   openssh-server openssh-client rsync lsyncd
+  snmpd snmp snmptrapd
   # what the tests of the exclude lists build package databases with
   rpm dnf dnf-plugins-core
   # what the tests of consistent syncs run: no services, only programs

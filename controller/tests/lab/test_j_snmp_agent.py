@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import time
@@ -17,18 +17,20 @@ import pytest
 import yaml
 
 from vcrecovery.snmp.mib import ENTERPRISE, OLD_ENTERPRISE, Column, Extra, Oid, column, scalar
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, ask, free_port, parse, text
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
+from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
-from .net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, text
-from .private_libvirt import PrivateLibvirt
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
 #: In capitals, as some tools print them.
 ONE, TWO, OFF = (UUID(f"6F1C2A54-7C0D-4A7E-9A51-0D3B1F7E20{n:02X}") for n in (1, 254, 255))
-ODD_NAME = "o'dd \"näme\" $(x) .1 NONE"
-SLOW = 60.0
+ODD_NAME = 'o\'dd "näme" $(x) .1 NONE'
+SLOW = 15.0
 
 
 def dotted(oid: Oid) -> str:
@@ -64,7 +66,8 @@ def guests(libvirt: PrivateLibvirt) -> PrivateLibvirt:
 
 
 def table_command(uri: str, *words: str) -> str:
-    return shlex.join([str(PROGRAM), "snmp-agent", "table", "--host", "hv1", "--uri", uri, *words])
+    # snmpd splits at spaces, and knows no quotes.
+    return " ".join([str(PROGRAM), "snmp-agent", "table", "--host", "hv1", "--uri", uri, *words])
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,7 @@ def test_the_table_is_what_libvirt_says(guests: PrivateLibvirt, agent: Agent) ->
         assert int(found[cell(Column.MEMORY_LIMIT, uuid)]) * 1024 == int(said["Max memory"])
         assert found[cell(Column.ROW_STATUS, uuid)] == "1"
     assert found[cell(Column.CPU_TIME, OFF)] == "0"
-    assert text(agent.get(dotted(scalar(Extra.HOST))).partition(" ")[2].strip('"')) == "hv1"
+    assert text(agent.walk(dotted(scalar(Extra.HOST)[:-1]))[dotted(scalar(Extra.HOST))]) == "hv1"
     assert agent.get(LIBVIRT_ANSWERS).endswith(" 1")
 
 
@@ -121,6 +124,16 @@ def test_what_changes_is_seen_by_the_next_poll(guests: PrivateLibvirt, agent: Ag
         guests.forget("transient")
     wait_for(lambda: agent_says(agent, uuid, Column.STATE) == "", "the end of its row", SLOW)
     assert agent.get(LIBVIRT_ANSWERS).endswith(" 1")
+
+
+def test_a_qemu_that_hangs_holds_nobody_up(guests: PrivateLibvirt, agent: Agent) -> None:
+    os.kill(pid := guests.qemu("one"), signal.SIGSTOP)
+    try:
+        time.sleep(1.1)  # what was read before the question is not used again
+        found = agent.walk(TABLE)
+        assert [found.get(cell(Column.STATE, uuid)) for uuid in (ONE, TWO, OFF)] == ["1", "1", "5"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_nothing_can_be_set(guests: PrivateLibvirt, agent: Agent) -> None:
@@ -262,9 +275,7 @@ def test_a_killed_vm_is_told_as_failed(guests: PrivateLibvirt, receiver: TrapRec
     ]  # fmt: skip
 
 
-def test_what_an_operator_does_is_told_as_such(
-    guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path
-) -> None:
+def test_what_an_operator_does_is_told_as_such(guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path) -> None:
     with notifying(tmp_path, guests.uri, {"port": receiver.port, "user": USER}):
         # A transient VM is gone with its end: nobody could be asked any more how it ended.
         guests.make("brief", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2005", transient=True)
@@ -305,15 +316,8 @@ def test_a_receiver_that_was_away_gets_all_in_order(
         wait_for(lambda: notifier.says("its notifications wait"), "the notifier's complaint", SLOW)
         receiver.start()
         wait_for(lambda: len(told_of(receiver, "one")) >= 4, "what happened meanwhile", SLOW)
-        # Then one that is another engine, as after a new installation.
         receiver.stop()
-        for file in (receiver.folder / "persistent").iterdir():
-            if file.is_file():
-                lines = file.read_text().splitlines(keepends=True)
-                file.write_text("".join(line for line in lines if not line.startswith(("usmUser", "oldEngineID", "engineBoots"))))
-        from .net_snmp import CREATE_USER
-        with (receiver.folder / "persistent/snmptrapd.conf").open("a") as file:
-            file.write("engineID another\n" + CREATE_USER)
+        receiver.become_another()
         guests.virsh("suspend", "one")
         guests.virsh("resume", "one")
         receiver.start()
@@ -343,3 +347,101 @@ def test_libvirt_restarts_and_what_happened_meanwhile_is_told(
         assert detail in ("failed", "crashed", "daemon")
     finally:
         guests.forget("orphan")
+
+
+# -- the role --------------------------------------------------------------------------------------------------
+
+
+def apply_role(folder: Path, libvirt: PrivateLibvirt, port: int, receiver: TrapReceiver) -> int:
+    """Runs the role's part for SNMP into a folder; how many tasks changed something."""
+    variables = {
+        "hypervisor_snmp_agent": "vcrecovery",
+        "hypervisor_snmp_destinations": [{"address": "127.0.0.1", "port": receiver.port}],
+        "hypervisor_snmp_user": USER,
+        "hypervisor_snmp_auth": AUTH,
+        "hypervisor_snmp_privacy": PRIVACY,
+        "hypervisor_snmp_uri": libvirt.uri,
+        "hypervisor_snmp_listen": f"udp:127.0.0.1:{port}",
+        "hypervisor_snmp_packages": [],
+        "hypervisor_snmp_account": "root",
+        "hypervisor_supervisor": "process",
+        "hypervisor_venv": str(PROGRAM.parents[1]),
+        "secondary_has_the_program": True,
+        **{
+            f"hypervisor_{name}_dir": str(folder / name)
+            for name in ("config", "run", "log", "snmp_config", "snmp_state")
+        },
+    }
+    for name in ("config", "snmp_config", "snmp_state"):
+        (folder / name).mkdir(exist_ok=True)
+    playbook = folder / "play.yml"
+    role = {"name": "vcrecovery.standby.hypervisor", "tasks_from": "snmp"}
+    play = {"hosts": "hv1", "connection": "local", "tasks": [{"ansible.builtin.include_role": role}], "vars": variables}
+    playbook.write_text(yaml.safe_dump([play]))
+    command = [CHECKOUT / ".venv/bin/ansible-playbook", "-i", "hv1,", playbook]
+    environment = {"ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = run(command, timeout=300, env=environment, check=False)
+    printed = done.stdout + done.stderr
+    recap = re.search(r"changed=(\d+) +unreachable=0 +failed=0", printed)
+    assert recap, printed
+    assert AUTH not in printed
+    assert PRIVACY not in printed
+    return int(recap[1])
+
+
+def end_daemons(folder: Path) -> None:
+    for record in (folder / "run").glob("*.json"):
+        pid = json.loads(record.read_text())["pid"]
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or "Z" in state_of(pid), f"the end of {record.stem}")
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_the_role(
+    guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(CHECKOUT)
+    port = free_port()
+    try:
+        assert apply_role(tmp_path, guests, port, receiver) > 0
+        wait_for(lambda: parse(ask(port, "snmpbulkwalk", TABLE)).get(cell(Column.STATE, ONE)) == "1", "the table", SLOW)
+        assert parse(ask(port, "snmpget", ".1.3.6.1.2.1.1.3.0")) != {}
+        assert parse(ask(port, "snmpbulkwalk", ".1.3.6.1.2.1.2")) == {}
+        assert "noAccess" in ask(port, "snmpset", cell(Column.ROW_STATUS, ONE), "i", "6")
+        community = [
+            "snmpget",
+            "-m",
+            "",
+            "-v2c",
+            "-c",
+            "public",
+            "-t",
+            "1",
+            "-r",
+            "0",
+            f"127.0.0.1:{port}",
+            ".1.3.6.1.2.1.1.3.0",
+        ]
+        assert run(community, timeout=30, check=False).returncode != 0
+        for file in [
+            path
+            for path in tmp_path.rglob("*")
+            if path.is_file() and "receiver" not in path.parts and path.name != "play.yml"
+        ]:
+            if AUTH in (content := file.read_text(errors="replace")) or PRIVACY in content:
+                assert file.stat().st_mode & 0o077 == 0, file
+        assert AUTH not in (tmp_path / "snmp_state/snmpd.conf").read_text()
+        log = tmp_path / "log/vcrecovery-snmp-agent.log"
+        wait_for(lambda: "following libvirt's events" in log.read_text(), "the notifier", SLOW)
+        guests.virsh("suspend", "one")
+        guests.virsh("resume", "one")
+        wait_for(lambda: ("resumed", "unpaused", "1") in told_of(receiver, "one"), "the notification", SLOW)
+        assert apply_role(tmp_path, guests, port, receiver) == 0
+    finally:
+        end_daemons(tmp_path)

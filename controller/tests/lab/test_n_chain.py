@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
 
+from vcrecovery.snmp.mib import ENTERPRISE
 from vcrecovery_lab.detection.chain import HOST, Chain, chain
-from vcrecovery_lab.net_snmp import CLIENT, inform
+from vcrecovery_lab.net_snmp import inform
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
-from vcrecovery_lab.zabbix import Stack
 
-from .conftest import BLANK_UUID, Lab
+from .conftest import Lab
 from .waiting import wait_for
 from .zabbix_stack import VERSIONS, throwaway_folder, throwaway_zabbix
 
@@ -47,8 +49,10 @@ def test_a_killed_vm_is_failed_over_by_zabbix(lab: Lab, blank: int, tmp_path: Pa
         # Zabbix repeats its command each minute; who answers the problem has said how it went.
         wait_for(lambda: "DNS switched" in answers(made, "vm"), "the answer in Zabbix", PATIENCE)
         (problem,) = [one for one in made.problems() if one["vcr-kind"] == "vm"]
-        made.zabbix.program_runs("event", problem["event"], "--spool", str(made.state_dir / "events"))
-        wait_for(lambda: not any(made.state_dir.joinpath("events").glob("[0-9]*")), "the end of the repetition", PATIENCE)
+        made.run_event(problem["event"])
+        wait_for(
+            lambda: not any(made.state_dir.joinpath("events").glob("[0-9]*")), "the end of the repetition", PATIENCE
+        )
         assert outcomes(made) == ["done"]
         assert answers(made, "vm").count("DNS switched") == 1
 
@@ -95,7 +99,11 @@ def quiet(libvirt: PrivateLibvirt) -> Iterator[Chain]:
         },
         "detection": {"embedded": False, "host_silent_for": "4s"},
     }
-    with throwaway_zabbix("7.0") as stack, throwaway_folder() as folder, chain(stack, folder, libvirt.uri, plan) as made:
+    with (
+        throwaway_zabbix("7.0") as stack,
+        throwaway_folder() as folder,
+        chain(stack, folder, libvirt.uri, plan) as made,
+    ):
         yield made
 
 
@@ -141,14 +149,20 @@ def test_restarts_of_what_watches(calm: Chain, libvirt: PrivateLibvirt) -> None:
 
 
 def heartbeats(made: Chain, count: int) -> None:
-    """So many more have come into Zabbix than had until now."""
-    before = made.newest("vcr.heartbeat")
-    wait_for(lambda: made.newest("vcr.heartbeat") >= before + count, f"{count} heartbeats", PATIENCE)
+    """Zabbix has one of so many seconds from now."""
+    until = int(time.time()) + count
+    wait_for(lambda: made.newest("vcr.heartbeat")[1] >= until, "heartbeats", PATIENCE)
 
 
 def test_a_lie_of_somebody_who_knows_the_passphrases(calm: Chain, libvirt: PrivateLibvirt) -> None:
     before = libvirt.qemu(VM)
-    assert inform(calm.trap_port, VM_UUID, CLIENT, "stopped", "crashed")
+    root = "." + ".".join(map(str, ENTERPRISE))
+    state, words = f"{root}.1.1.1", f"{root}.1.2"
+    crashed = (
+        f"{root}.0.1", f"{state}.2.0", "s", VM, f"{state}.1.0", "x", UUID(VM_UUID).hex, f"{state}.3.0", "i", "5",
+        f"{state}.9.0", "i", "2", f"{words}.1.0", "s", "stopped", f"{words}.2.0", "s", "crashed",
+    )  # fmt: skip
+    assert inform(calm.trap_port, *crashed)
     wait_for(lambda: calm.said("watch", "nothing done"), "the controller's answer", PATIENCE)
     assert libvirt.qemu(VM) == before
 

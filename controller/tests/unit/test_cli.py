@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.cli.main import VERBS
 from vcrecovery.errors import ExitCode
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Outcome, Request
@@ -107,10 +108,7 @@ def test_the_schema_is_json() -> None:
     assert schema["properties"]["services"]
 
 
-@pytest.mark.parametrize(
-    "verb",
-    ["acknowledge", "event", "failover", "history", "pause", "plan", "receive", "resume", "standby", "status", "watch"],
-)
+@pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_explains_itself(verb: str) -> None:
     done = vcrecovery(verb, "--help")
     assert done.returncode == 0

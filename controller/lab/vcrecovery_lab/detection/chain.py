@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,20 +13,17 @@ from typing import Any
 import click
 import yaml
 
+from vcrecovery.snmp.mib import ENTERPRISE
 from vcrecovery_lab.layout import CHECKOUT
-from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, SnmpAgent, dotted, free_udp_port
+from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, free_port
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.zabbix.laid_out import PATIENCE, LaidOut
 from vcrecovery_lab.zabbix.stack import Stack
 
-from vcrecovery.snmp.mib import ENTERPRISE
-
 HOST = "hv1"
-PROGRAM = (CHECKOUT / ".venv/bin/python", "-m", "vcrecovery")
-#: What the checkout's programs are started with, wherever they are installed from.
-ENVIRONMENT = {"PYTHONPATH": str(CHECKOUT / "controller/src")}
+PROGRAM = CHECKOUT / ".venv/bin/vcrecovery"
 
 
 class Chain:
@@ -43,10 +37,11 @@ class Chain:
         self.plan_file = folder / "plan.yml"
         self.state_dir = folder / "state"
         self._secrets()
-        self._snmp = SnmpAgent(folder / "snmpd", self._table_command(), dotted(ENTERPRISE))
+        self._snmp = Agent(folder / "snmpd", self._table_command(), "." + ".".join(map(str, ENTERPRISE)))
         self.plan = self._plan() | dict(plan)
         self.plan_file.write_text(yaml.safe_dump(self.plan))
         self.zabbix = LaidOut(stack, folder, self.plan, self._event_program())
+        self._api = stack.api()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     # -- its files ---------------------------------------------------------------------------------------------
@@ -65,7 +60,7 @@ class Chain:
             "hypervisors": {
                 HOST: {"uri": self.uri, "snmp": {"address": "127.0.0.1", "port": self._snmp.port, "user": USER}}
             },
-            "snmp": {"users": {USER: user}, "traps": {"listen": "127.0.0.1", "port": free_udp_port()}, "poll": "1s"},
+            "snmp": {"users": {USER: user}, "traps": {"listen": "127.0.0.1", "port": free_port()}, "poll": "1s"},
             "zabbix": {
                 "trapper": {"address": "127.0.0.1", "port": self.stack.trapper_port},
                 "api": {"url": self.stack.url, "token_file": str(self.folder / "secrets/token")},
@@ -74,9 +69,8 @@ class Chain:
         }
 
     def _table_command(self) -> str:
-        # snmpd splits at spaces, and hands on its own environment.
-        words = [*PROGRAM, "snmp-agent", "table", "--host", HOST, "--uri", self.uri]
-        return " ".join(str(word) for word in words)
+        # snmpd splits at spaces.
+        return f"{PROGRAM} snmp-agent table --host {HOST} --uri {self.uri}"
 
     def _event_program(self) -> Path:
         """`vcrecovery` for Zabbix's agent, which may not reach the checkout: a copy, with all that `event` needs."""
@@ -103,24 +97,35 @@ class Chain:
     def start(self) -> None:
         """Returns when Zabbix knows the guests, and the controller takes events."""
         self.zabbix.play()
-        self._snmp.start(ENVIRONMENT)
-        self.start_part("relay", "relay", "--plan", self.plan_file, ready="listening on")
-        self.start_part(
-            "notify", "snmp-agent", "notify", "--config", self._notifier_settings(), ready="following libvirt's events"
+        self.start_snmpd()
+        self.start_relay()
+        self._start(
+            "notify", "following libvirt's events", "snmp-agent", "notify", "--config", self._notifier_settings()
         )
-        self.start_part("watch", "watch", "--plan", self.plan_file, ready="watching")
+        self.start_watch()
         for service in self.plan["services"].values():
             self.wait_for_value(f"vcr.state[{service['primary']['uuid']}]", "running")
 
-    def start_part(self, name: str, *words: str | Path, ready: str) -> None:
+    def start_snmpd(self) -> None:
+        self._snmp.start()
+
+    def stop_snmpd(self) -> None:
+        self._snmp.stop()
+
+    def start_relay(self) -> None:
+        self._start("relay", "listening on", "relay", "--plan", self.plan_file)
+
+    def start_watch(self) -> None:
+        self._start("watch", "watching", "watch", "--plan", self.plan_file)
+
+    def _start(self, name: str, ready: str, *words: str | Path) -> None:
         """`name` is the log's, too; `ready` is what stands in it when it works."""
-        log = self.log(name)
         before = self.said(name, ready)
-        process = start([*PROGRAM, *words], log, ENVIRONMENT)
+        process = start([PROGRAM, *words], self.log(name))
         self._running[name] = process
         wait_until(lambda: process.poll() is not None or self.said(name, ready) > before, name, PATIENCE)
         if process.poll() is not None:
-            raise LabError(f"{name} ended by itself: {log.read_text()[-2000:]}")
+            raise LabError(f"{name} ended by itself: {self.log(name).read_text()[-2000:]}")
 
     def stop_part(self, name: str) -> None:
         process = self._running.pop(name)
@@ -142,20 +147,26 @@ class Chain:
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
+    @property
+    def trap_port(self) -> int:
+        port: int = self.plan["snmp"]["traps"]["port"]
+        return port
+
+    def run_event(self, number: str) -> None:
+        """What Zabbix's action starts."""
+        run([self.zabbix.program, "event", number, "--spool", self.state_dir / "events"], timeout=60)
+
+    def newest(self, key: str) -> tuple[str, int]:
+        """The newest value that Zabbix has, and its time in seconds; empty and 0 while there is none."""
+        found = self._api.item.get(filter={"key_": key}, output=["lastvalue", "lastclock"])
+        return (found[0]["lastvalue"], int(found[0]["lastclock"])) if found else ("", 0)
+
     def wait_for_value(self, key: str, text: str) -> None:
-        """Until Zabbix has it as the newest."""
-        api = self.stack.api()
-
-        def newest() -> bool:
-            found = api.item.get(filter={"key_": key}, output=["lastvalue"])
-            return [item["lastvalue"] for item in found] == [text]
-
-        wait_until(newest, f"{key} = {text} in Zabbix", PATIENCE, poll=0.1)
+        wait_until(lambda: self.newest(key)[0] == text, f"{key} = {text} in Zabbix", PATIENCE, poll=0.1)
 
     def problems(self) -> list[dict[str, str]]:
         """The open ones' tags, and what was answered to them."""
-        api = self.stack.api()
-        found = api.problem.get(
+        found = self._api.problem.get(
             output=["eventid", "name"], selectTags=["tag", "value"], selectAcknowledges=["message"], sortfield="eventid"
         )
         return [
@@ -170,8 +181,7 @@ class Chain:
 
     def episodes(self) -> list[dict[str, Any]]:
         """What `vcrecovery history` tells, newest first."""
-        words = [*PROGRAM, "history", "--json", "--plan", self.plan_file]
-        done = run(words, timeout=60, env=ENVIRONMENT)
+        done = run([PROGRAM, "history", "--json", "--plan", self.plan_file], timeout=60)
         found: list[dict[str, Any]] = json.loads(done.stdout)["episodes"]
         return found
 

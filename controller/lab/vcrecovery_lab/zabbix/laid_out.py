@@ -97,7 +97,9 @@ class LaidOut:
             check=False,
         )
         if done.returncode:
-            raise LabError(f"ansible-playbook playbooks/monitoring.yml failed: {done.stdout[-6000:]}{done.stderr[-2000:]}")
+            raise LabError(
+                f"ansible-playbook playbooks/monitoring.yml failed: {done.stdout[-6000:]}{done.stderr[-2000:]}"
+            )
         return done.stdout
 
     def stop_agent(self) -> None:
@@ -115,7 +117,9 @@ class LaidOut:
 
     def ask_agent(self, key: str) -> str:
         """What it answers to somebody who has its key."""
-        return Agent(self.stack.installation, AGENT, self.agent_port, self.folder, Psk(AGENT, self.folder / "agent/psk")).ask(key)
+        return Agent(
+            self.stack.installation, AGENT, self.agent_port, self.folder, Psk(AGENT, self.folder / "agent/psk")
+        ).ask(key)
 
 
 def _lives(pid: int) -> bool:

@@ -59,7 +59,9 @@ class Stack:
     @property
     def agent_command(self) -> str:
         """zabbix_agentd with what it needs to start, for env(1) in a shell."""
-        return " ".join([*(f"{key}={value}" for key, value in self._made.env.items()), str(self._made.program("zabbix_agentd"))])
+        return " ".join(
+            [*(f"{key}={value}" for key, value in self._made.env.items()), str(self._made.program("zabbix_agentd"))]
+        )
 
     def free_port(self) -> int:
         """One that nobody else of this run takes."""

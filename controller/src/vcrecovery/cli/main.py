@@ -13,7 +13,7 @@ import click
 from vcrecovery.errors import ExitCode, VCRecoveryError
 
 #: verb -> (module, attribute, one line for --help)
-_VERBS = {
+VERBS = {
     "acknowledge": ("protection", "acknowledge", "Let a service be failed over again by itself."),
     "event": ("event", "event", "Hand an event of Zabbix to the watcher (Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
@@ -35,18 +35,18 @@ class _LazyGroup(click.Group):
     """Loads a verb's module when the verb is called: `receive` runs at every change of a primary."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_VERBS)
+        return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in VERBS:
             return None
-        module, attribute, _ = _VERBS[cmd_name]
+        module, attribute, _ = VERBS[cmd_name]
         command: click.Command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(verb, text) for verb, (_, _, text) in sorted(_VERBS.items())])
+            formatter.write_dl([(verb, text) for verb, (_, _, text) in sorted(VERBS.items())])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

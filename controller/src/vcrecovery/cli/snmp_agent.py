@@ -28,9 +28,9 @@ def snmp_agent() -> None:
 )
 def table(uri: str, host: str, enterprise: str) -> None:
     """Serve libvirtGuestTable to snmpd (its `pass_persist` starts this)."""
-    from vcrecovery.snmp.table_program import libvirt_rows, serve_table
+    from vcrecovery.snmp.table_program import keep_answers_clean, libvirt_rows, serve_table
 
-    logging.basicConfig(format="vcrecovery snmp-agent: %(levelname)s: %(message)s")
+    keep_answers_clean()
     oid = (*ENTERPRISE[:-1], int(enterprise))
     serve_table(libvirt_rows(uri), host, oid, sys.stdin.buffer, sys.stdout.buffer)
 

@@ -98,6 +98,8 @@ async def notify(settings: AgentSettings, receivers: Sequence[Receiver]) -> None
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    for receiver in receivers:
+        await receiver.warm_up()
     running = [asyncio.create_task(sender.run()) for sender in senders]
     notifier.start()
     await stop.wait()

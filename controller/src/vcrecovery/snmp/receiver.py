@@ -16,14 +16,16 @@ from pysnmp.hlapi.v3arch.asyncio import (
     usmHMAC192SHA256AuthProtocol,
     usmHMAC384SHA512AuthProtocol,
 )
+from pysnmp.hlapi.v3arch.asyncio.ntforg import LCD
 from pysnmp.proto.rfc1902 import Integer32, ObjectIdentifier, OctetString, TimeTicks
 from pysnmp.smi.rfc1902 import ObjectIdentity, ObjectType
 
 from vcrecovery.plan.monitoring import SnmpUser
+from vcrecovery.snmp.credentials import read_passphrase, read_secret
 from vcrecovery.snmp.guest_state import row_status
 from vcrecovery.snmp.mib import NOTIFICATION, Column, Extra, Oid, scalar
 from vcrecovery.snmp.notification import Notification
-from vcrecovery.snmp.settings import AgentSettings, Destination, read_secret
+from vcrecovery.snmp.settings import AgentSettings, Destination
 
 #: Seconds for an answer to an inform.
 TIMEOUT = 1.0
@@ -33,16 +35,14 @@ FORGET_AFTER = 3
 SYS_UP_TIME: Oid = (1, 3, 6, 1, 2, 1, 1, 3, 0)
 SNMP_TRAP_OID: Oid = (1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0)
 _AUTH = {"sha256": usmHMAC192SHA256AuthProtocol, "sha512": usmHMAC384SHA512AuthProtocol}
-#: RFC 3414, 11.2.
-SHORTEST_PASSPHRASE = 8
 
 
 def user_data(name: str, user: SnmpUser) -> UsmUserData:
     """Raises UsageError when a passphrase's file cannot be used."""
     return UsmUserData(
         name,
-        authKey=read_secret(user.auth_file, f"SNMP user {name}'s authentication passphrase", SHORTEST_PASSPHRASE),
-        privKey=read_secret(user.privacy_file, f"SNMP user {name}'s privacy passphrase", SHORTEST_PASSPHRASE),
+        authKey=read_passphrase(user.auth_file, f"the authentication passphrase of SNMP user {name}"),
+        privKey=read_passphrase(user.privacy_file, f"the privacy passphrase of SNMP user {name}"),
         authProtocol=_AUTH[user.auth],
         privProtocol=usmAesCfb128Protocol,
     )
@@ -78,8 +78,18 @@ class Receiver:
             community = read_secret(destination.community_file, "the SNMP community")
             self._auth = CommunityData(community, mpModel=1)  # noqa: S508  for receivers that know no SNMPv3
         self.confirms = destination.user is not None
+        self._kind = "inform" if self.confirms else "trap"
         self._engine: SnmpEngine | None = None
         self._failures = 0
+
+    async def warm_up(self) -> None:
+        """Makes the engine and the keys now: the first notification would wait 70 ms for them."""
+        engine = self._engine = self._engine or SnmpEngine()
+        LCD.configure(engine, self._auth, await self._target(), self._kind, ContextData().contextName)
+
+    async def _target(self) -> UdpTransportTarget:
+        address = str(self.destination.address), self.destination.port
+        return await UdpTransportTarget.create(address, timeout=TIMEOUT, retries=0)
 
     async def send(self, notification: Notification) -> str:
         """Empty when the receiver has confirmed it (a trap: when it was sent), else why not."""
@@ -89,11 +99,8 @@ class Receiver:
             for oid, value in variables(notification, self._host, self._enterprise, self._started)
         ]
         try:
-            target = await UdpTransportTarget.create(
-                (str(self.destination.address), self.destination.port), timeout=TIMEOUT, retries=0
-            )
-            kind = "inform" if self.confirms else "trap"
-            sending = send_notification(engine, self._auth, target, ContextData(), kind, *named, lookupMib=False)
+            target = await self._target()
+            sending = send_notification(engine, self._auth, target, ContextData(), self._kind, *named, lookupMib=False)
             indication, status, _index, _variables = await asyncio.wait_for(sending, 10 * TIMEOUT)
             reason = str(indication or status or "")
         except (PySnmpError, OSError, TimeoutError) as error:

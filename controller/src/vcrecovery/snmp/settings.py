@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
@@ -74,22 +73,3 @@ def load_settings(path: Path) -> AgentSettings:
         place = ".".join(str(part) for part in first["loc"])
         text = first["msg"].removeprefix("Value error, ")
         raise bad(f"{place}: {text}" * bool(place) or text + f" (and {more} more)" * bool(more)) from error
-
-
-def read_secret(path: Path, what: str, shortest: int = 1) -> str:
-    """The one line that the file holds.
-
-    Raises UsageError when it cannot be read, is too short, or others than its owner can read it.
-    """
-    try:
-        with path.open(encoding="utf-8") as file:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            text = file.read(4096).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is no text"
-        raise UsageError(f"{what} cannot be read: {path}: {reason}", "put it there, mode 0600") from error
-    if mode & 0o077:
-        raise UsageError(f"{what}: {path} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
-    if len(text) < shortest or len(text.splitlines()) != 1:
-        raise UsageError(f"{what}: {path} must hold one line of at least {shortest} characters")
-    return text

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import sys
 from collections.abc import Callable, Sequence
+from logging.handlers import SysLogHandler
 from typing import BinaryIO
 from uuid import UUID
 
@@ -14,6 +19,19 @@ from vcrecovery.snmp.table import Row, Tree, tree_of
 #: libvirt's keep-alive ends a call into a daemon that hangs, and a restart ends one that waits for it. Nobody waits
 #: here meanwhile, so this only bounds how many threads such a daemon can leave behind.
 GIVE_UP = 600.0
+
+
+def keep_answers_clean() -> None:
+    """snmpd reads this program's standard error as answers too. What is to be said goes to syslog, where there is one.
+
+    libvirt's own complaints and Python's would be lies about VMs.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    handler: logging.Handler = logging.NullHandler()
+    with contextlib.suppress(OSError):
+        handler = SysLogHandler("/dev/log", SysLogHandler.LOG_DAEMON)
+        handler.setFormatter(logging.Formatter("vcrecovery-snmp-agent[%(process)d]: %(message)s"))
+    logging.basicConfig(handlers=[handler])
 
 
 def libvirt_rows(uri: str) -> Callable[[], Sequence[Row]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
 from pathlib import Path
 
-from vcrecovery_lab.run import run
-
-from .waiting import wait_for
+from .pair.waiting import wait_until
+from .run import run
 
 USER, AUTH, PRIVACY = "vcr", "an auth passphrase", "a privacy passphrase"
 #: Without MIB files, numbers only, strings in hexadecimal.
@@ -19,6 +19,8 @@ QUIET = ["-m", "", "-Onqx"]
 V3 = ["-v3", "-l", "authPriv", "-u", USER, "-a", "SHA-256", "-A", AUTH, "-x", "AES", "-X", PRIVACY]
 CREATE_USER = f'createUser {USER} SHA-256 "{AUTH}" AES "{PRIVACY}"\n'
 READY = "NET-SNMP version"
+#: Seconds for a daemon to come up.
+PATIENCE = 60.0
 
 
 def free_port() -> int:
@@ -43,21 +45,46 @@ class Daemon:
     def start(self) -> None:
         environment = {
             **os.environ,
-            "SNMPCONFPATH": str(self.folder),
+            "SNMPCONFPATH": f"{self.folder}:{self.folder}/persistent",
             "SNMP_PERSISTENT_DIR": str(self.folder / "persistent"),
             "MIBS": "",
         }
-        command = [self.program, "-f", "-Lf", str(self.log), *self._options]
+        command = [self.program, "-f", "-A", "-Lf", str(self.log), *self._options]
         before = self.log.read_text().count(READY) if self.log.exists() else 0
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        wait_for(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program)
+        wait_until(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program, PATIENCE)
+
+    def become_another(self) -> None:
+        """As after a new installation: another engine, that has the same user. For one that is stopped."""
+        kept = self.folder / "persistent"
+        shutil.rmtree(kept)
+        kept.mkdir()
+        (kept / f"{self.program}.conf").write_text(f"engineID another-{self.port}\n{CREATE_USER}")
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=30)
             self._process = None
+
+
+def ask(port: int, program: str, *words: str, patience: float = 2.0) -> str:
+    """What one of net-snmp's programs prints about an agent on this machine."""
+    done = run(
+        [program, *QUIET, *V3, "-t", str(patience), "-r", "2", f"127.0.0.1:{port}", *words], timeout=60, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def inform(port: int, *variables: str) -> bool:
+    """Whether a receiver on this machine has taken a notification; `variables` as snmpinform has them."""
+    done = run(
+        ["snmpinform", "-m", "", *V3, "-t", "5", "-r", "5", f"127.0.0.1:{port}", "", *variables],
+        timeout=60,
+        check=False,
+    )
+    return done.returncode == 0
 
 
 class Agent(Daemon):
@@ -67,20 +94,15 @@ class Agent(Daemon):
         configuration = f"agentaddress udp:127.0.0.1:@PORT@\nrwuser {USER} priv\npass_persist {root}.1 {command}\n"
         super().__init__(folder, "snmpd", configuration, "-I", "-smux")
 
-    def _ask(self, program: str, *words: str, patience: float = 2.0) -> str:
-        command = [program, *QUIET, *V3, "-t", str(patience), "-r", "2", f"127.0.0.1:{self.port}", *words]
-        done = run(command, timeout=60, check=False)
-        return done.stdout + done.stderr
-
     def walk(self, root: str) -> dict[str, str]:
         """OID -> value of all that is below `root`."""
-        return parse(self._ask("snmpbulkwalk", root))
+        return parse(ask(self.port, "snmpbulkwalk", root))
 
     def get(self, oid: str) -> str:
-        return self._ask("snmpget", oid).strip()
+        return ask(self.port, "snmpget", oid).strip()
 
     def set(self, oid: str, kind: str, value: str) -> str:
-        return self._ask("snmpset", oid, kind, value).strip()
+        return ask(self.port, "snmpset", oid, kind, value).strip()
 
     def seconds_to_answer(self, oid: str) -> float:
         begun = time.monotonic()
@@ -102,17 +124,12 @@ class TrapReceiver(Daemon):
         """Variables by OID of each notification, in their order."""
         if not self.log.exists():
             return []
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("RECEIVED|")]
-        return [parse(line.partition("|")[2].replace("\t", "\n")) for line in lines]
+        return [parse(entry) for entry in self.log.read_text(errors="replace").split("RECEIVED|")[1:]]
 
 
 def parse(printed: str) -> dict[str, str]:
-    """What net-snmp printed with -Onqx, one variable a line."""
-    found = {}
-    for line in printed.splitlines():
-        if match := re.fullmatch(r"(\.[0-9.]+) (.*?)\s*", line):
-            found[match[1]] = match[2].strip('"')
-    return found
+    """Variables as net-snmp prints them with -Onqx. It breaks strings into lines of 16 bytes."""
+    return {oid: value.strip('" \n') for oid, value in re.findall(r'(\.[0-9.]+) ("[^"]*"|-?[0-9.]+)', printed)}
 
 
 def text(octets: str) -> str:

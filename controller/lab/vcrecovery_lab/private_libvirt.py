@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -9,10 +10,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from vcrecovery_lab.domain import blank_domain
-from vcrecovery_lab.run import run
-
-from .waiting import wait_for
+from .domain import blank_domain
+from .pair.waiting import wait_until
+from .run import run
 
 #: QEMU starts slowly on a busy machine; the first definition also finds out what QEMU can do.
 PATIENCE = 120.0
@@ -47,7 +47,7 @@ class PrivateLibvirt:
         command = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "libvirtd"]
         with (self.folder / "libvirtd.log").open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-        wait_for(self.answers, "the private libvirtd", PATIENCE)
+        wait_until(self.answers, "the private libvirtd", PATIENCE)
 
     def answers(self) -> bool:
         return run(["virsh", "-c", self.uri, "-q", "version"], timeout=PATIENCE, check=False).returncode == 0
@@ -87,9 +87,10 @@ class PrivateLibvirt:
                 for name in list(self._names):
                     self.forget(name)
             for path in (self.folder / "run/libvirt/qemu/run").glob("*.pid"):
-                number = path.read_text().strip()
-                if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):
-                    os.kill(int(number), signal.SIGKILL)
+                with contextlib.suppress(OSError):  # it has ended
+                    number = int(path.read_text())
+                    if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):
+                        os.kill(number, signal.SIGKILL)
             self._process.terminate()
             self._process.wait(timeout=60)
         shutil.rmtree(self.folder)
