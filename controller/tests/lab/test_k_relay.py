@@ -193,6 +193,17 @@ def test_a_guest_that_crashes_without_any_notification(made: Made) -> None:
     made.wait_for_state("hv1", SERVICE_UUID, "shutoff")
 
 
+def test_a_guest_that_crashes_while_the_relay_restarts(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    assert made.program.stop() == 0
+    made.hv1.show([replace(WEB, state=SHUTOFF)])
+    made.program.start()
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff")
+    # The agents' informs still come through: the relay's engine is the same, and has started once more.
+    assert made.inform(made.hv1, CRASHED)
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+
+
 def test_forgeries_are_counted_and_change_nothing(made: Made) -> None:
     made.wait_for_state("hv1", SERVICE_UUID, "running")
     source = made.hv1.address

@@ -132,6 +132,13 @@ def test_a_storm_of_one_source_leaves_the_others_alone() -> None:
     assert guard.judge(b"x", "10.9.9.9", 2) is Reason.STRANGER
 
 
+def test_questions_for_the_engine_id_are_few() -> None:
+    guard, _ = made()
+    question = v3(engine=b"", user=b"", flags=4, key=None)
+    verdicts = [guard.judge(question, HYPERVISOR, 0) for _ in range(RATE)]
+    assert verdicts == [Pass.DISCOVERY] * 2 + [Reason.RATE] * (RATE - 2)
+
+
 @given(st.lists(st.floats(0, 10), max_size=200))
 def test_a_bucket_never_gives_more_than_its_rate(waits: list[float]) -> None:
     bucket, now, given_out = Bucket(5), 0.0, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -152,6 +153,21 @@ def test_the_list_has_the_plans_service_and_the_newest_name(agent: Agent) -> Non
         {"{#UUID}": UUID, "{#VM}": "renamed", "{#SERVICE}": "web"},
         {"{#UUID}": OTHER, "{#VM}": 'say "hi"', "{#SERVICE}": ""},
     ]
+
+
+def test_a_crash_while_no_relay_ran_is_a_crash_of_a_guest_that_was_seen_running(agent: Agent) -> None:
+    agent.poll(row(), row(GuestState.SHUTOFF, uuid=OTHER))
+    agent.notify(GuestState.SHUTOFF, "stopped", "destroyed", uuid=OTHER)
+    next_one = Agent()
+    next_one.guests.recall(json.loads(json.dumps(agent.guests.memory())))
+    said = next_one.poll(row(GuestState.SHUTOFF), row(GuestState.SHUTOFF, uuid=OTHER))
+    assert said == {STATE: "shutoff", f"vcr.state[{OTHER}]": "shutoff (destroyed)"}
+
+
+@pytest.mark.parametrize("memory", [{"x": {}}, {UUID: {}}, {UUID: 7}, {UUID: {"name": "", "power": "?"}}])
+def test_a_memory_that_is_none(agent: Agent, memory: Any) -> None:
+    with pytest.raises((KeyError, TypeError, AttributeError, ValueError)):
+        agent.guests.recall(memory)
 
 
 # -- utilisation -----------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from vcrecovery.relay.usm import Master
 TIME_WINDOW = 150
 #: So many traps of an agent are remembered, so that none is taken twice. Only informs are sent again.
 _REMEMBERED = 1024
+#: Of so many datagrams one may ask for the engine ID: nothing shows whether such a question is genuine.
+_DISCOVERIES = 10
 _SNMP_V2C = 1
 
 
@@ -65,6 +67,7 @@ class Source:
         self.user = user.encode()
         self.master = master
         self.bucket = Bucket(rate)
+        self.discoveries = Bucket(max(1, rate // _DISCOVERIES))
         self.engine: _Engine | None = None
 
     def answered(self, engine_id: bytes, boots: int, time: int) -> bool:
@@ -100,11 +103,13 @@ class Guard:
             expected = self._community
             genuine = expected is not None and hmac.compare_digest(message.community, expected)
             return Pass.NOTIFICATION if genuine and message.version == _SNMP_V2C else Reason.CREDENTIALS
+        if not message.authenticated:
+            if message.engine_id or message.private:
+                return Reason.CREDENTIALS
+            return Pass.DISCOVERY if source.discoveries.take(now) else Reason.RATE
         return self._judge_usm(data, message, source, self._own_keys[address])
 
     def _judge_usm(self, data: bytes, message: Usm, source: Source, own_key: bytes) -> Pass | Reason:
-        if not message.authenticated:
-            return Pass.DISCOVERY if not message.engine_id and not message.private else Reason.CREDENTIALS
         if message.user != source.user:
             return Reason.USER
         if not message.private:

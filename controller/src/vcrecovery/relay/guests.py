@@ -14,6 +14,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
+from uuid import UUID
 
 from vcrecovery.recover.states import OFF, Power
 from vcrecovery.relay.notification import Notification
@@ -120,6 +122,23 @@ class Guests:
                 for uuid, guest in sorted(self._guests.items())
             ]
         )
+
+    def memory(self) -> dict[str, dict[str, object]]:
+        """What the next relay has to know, so that a guest that crashes between the two was seen running."""
+        return {
+            uuid: {"name": guest.name, "power": guest.power, "reason": guest.reason, "ran": guest.seen_running}
+            for uuid, guest in sorted(self._guests.items())
+            if guest.power is not None and guest.gone_at is None
+        }
+
+    def recall(self, memory: Mapping[str, Mapping[str, Any]]) -> None:
+        """Takes over what an earlier relay's `memory` was.
+
+        Raises KeyError, TypeError, AttributeError or ValueError when it is none.
+        """
+        for uuid, known in memory.items():
+            power, reason, ran = Power(known["power"]), str(known["reason"]), bool(known["ran"])
+            self._guests[str(UUID(uuid))] = _Guest(str(known["name"]), power, reason, ran)
 
     def notified(self, notification: Notification, now: float) -> dict[str, str]:
         """Values by item key: the guest's state, if that is new. The guest must be a known one."""

@@ -31,6 +31,7 @@ class Lane:
         self._on_refused = on_refused
         self._came = asyncio.Event()
         self._said = ""
+        self._refusing: set[str] = set()
 
     def put(self, value: Value) -> None:
         """Never waits."""
@@ -66,9 +67,14 @@ class Lane:
             self._said = ""
             log.info("Zabbix answers again: %d %s to send, %d lost", len(self.outbox), self._what, self.outbox.dropped)
         self.sent += len(batch) - failed
+        hosts = {value.host for value in batch}
         if not failed:
             self.outbox.taken(batch)
+            self._refusing -= hosts
             return
         self.outbox.refused(batch, failed, time.monotonic())
-        for host in {value.host for value in batch}:
+        for host in sorted(hosts):
             self._on_refused(host)
+            if host not in self._refusing:
+                self._refusing.add(host)
+                log.info("Zabbix has no host %s, or not all of its items yet: some %s wait", host, self._what)

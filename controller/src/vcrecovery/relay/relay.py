@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import time
@@ -37,6 +36,7 @@ LISTING_EVERY = 60.0
 #: After Zabbix refused values of a host its guests are listed again, but not more often than this.
 LISTING_AFTER_REFUSAL = 5.0
 REPORT_EVERY = 10.0
+_MEMORY = "guests.json"
 #: An agent has so much of the time between two polls to answer.
 ANSWER_SHARE = 0.8
 
@@ -121,11 +121,13 @@ class Relay:
             for address, h in self._by_address.items()
         }
         self._receiver: Receiver | None = None
+        self._remembered: object = None
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Raises OutsideError when it cannot listen or write its state."""
         traps = self._plan.snmp.traps
         own = start_engine(self._folder / "engine.json")
+        self._recall()
         sock = listen(str(traps.listen), traps.port)
         guard = Guard(self._sources, own.engine_id, self._credentials.community)
         self._receiver = receiver = Receiver(sock, guard, self._counts, own, self._notified)
@@ -233,6 +235,18 @@ class Relay:
     def _refused(self, host: str) -> None:
         self._hypervisors[host].refused = True
 
+    def _recall(self) -> None:
+        """What an earlier relay knew of the guests; nothing if it left nothing that can be read."""
+        try:
+            document = json.loads((self._folder / _MEMORY).read_text())
+            for name, memory in document.items():
+                if name in self._hypervisors:
+                    self._hypervisors[name].guests.recall(memory)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.info("nothing is remembered of the guests: %s", error)
+            return
+        self._remembered = document
+
     async def _keep_reporting(self) -> None:
         while True:
             await asyncio.sleep(REPORT_EVERY)
@@ -248,5 +262,11 @@ class Relay:
             "values_lost": self._states.outbox.dropped + self._measurements.outbox.dropped,
             "silent": sorted(h.name for h in self._hypervisors.values() if h.silent),
         }
-        with contextlib.suppress(OSError):  # it was writable at the start, and the log says the same
+        memory = {h.name: h.guests.memory() for h in self._hypervisors.values()}
+        try:
             write_document(self._folder / "counters.json", document)
+            if memory != self._remembered:
+                write_document(self._folder / _MEMORY, memory)
+                self._remembered = memory
+        except OSError as error:
+            log.error("%s cannot be written: %s", self._folder, error.strerror)
