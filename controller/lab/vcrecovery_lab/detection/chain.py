@@ -158,7 +158,7 @@ class Chain:
 
     def newest(self, key: str) -> tuple[str, int]:
         """The newest value that Zabbix has, and its time in seconds; empty and 0 while there is none."""
-        found = self._api.item.get(filter={"key_": key}, output=["lastvalue", "lastclock"])
+        found = self._api.item.get(host=HOST, filter={"key_": key}, output=["lastvalue", "lastclock"])
         return (found[0]["lastvalue"], int(found[0]["lastclock"])) if found else ("", 0)
 
     def wait_for_value(self, key: str, text: str) -> None:
