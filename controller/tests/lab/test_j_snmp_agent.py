@@ -31,7 +31,7 @@ pytestmark = pytest.mark.lab
 #: In capitals, as some tools print them.
 ONE, TWO, OFF = (UUID(f"6F1C2A54-7C0D-4A7E-9A51-0D3B1F7E20{n:02X}") for n in (1, 254, 255))
 ODD_NAME = 'o\'dd "näme" $(x) .1 NONE'
-SLOW = 15.0
+SLOW = 60.0
 
 
 def dotted(oid: Oid) -> str:
@@ -149,7 +149,7 @@ def test_libvirt_hangs_dies_and_comes_back(guests: PrivateLibvirt, agent: Agent)
         wait_for(lambda: agent.get(LIBVIRT_ANSWERS).endswith(" 2"), "the silence of a libvirtd that hangs", SLOW)
         assert agent.walk(TABLE) == {}
         # sysUpTime answers while only libvirt hangs, and quickly.
-        assert min(agent.seconds_to_answer(".1.3.6.1.2.1.1.3.0") for _ in range(5)) < 0.5
+        assert min(agent.seconds_to_answer(".1.3.6.1.2.1.1.3.0") for _ in range(5)) < 2.0
     finally:
         os.kill(guests.pid, signal.SIGCONT)
     wait_for(lambda: agent_says(agent, ONE, Column.STATE) == "1", "the table after the hang", SLOW)
