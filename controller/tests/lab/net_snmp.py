@@ -52,7 +52,11 @@ class Daemon:
         before = self.log.read_text().count(READY) if self.log.exists() else 0
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        wait_for(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program)
+        try:
+            wait_for(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program)
+        except BaseException:
+            self.stop()
+            raise
 
     def become_another(self) -> None:
         """As after a new installation: another engine, that has the same user. For one that is stopped."""

@@ -202,7 +202,12 @@ class Notifier:
             self.process = subprocess.Popen(
                 [PROGRAM, "snmp-agent", "notify", "--config", self.config], stdout=output, stderr=output
             )
-        wait_for(lambda: self.says("following libvirt's events"), "the notifier", SLOW)
+        try:
+            wait_for(lambda: self.says("following libvirt's events"), "the notifier", SLOW)
+        except BaseException:
+            self.process.kill()
+            self.process.wait(timeout=30)
+            raise
 
     def says(self, words: str, times: int = 1) -> bool:
         return self.log.read_text().count(words) >= times
