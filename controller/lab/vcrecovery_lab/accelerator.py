@@ -63,7 +63,7 @@ def _prints(command: list[str], marker: bytes, seconds: float) -> bool:
     except OSError as error:
         raise LabError(f"{command[0]}: {error.strerror}") from error
     with process, selectors.DefaultSelector() as selector:
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdout is not None
         selector.register(process.stdout, selectors.EVENT_READ)
         output, deadline = b"", time.monotonic() + seconds
         try:

@@ -53,7 +53,11 @@ class Daemon:
         before = self.log.read_text().count(READY) if self.log.exists() else 0
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        wait_until(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program, PATIENCE)
+        try:
+            wait_until(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program, PATIENCE)
+        except BaseException:
+            self.stop()
+            raise
 
     def become_another(self) -> None:
         """As after a new installation: another engine, that has the same user. For one that is stopped."""
@@ -79,12 +83,8 @@ def ask(port: int, program: str, *words: str, patience: float = 2.0) -> str:
 
 def inform(port: int, *variables: str) -> bool:
     """Whether a receiver on this machine has taken a notification; `variables` as snmpinform has them."""
-    done = run(
-        ["snmpinform", "-m", "", *V3, "-t", "5", "-r", "5", f"127.0.0.1:{port}", "", *variables],
-        timeout=60,
-        check=False,
-    )
-    return done.returncode == 0
+    words = ["-m", "", *V3, "-t", "5", "-r", "5", f"127.0.0.1:{port}", "", *variables]
+    return run(["snmpinform", *words], timeout=60, check=False).returncode == 0
 
 
 class Agent(Daemon):

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,8 +28,7 @@ class PrivateLibvirt:
         shutil.chown(self.folder, "nobody", "nogroup")
         self.socket = self.folder / "run/libvirt/libvirt-sock"
         self.uri = f"qemu:///session?socket={self.socket}"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._names: set[str] = set()
+        self._reapers: list[subprocess.Popen[bytes]] = []
         for name in ("run", "config/libvirt", "cache"):
             path = self.folder / name
             path.mkdir(parents=True)
@@ -38,15 +38,15 @@ class PrivateLibvirt:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+        return int((self.folder / "run/libvirt/libvirtd.pid").read_text())
 
     def start(self) -> None:
         places = {"HOME": ".", "XDG_RUNTIME_DIR": "run", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
         environment = {**os.environ, **{name: str(self.folder / place) for name, place in places.items()}}
-        command = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "libvirtd"]
+        user = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+        command = [sys.executable, str(Path(__file__).with_name("reaper.py")), *user, "libvirtd"]
         with (self.folder / "libvirtd.log").open("ab") as log:
-            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            self._reapers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd="/"))
         wait_until(self.answers, "the private libvirtd", PATIENCE)
 
     def answers(self) -> bool:
@@ -54,9 +54,12 @@ class PrivateLibvirt:
 
     def kill(self) -> None:
         """SIGKILL, as when it crashes."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(timeout=30)
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        pid = self.pid
+        os.kill(pid, number)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the private libvirtd", PATIENCE)
 
     def virsh(self, *words: str) -> str:
         return run(["virsh", "-c", self.uri, "-q", *words], timeout=PATIENCE, env={"LC_ALL": "C"}).stdout
@@ -64,7 +67,6 @@ class PrivateLibvirt:
     def make(self, name: str, uuid: str, *, transient: bool = False, start: bool = True) -> None:
         xml = self.folder / "domain.xml"
         xml.write_text(blank_domain(name, uuid))
-        self._names.add(name)
         self.virsh("create" if transient else "define", str(xml))
         if start and not transient:
             self.virsh("start", name)
@@ -77,20 +79,17 @@ class PrivateLibvirt:
         """Leaves nothing of a VM."""
         for word in ("destroy", "undefine"):
             run(["virsh", "-c", self.uri, "-q", word, name], timeout=PATIENCE, check=False)
-        self._names.discard(name)
 
     def close(self) -> None:
-        if self._process is not None:
-            if self._process.poll() is None:
-                os.kill(self._process.pid, signal.SIGCONT)
-            if self._process.poll() is None and self.answers():
-                for name in list(self._names):
-                    self.forget(name)
-            for path in (self.folder / "run/libvirt/qemu/run").glob("*.pid"):
-                with contextlib.suppress(OSError):  # it has ended
-                    number = int(path.read_text())
-                    if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):
-                        os.kill(number, signal.SIGKILL)
-            self._process.terminate()
-            self._process.wait(timeout=60)
+        """Leaves nothing of it, whatever state it is in."""
+        with contextlib.suppress(OSError, ValueError):  # it does not run
+            os.kill(self.pid, signal.SIGCONT)
+            self._end(signal.SIGTERM)
+        for path in (self.folder / "run/libvirt/qemu/run").glob("*.pid"):
+            with contextlib.suppress(OSError):  # it has ended
+                number = int(path.read_text())
+                if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):
+                    os.kill(number, signal.SIGKILL)
+        for reaper in self._reapers:
+            reaper.wait(timeout=PATIENCE)
         shutil.rmtree(self.folder)

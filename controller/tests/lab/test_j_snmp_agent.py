@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.lab
 #: In capitals, as some tools print them.
 ONE, TWO, OFF = (UUID(f"6F1C2A54-7C0D-4A7E-9A51-0D3B1F7E20{n:02X}") for n in (1, 254, 255))
 ODD_NAME = 'o\'dd "näme" $(x) .1 NONE'
-SLOW = 15.0
+SLOW = 60.0
 
 
 def dotted(oid: Oid) -> str:
@@ -148,7 +149,7 @@ def test_libvirt_hangs_dies_and_comes_back(guests: PrivateLibvirt, agent: Agent)
         wait_for(lambda: agent.get(LIBVIRT_ANSWERS).endswith(" 2"), "the silence of a libvirtd that hangs", SLOW)
         assert agent.walk(TABLE) == {}
         # sysUpTime answers while only libvirt hangs, and quickly.
-        assert min(agent.seconds_to_answer(".1.3.6.1.2.1.1.3.0") for _ in range(5)) < 0.5
+        assert min(agent.seconds_to_answer(".1.3.6.1.2.1.1.3.0") for _ in range(5)) < 2.0
     finally:
         os.kill(guests.pid, signal.SIGCONT)
     wait_for(lambda: agent_says(agent, ONE, Column.STATE) == "1", "the table after the hang", SLOW)
@@ -201,7 +202,12 @@ class Notifier:
             self.process = subprocess.Popen(
                 [PROGRAM, "snmp-agent", "notify", "--config", self.config], stdout=output, stderr=output
             )
-        wait_for(lambda: self.says("following libvirt's events"), "the notifier", SLOW)
+        try:
+            wait_for(lambda: self.says("following libvirt's events"), "the notifier", SLOW)
+        except BaseException:
+            self.process.kill()
+            self.process.wait(timeout=30)
+            raise
 
     def says(self, words: str, times: int = 1) -> bool:
         return self.log.read_text().count(words) >= times
@@ -378,7 +384,7 @@ def apply_role(folder: Path, libvirt: PrivateLibvirt, port: int, receiver: TrapR
     role = {"name": "vcrecovery.standby.hypervisor", "tasks_from": "snmp"}
     play = {"hosts": "hv1", "connection": "local", "tasks": [{"ansible.builtin.include_role": role}], "vars": variables}
     playbook.write_text(yaml.safe_dump([play]))
-    command = [CHECKOUT / ".venv/bin/ansible-playbook", "-i", "hv1,", playbook]
+    command = [str(CHECKOUT / ".venv/bin/ansible-playbook"), "-i", "hv1,", str(playbook)]
     environment = {"ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     done = run(command, timeout=300, env=environment, check=False)
     printed = done.stdout + done.stderr
@@ -393,14 +399,14 @@ def end_daemons(folder: Path) -> None:
     for record in (folder / "run").glob("*.json"):
         pid = json.loads(record.read_text())["pid"]
         os.kill(pid, signal.SIGTERM)
-        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or "Z" in state_of(pid), f"the end of {record.stem}")
+        wait_for(partial(has_ended, pid), f"the end of {record.stem}")
 
 
-def state_of(pid: int) -> str:
+def has_ended(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
-        return "Z"
+        return True
 
 
 def test_the_role(
@@ -429,13 +435,11 @@ def test_the_role(
             ".1.3.6.1.2.1.1.3.0",
         ]
         assert run(community, timeout=30, check=False).returncode != 0
-        for file in [
-            path
-            for path in tmp_path.rglob("*")
-            if path.is_file() and "receiver" not in path.parts and path.name != "play.yml"
-        ]:
-            if AUTH in (content := file.read_text(errors="replace")) or PRIVACY in content:
-                assert file.stat().st_mode & 0o077 == 0, file
+        for folder in ("config", "log", "run", "snmp_config", "snmp_state"):
+            for file in filter(Path.is_file, (tmp_path / folder).rglob("*")):
+                content = file.read_text(errors="replace")
+                if AUTH in content or PRIVACY in content:
+                    assert file.stat().st_mode & 0o077 == 0, file
         assert AUTH not in (tmp_path / "snmp_state/snmpd.conf").read_text()
         log = tmp_path / "log/vcrecovery-snmp-agent.log"
         wait_for(lambda: "following libvirt's events" in log.read_text(), "the notifier", SLOW)

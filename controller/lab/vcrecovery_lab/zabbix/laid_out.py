@@ -47,7 +47,7 @@ class LaidOut:
         starter.chmod(0o755)
         config = self._configure_agent()
         local = {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}
-        groups = {"monitoring": {"hosts": {"zbx": {}}}, "controllers": {"hosts": {"ctl": {}}}}
+        groups: dict[str, Any] = {"monitoring": {"hosts": {"zbx": {}}}, "controllers": {"hosts": {"ctl": {}}}}
         (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": local, "children": groups}}))
         variables = {
             "vcrecovery_plan": dict(plan),
@@ -81,7 +81,7 @@ class LaidOut:
 
     def play(self, *words: str) -> str:
         """What the playbook printed. Raises LabError with its end when it fails."""
-        command = [
+        command: list[str | Path] = [
             CHECKOUT / ".venv/bin/ansible-playbook", "playbooks/monitoring.yml",
             "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
         ]  # fmt: skip

@@ -72,4 +72,5 @@ def load_settings(path: Path) -> AgentSettings:
         first, more = error.errors()[0], error.error_count() - 1
         place = ".".join(str(part) for part in first["loc"])
         text = first["msg"].removeprefix("Value error, ")
-        raise bad(f"{place}: {text}" * bool(place) or text + f" (and {more} more)" * bool(more)) from error
+        others = f" (and {more} more)" if more else ""
+        raise bad((f"{place}: {text}" if place else text) + others) from error
