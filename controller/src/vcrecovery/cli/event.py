@@ -13,7 +13,12 @@ from vcrecovery.errors import OutsideError, UsageError
 @click.command()
 @click.argument("number", metavar="ID")
 @click.option(
-    "--spool", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT, show_default=True, help="The folder."
+    "--spool",
+    # Zabbix's agent may add to it, and cannot read it.
+    type=click.Path(path_type=Path, file_okay=False, readable=False),
+    default=DEFAULT,
+    show_default=True,
+    help="The folder.",
 )
 def event(number: str, spool: Path) -> None:
     """Hand Zabbix's event ID to `vcrecovery watch`, which asks Zabbix about it and acts.
