@@ -14,6 +14,7 @@ import pytest
 from lab.waiting import wait_for
 from vcrecovery.detect import spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, shortened
+from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError, RefusedError
@@ -160,7 +161,8 @@ class Stage:
     def handle(self, **tags: Any) -> str:
         is_problem = tags.pop("is_problem", True)
         named = {f"vcr-{key}": value for key, value in tags.items()}
-        return self.events().handle(FakeEvent("5", named, is_problem=is_problem)).text
+        meaning = EventMeaning(self.world, self.recover, self.api.acknowledge)
+        return meaning.handle(FakeEvent("5", named, is_problem=is_problem)).text
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from vcrecovery.detect import host_watch
 from vcrecovery.detect.cpu import CpuSample, Suspicion, suspect, with_sample
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
@@ -87,6 +88,7 @@ class Watch:
         for name, service in world.plan.services.items():
             self._on[service.primary.hypervisor].append(name)
         self._silent: dict[str, float] = {}
+        self._heard_at: dict[str, float] = {}
         self._failed: dict[str, str] = {}
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
@@ -132,6 +134,7 @@ class Watch:
                 return self._unreachable(host, detail)
             case Heard(host, asked_at, at, usage):
                 self._silent.pop(host, None)
+                self._heard_at[host] = at
                 for service in self._on[host]:
                     found = usage[str(self._world.plan.services[service].primary.uuid)]
                     watched = self._watched[service]
@@ -170,7 +173,12 @@ class Watch:
 
     def _look_for_failed_hosts(self) -> None:
         sites = {name: entry.site for name, entry in self._world.plan.hypervisors.items()}
-        failed = failed_hosts(self._silent, sites, self._detection.host_silent_for, self._monotonic())
+        now = self._monotonic()
+        # One that owes an answer may be as silent as its neighbour; that is known once the question has failed.
+        late = {host: now for host, at in self._heard_at.items() if now - at > 1.5 * host_watch.ASK_EVERY}
+        failed = failed_hosts({**late, **self._silent}, sites, self._detection.host_silent_for, now)
+        # What has failed stays so until it is heard.
+        failed = {host: text for host, text in self._failed.items() if host in self._silent} | failed
         # A site is one sentence, however many hypervisors it has.
         for sentence in dict.fromkeys(failed.values()):
             if sentence not in self._failed.values():

@@ -49,9 +49,11 @@ class EventBook:
 
     def take(self, event: str, now: float) -> TakenEvent:
         """What is known of the event, which is remembered from now on."""
-        with self._journal.transaction() as db:
-            db.execute("INSERT OR IGNORE INTO event (id, taken_at) VALUES (?, ?)", (event, now))
-        return self._read("id = ?", event)[0]
+        if not (found := self._read("id = ?", event)):
+            with self._journal.transaction() as db:
+                db.execute("INSERT OR IGNORE INTO event (id, taken_at) VALUES (?, ?)", (event, now))
+            found = self._read("id = ?", event)
+        return found[0]
 
     def answer(self, event: str, text: str, *, final: bool) -> None:
         """What is to be told. The same text again is not told again."""

@@ -1,0 +1,190 @@
+"""What an event of Zabbix means, and what is done about it.
+
+An event only says where to look. What it means is judged by the same code as what the watcher itself sees, and each
+failover confirms it again, so an event that lies does nothing but get an answer that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from vcrecovery.detect.answers import Answer, Finding, answer_of
+from vcrecovery.detect.cpu import Suspicion
+from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, judge, listed
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.drivers.probe import open_ports
+from vcrecovery.errors import BusyError, OutsideError, RefusedError
+from vcrecovery.recover.states import Doubt, Episode, Power, Side
+from vcrecovery.recover.world import World
+
+log = logging.getLogger("vcrecovery.zabbix")
+
+#: Seconds between two tries while another controller is at work on the service.
+BUSY_DELAY = 0.5
+
+
+class Event(Protocol):
+    """What the API says of an event."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+    @property
+    def at(self) -> float:
+        """When the problem began."""
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether its problem is still open: not a recovery event, and not resolved since."""
+
+    def says(self, message: str) -> bool:
+        """Whether the message was added already."""
+
+
+class Recover(Protocol):
+    """Fails services over, as `recover.unattended` does."""
+
+    def __call__(
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        doubt: Doubt = Doubt.NONE,
+        *,
+        by: str = "watch",
+        on_trouble: Callable[[OutsideError], None] = ...,
+    ) -> Episode: ...
+
+
+class EventMeaning:
+    """Handles events of the VMs of `world`. `tell` gets what may interest before the answer: the event's id, a text."""
+
+    def __init__(self, world: World, recover: Recover, tell: Callable[[str, str], None]) -> None:
+        self._world = world
+        self._recover = recover
+        self._tell = tell
+        self._by_vm = {str(s.primary.uuid): name for name, s in world.plan.services.items()}
+
+    def handle(self, event: Event) -> Answer:
+        """Does what the event calls for; what Zabbix is told."""
+        kind, plan = event.tags.get("vcr-kind", ""), self._world.plan
+        if not event.is_problem:
+            return Answer("nothing done: this problem is over", final=True)
+        if kind in ("vm", "cpu-zero", "cpu-high"):
+            uuid = event.tags.get("vcr-uuid", "").strip().lower()
+            if (service := self._by_vm.get(uuid)) is None:
+                return Answer(f"nothing done: no service of the plan has a VM {uuid[:64]!r}", final=True)
+            return answer_of("", [self._look_and_act(event, service, Doubt(kind))])
+        if kind == "host":
+            hosts, what = [event.tags.get("vcr-host", "")], f"hypervisor {event.tags.get('vcr-host', '')[:64]}"
+        elif kind == "site":
+            site = event.tags.get("vcr-site", "")
+            hosts, what = [h for h, entry in plan.hypervisors.items() if entry.site == site], f"site {site[:64]}"
+        else:
+            return Answer(f"nothing done: the event's tag vcr-kind is {kind[:64]!r}", final=True)
+        names = [name for name, service in plan.services.items() if service.primary.hypervisor in hosts]
+        if not names:
+            return Answer(f"nothing done: the plan has no service on {what}", final=True)
+        return self._failed_as_a_whole(event, what, hosts, names)
+
+    def _failed_as_a_whole(self, event: Event, what: str, hosts: Sequence[str], names: Sequence[str]) -> Answer:
+        """All services of some hypervisors, at the same time."""
+        said = f"{what} does not answer" if len(hosts) == 1 else f"{what} has failed: {listed(hosts)} do not answer"
+        log.warning("%s (event %s)", said, event.id)
+        silent = {host: self._reading_of_any(host, names) for host in hosts}
+        findings: dict[str, Finding] = {}
+
+        def work(name: str) -> None:
+            host = self._world.plan.services[name].primary.hypervisor
+            findings[name] = self._look_and_act(event, name, Doubt.HOST, said, silent[host])
+
+        threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answer_of(what, [findings.get(name, Finding(name, "an internal error, see the log")) for name in names])
+
+    def _reading_of_any(self, host: str, names: Sequence[str]) -> DomainReading | None:
+        """UNREACHABLE when the hypervisor is silent: each question to one takes its whole time, so one is enough."""
+        service = next((name for name in names if self._world.plan.services[name].primary.hypervisor == host), None)
+        if service is None:
+            return None
+        reading = self._read(service)
+        return reading if reading.power is Power.UNREACHABLE else None
+
+    def _read(self, service: str) -> DomainReading:
+        primary = self._world.plan.services[service].primary
+        try:
+            return self._world.hosts[primary.hypervisor].read(str(primary.uuid))
+        except OutsideError as error:
+            return DomainReading(Power.UNREACHABLE, detail=error.message)
+
+    def _look_and_act(
+        self, event: Event, service: str, doubt: Doubt, said: str = "", reading: DomainReading | None = None
+    ) -> Finding:
+        """Judges the service, with Zabbix's word as one signal, and fails it over when it has failed."""
+        try:
+            verdict = self._judge(event, service, doubt, said, reading or self._read(service))
+            if verdict.kind not in FAILURES:
+                return self._left_alone(service, verdict)
+            cause = f"Zabbix event {event.id} ({event.name}): {verdict.cause}"
+            return Finding(service, "", self._fail_over(event, service, cause, verdict.doubt or doubt))
+        except RefusedError as error:
+            return Finding(service, f"no failover: {error}")
+
+    def _judge(self, event: Event, service: str, doubt: Doubt, said: str, reading: DomainReading) -> Verdict:
+        state, entry = self._world.journal.state(service), self._world.plan.services[service]
+        if state.seen_running_at is None and state.side is Side.PRIMARY:
+            # Zabbix has seen it: what was never running raises no problem.
+            self._world.journal.saw_running(service, event.at)
+            state = self._world.journal.state(service)
+        reason, suspicion = reading.reason, None
+        if doubt is Doubt.VM:
+            # A transient VM is forgotten when it ends; why, only Zabbix has heard.
+            reason = reason or ("crashed" if reading.power is Power.ABSENT else "")
+        else:
+            address = str(entry.primary.address)
+            found = open_ports(address, [port.tcp for port in entry.ports], entry.timeouts.confirm)
+            suspicion = Suspicion(doubt, said or self._seen(doubt), tuple(f"{address}:{port}" for port in found))
+        now, cool_down = self._world.clock.now(), self._world.plan.detection.cool_down
+        return judge(state, reading.power, reason, now, suspicion=suspicion, cool_down=cool_down)
+
+    def _seen(self, doubt: Doubt) -> str:
+        detection = self._world.plan.detection
+        if doubt is Doubt.CPU_ZERO:
+            return f"has used no CPU for {detection.cpu_zero_for:g} s"
+        return f"has used {detection.cpu_high:g} % or more of its CPUs for {detection.cpu_high_for:g} s"
+
+    def _left_alone(self, service: str, verdict: Verdict) -> Finding:
+        if verdict.kind is Kind.FAILED_OVER:
+            # By another event, by the watcher itself, or by an operator.
+            return Finding(service, "", self._world.journal.history(service, 1)[0])
+        return Finding(service, verdict.sentence, will_change=verdict.kind is not Kind.INTENDED)
+
+    def _fail_over(self, event: Event, service: str, cause: str, doubt: Doubt) -> Episode:
+        told: list[str] = []
+
+        def on_trouble(error: OutsideError) -> None:
+            # It may take long, and whoever looks at Zabbix should not have to guess.
+            if not told:
+                told.append(error.message)
+                threading.Thread(target=self._tell_trouble, args=(event.id, service, error), daemon=True).start()
+
+        while True:
+            try:
+                return self._recover(service, cause, event.at, doubt, by="Zabbix", on_trouble=on_trouble)
+            except BusyError:
+                self._world.clock.sleep(BUSY_DELAY)
+
+    def _tell_trouble(self, event: str, service: str, error: OutsideError) -> None:
+        try:
+            self._tell(event, f"{service}: not done yet, trying again: {error}")
+        except OutsideError as failure:
+            log.warning("event %s: %s", event, failure)

@@ -1,0 +1,189 @@
+"""The watcher with hypervisors that come and go: what real ones cannot show in a test's time."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.waiting import wait_for
+from vcrecovery.detect import host_watch
+from vcrecovery.detect.watch import Watch
+from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.states import Doubt, Episode, Power, Request, Step
+from vcrecovery.recover.world import World
+
+PLAN = """\
+version: 1
+state_dir: {folder}/state
+detection: {{host_silent_for: 2s, embedded: {embedded}}}
+hypervisors:
+  hv1: {{site: east}}
+  hv2: {{site: east}}
+  hv3: {{site: west}}
+secondaries:
+  sec1:
+    network: {{bridge: vcr0, address: 10.20.0.1/24}}
+    receiver: {{address: 10.10.0.1}}
+services:
+"""
+SERVICE = """\
+  {name}:
+    primary: {{hypervisor: {host}, uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e000{number}, address: 127.0.0.1}}
+    standby: {{secondary: sec1, address: 10.20.0.1{number}}}
+    ports: [{port}]
+"""
+
+
+class FakeHost:
+    """A hypervisor whose VMs run, while it answers."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.asked = 0
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if not self.answers:
+            raise OutsideError("hypervisor does not answer")
+
+    def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        self._ask()
+        return {uuid: DomainUsage(DomainReading(Power.RUNNING), self.asked * 10**7, 1) for uuid in uuids}
+
+    def read(self, _uuid: str) -> DomainReading:
+        self._ask()
+        return DomainReading(Power.RUNNING)
+
+    def subscribe(
+        self,
+        _on_event: Callable[[DomainEvent], None],
+        _on_close: Callable[[], None],
+        _on_begin: Callable[[str], None],
+    ) -> Callable[[], None]:
+        self._ask()
+        return lambda: None
+
+    def alive(self) -> bool:
+        return self.answers
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Doubt]] = []
+
+    def __call__(self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE) -> Episode:
+        self.calls.append((service, cause, doubt))
+        raise RefusedError(f"{service} cannot be fenced")
+
+    def at_work(self, _service: str) -> bool:
+        return False
+
+
+class Stage:
+    def __init__(self, folder: Path, port: int, embedded: str) -> None:
+        services = [("web", "hv1"), ("mail", "hv2"), ("shop", "hv3")]
+        text = PLAN.format(folder=folder, embedded=embedded) + "".join(
+            SERVICE.format(name=name, host=host, number=number, port=port)
+            for number, (name, host) in enumerate(services, start=1)
+        )
+        (folder / "plan.yml").write_text(text)
+        self.world = World(load_plan(folder / "plan.yml"))
+        self.hosts = {name: FakeHost() for name in self.world.hosts}
+        self.world.hosts = dict(self.hosts)  # type: ignore[arg-type]
+        self.recover = Recorder()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        stop = threading.Event()
+        thread = threading.Thread(target=Watch(self.world, self.recover).run, args=(stop,))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(30)
+        assert not thread.is_alive()
+
+    def seen(self) -> bool:
+        return all(self.world.journal.state(name).seen_running_at for name in self.world.plan.services)
+
+
+@pytest.fixture
+def door() -> Iterator[socket.socket]:
+    """Bound, and closed until somebody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        yield found
+
+
+@pytest.fixture
+def stage(
+    tmp_path: Path, door: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Stage:
+    monkeypatch.setattr(host_watch, "ASK_EVERY", 0.05)
+    caplog.set_level(logging.INFO, "vcrecovery.watch")
+    return Stage(tmp_path, door.getsockname()[1], "true")
+
+
+def test_a_site_that_fails_is_one_sentence_and_takes_all_its_services_along(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        stage.hosts["hv1"].answers = stage.hosts["hv2"].answers = False
+        wait_for(lambda: len(stage.recover.calls) >= 2, "both services")
+        asked = stage.hosts["hv3"].asked
+        wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
+    site = "site east has failed: its hypervisors hv1 and hv2 do not answer"
+    assert sorted(service for service, _, _ in stage.recover.calls) == ["mail", "web"]
+    assert {(cause, doubt) for _, cause, doubt in stage.recover.calls} == {
+        (f"{site}, and no port of the primary answers", Doubt.HOST)
+    }
+    assert caplog.messages.count(site) == 1
+
+
+def test_one_hypervisor_that_fails_takes_only_its_own_along(stage: Stage) -> None:
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        stage.hosts["hv2"].answers = False
+        wait_for(lambda: stage.recover.calls, "its service")
+        asked = stage.hosts["hv3"].asked
+        wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
+    assert stage.recover.calls == [
+        ("mail", "hypervisor hv2 does not answer, and no port of the primary answers", Doubt.HOST)
+    ]
+
+
+def test_a_silent_hypervisor_whose_vm_answers_has_not_failed(
+    stage: Stage, door: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    door.listen(512)
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        stage.hosts["hv2"].answers = False
+        wait_for(lambda: any("answers: no failure" in text for text in caplog.messages), "the verdict")
+        stage.hosts["hv2"].answers = True
+        wait_for(lambda: caplog.messages.count("mail: the primary is running") == 2, "its return")
+    assert stage.recover.calls == []
+
+
+def test_without_the_embedded_detector_only_open_failovers_are_finished(tmp_path: Path, door: socket.socket) -> None:
+    stage = Stage(tmp_path, door.getsockname()[1], "false")
+    journal = stage.world.journal
+    for name in ("web", "mail"):
+        journal.saw_running(name, 1.0)
+    journal.begin(journal.open("web", "Zabbix event 5", Request(automatic=True, by="Zabbix"), 1.0), Step.CONFIRM, 1.0)
+    for host in stage.hosts.values():
+        host.answers = False
+    with stage.watching():
+        wait_for(lambda: stage.recover.calls, "the open failover")
+    assert [service for service, _, _ in stage.recover.calls] == ["web"]
+    assert all(host.asked == 0 for host in stage.hosts.values())
