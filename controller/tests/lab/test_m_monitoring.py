@@ -31,7 +31,7 @@ from .waiting import wait_for
 pytestmark = pytest.mark.lab
 
 #: Seconds without a heartbeat after which a hypervisor is silent here.
-SILENT = 6
+SILENT = 10
 #: For a Zabbix 6.0 on a slow machine.
 PATIENCE = 90.0
 #: Each test has sites and hypervisors of its own, so that they run in any order.
@@ -55,6 +55,11 @@ def uuid(vm: str) -> str:
     return str(uuid5(NAMESPACE_DNS, vm))
 
 
+def canary_of(host: str) -> str:
+    """The guest by which a test sees that Zabbix has judged what was sent before."""
+    return uuid(f"canary of {host}")
+
+
 class Monitoring:
     """A Zabbix with the role's objects, and the stand-in for `vcrecovery` that its agent starts."""
 
@@ -65,21 +70,25 @@ class Monitoring:
         self.spool = folder / "state/events"
         self.agent_port = stack._ports.take()
         self.rehearsal = self.first = ""
-        self._beating: set[str] = set()
+        self._canaries: set[str] = set()
         self._write()
 
     def _write(self) -> None:
-        for name in ("state", "agent", "agent/conf.d", "agent/run"):
+        for name in ("state", "agent", "agent/conf.d", "agent/run", "venv", "venv/bin"):
             (self.folder / name).mkdir()
         shutil.chown(self.folder / "agent/run", "nobody")
         made = self.stack._made
         libraries = " ".join(f"{key}={value}" for key, value in made.env.items())
         self._script("agentd", f'exec env {libraries} {made.program("zabbix_agentd")} "$@"')
-        # The folder is one that the agent's user may add to, and nothing else.
-        self._script("vcrecovery", f'echo "$@" >> {self.spool}/ran')
+        # As relay it runs; as the command of the action it writes down what it was told, into the spool itself, which
+        # shows that the agent may.
+        relay, event = "relay) exec sleep 100000;;", f'event) echo "$@" >> {self.spool}/ran;;'
+        self._script("venv/bin/vcrecovery", f"case $1 in {relay} {event} esac")
+        (self.folder / "venv/.installed").write_text("a stand-in\n")
         lines = {
-            "PidFile": f"{self.folder}/agent/run/pid", "LogType": "console", "User": "nobody", "Hostname": AGENT, "ListenIP": "127.0.0.1",
-            "ListenPort": self.agent_port, "StartAgents": 2, "Include": f"{self.folder}/agent/conf.d/*.conf",
+            "PidFile": f"{self.folder}/agent/run/pid", "LogType": "console", "User": "nobody", "StartAgents": 2,
+            "Hostname": AGENT, "ListenIP": "127.0.0.1", "ListenPort": self.agent_port,
+            "Include": f"{self.folder}/agent/conf.d/*.conf",
         }  # fmt: skip
         config = self.folder / "agent/agentd.conf"
         config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -102,12 +111,15 @@ class Monitoring:
         }
         variables = {
             "vcrecovery_plan": plan,
+            "vcrecovery_config_dir": str(self.folder / "etc"),
             "vcrecovery_run_dir": str(self.folder / "run"),
             "vcrecovery_log_dir": str(self.folder / "log"),
             "monitoring_engine": "zabbix",
             "monitoring_zabbix_password": "zabbix",
-            "monitoring_relay": False,
-            "monitoring_program": str(self.folder / "vcrecovery"),
+            "controller_has_the_program": True,
+            "controller_venv": str(self.folder / "venv"),
+            # Without systemd: these are processes of the test.
+            "monitoring_supervisor": "process",
             "monitoring_agent_packages": [],
             "monitoring_agent_address": "127.0.0.1",
             "monitoring_agent_server": "127.0.0.1",
@@ -142,15 +154,17 @@ class Monitoring:
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
         return done.stdout
 
-    @property
-    def daemon(self) -> Path:
-        return self.folder / "run/daemons/zabbix-agent.json"
+    def daemon(self, name: str) -> int | None:
+        """The process of what the role has started."""
+        record = self.folder / f"run/daemons/{name}.json"
+        return int(json.loads(record.read_text())["pid"]) if record.exists() else None
 
-    def stop_agent(self) -> None:
-        entry = json.loads(self.daemon.read_text())
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(entry["pid"], signal.SIGTERM)
-        wait_for(lambda: not Path(f"/proc/{entry['pid']}/cmdline").exists(), "the agent's end", PATIENCE)
+    def stop(self, name: str) -> None:
+        pid = self.daemon(name)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: not command_line(pid), f"the end of {name}", PATIENCE)
 
     def start_agent(self) -> None:
         assert "changed=1 " in self.play("--limit", "ctl")
@@ -176,32 +190,38 @@ class Monitoring:
     def discover(self, host: str, *vms: str, service: str = "web") -> None:
         """Zabbix knows these guests, running for a good while, and one that is called canary."""
         guests = [{"{#UUID}": uuid(vm), "{#VM}": vm, "{#SERVICE}": service} for vm in vms]
-        canary = {"{#UUID}": uuid(f"canary of {host}"), "{#VM}": "canary", "{#SERVICE}": "canary"}
+        canary = {"{#UUID}": canary_of(host), "{#VM}": "canary", "{#SERVICE}": "canary"}
         self.send(host, ("vcr.guests", json.dumps([*guests, canary])))
         since = time.time() - 2000
         self.send(host, *((f"vcr.state[{guest['{#UUID}']}]", "running", since) for guest in (*guests, canary)))
         # Zabbix takes values of new items before it judges them.
-        self.settle(host, again=True)
+        self._canaries.add(host)
 
-    def settle(self, host: str, *, again: bool = False) -> None:
-        """Returns when Zabbix has judged all that was sent of the host: it has judged a later value, too."""
-        key, canary = f"vcr.state[{uuid(f'canary of {host}')}]", uuid(f"canary of {host}")
-        self.send(host, (key, "crashed"))
+        def judged() -> bool:
+            self._sing(host)
+            return self._canary_fell(host)
 
-        def fell() -> bool:
-            if again:
-                self.send(host, (key, "crashed"))
-            return canary in self._uuids(host)
+        wait_for(judged, "Zabbix's knowledge of the triggers", PATIENCE)
 
-        wait_for(fell, "the canary's problem", PATIENCE)
-        self.send(host, (key, "running"))
-        wait_for(lambda: canary not in self._uuids(host), "the end of the canary's problem", PATIENCE)
+    def settle(self, host: str) -> None:
+        """Returns when Zabbix has judged all that was sent of the host: it has judged a later value of the canary."""
+        self._canaries ^= {host}
+        self._sing(host)
+        wait_for(lambda: self._canary_fell(host) == (host in self._canaries), "the canary's turn", PATIENCE)
 
-    def _uuids(self, host: str) -> list[str]:
-        return [tags.get("vcr-uuid", "") for tags in self.problems(host)]
+    def _sing(self, host: str) -> None:
+        state = "crashed" if host in self._canaries else "running"
+        self.send(host, (f"vcr.state[{canary_of(host)}]", state))
+
+    def _canary_fell(self, host: str) -> bool:
+        return any(tags.get("vcr-uuid") == canary_of(host) for tags in self._problems(host))
 
     def problems(self, *hosts: str) -> list[dict[str, str]]:
         """The tags of each open problem of these hosts."""
+        canaries = {canary_of(host) for host in hosts}
+        return [tags for tags in self._problems(*hosts) if tags.get("vcr-uuid") not in canaries]
+
+    def _problems(self, *hosts: str) -> list[dict[str, str]]:
         ids = [host["hostid"] for host in self.api.host.get(filter={"host": list(hosts)}, output=["hostid"])]
         found = self.api.problem.get(hostids=ids, selectTags=["tag", "value"], output=["eventid"], sortfield="eventid")
         return [{"event": one["eventid"], **{tag["tag"]: tag["value"] for tag in one["tags"]}} for one in found]
@@ -220,7 +240,12 @@ class Monitoring:
         found = self.api.event.get(hostids=ids, value=1, selectTags=["tag", "value"], output=["eventid"])
         tags = [{tag["tag"]: tag["value"] for tag in one["tags"]} for one in found]
         wanted = {uuid(vm) for vm in vms}
-        return sorted(one["vcr-kind"] for one in tags if not wanted or one.get("vcr-uuid") in wanted)
+        return sorted(
+            one["vcr-kind"]
+            for one in tags
+            if one.get("vcr-uuid") not in {canary_of(host) for host in hosts}
+            and (not wanted or one.get("vcr-uuid") in wanted)
+        )
 
     @contextlib.contextmanager
     def beating(self, *hosts: str) -> Iterator[set[str]]:
@@ -260,8 +285,8 @@ def monitoring(zabbix_each: Stack) -> Iterator[Monitoring]:
         made.first = made.play()
         yield made
     finally:
-        if made.daemon.exists():
-            made.stop_agent()
+        made.stop("zabbix-agent")
+        made.stop("vcrecovery-relay")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -273,19 +298,27 @@ def lost_command(monitoring: Monitoring) -> str:
     if monitoring.stack.version != "7.0":
         return ""
     monitoring.discover("hv-command", "lost")
-    monitoring.stop_agent()
+    monitoring.stop("zabbix-agent")
     monitoring.send("hv-command", (f"vcr.state[{uuid('lost')}]", "shutoff (crashed)"))
     wait_for(lambda: monitoring.kinds("hv-command", "lost") == ["vm"], "the problem", PATIENCE)
     (event,) = [tags["event"] for tags in monitoring.problems("hv-command") if tags.get("vcr-uuid") == uuid("lost")]
     wait_for(lambda: failed_commands(monitoring, event), "the failure of the command", PATIENCE)
-    monitoring.start_agent()
     assert not any(line.startswith(f"event {event} ") for line in monitoring.ran())
+    monitoring.start_agent()
     return event
 
 
 def failed_commands(monitoring: Monitoring, event: str) -> list[Any]:
     found = monitoring.api.alert.get(eventids=[event], output=["status", "error"])
     return [alert for alert in found if alert["error"]]
+
+
+def command_line(pid: int) -> list[str]:
+    """Empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except FileNotFoundError:
+        return []
 
 
 def counts(output: str, word: str = "changed") -> list[int]:
@@ -297,12 +330,16 @@ def test_the_role_makes_everything_once(monitoring: Monitoring) -> None:
     assert min(counts(monitoring.first)) > 0
     second = monitoring.play("--diff")
     assert counts(second) == [0, 0], second
+    relay = monitoring.daemon("vcrecovery-relay")
+    assert relay is not None
+    assert command_line(relay)
+    assert (monitoring.folder / "etc-relay/plan.yml").is_file()
     hosts = {host["host"] for host in api.host.get(output=["host"], groupids=_group(api, "VCRecovery"))}
     assert hosts == {*HYPERVISORS, *(f"site-{site}" for site in HYPERVISORS.values()), AGENT}
     (action,) = api.action.get(filter={"name": "VCRecovery"}, output=["actionid"])
     scripts = api.script.get(filter={"name": "VCRecovery"}, output=["command"])
     assert [script["command"] for script in scripts] == [
-        f"{monitoring.folder}/vcrecovery event {{EVENT.ID}} --spool {monitoring.spool}"
+        f"{monitoring.folder}/venv/bin/vcrecovery event {{EVENT.ID}} --spool {monitoring.spool}"
     ]
     assert action
 
@@ -518,7 +555,7 @@ def test_zabbix_starts_the_program_with_the_number_of_the_event_and_nothing_else
 
 def test_the_agent_runs_no_other_command(monitoring: Monitoring) -> None:
     assert monitoring.ask_agent("agent.ping") == "1"
-    program = f"{monitoring.folder}/vcrecovery"
+    program = f"{monitoring.folder}/venv/bin/vcrecovery"
     for command in ("id", f"{program} failover web", f"{program} event 1"):
         refused = monitoring.ask_agent(f"system.run[{command}]")
         assert "NOTSUPPORTED" in refused, refused
@@ -538,7 +575,8 @@ def test_the_agent_runs_no_other_command(monitoring: Monitoring) -> None:
 def test_nobody_without_the_key_reaches_the_agent(monitoring: Monitoring) -> None:
     made = monitoring.stack._made
     command = [made.program("zabbix_get"), "-s", "127.0.0.1", "-p", str(monitoring.agent_port), "-k", "agent.ping"]
-    assert "access permissions" in run(command, timeout=60, env=made.env, check=False).stdout
+    answer = run(command, timeout=60, env=made.env, check=False)
+    assert "access" in answer.stdout + answer.stderr
 
 
 def test_a_command_that_did_not_reach_the_agent_comes_again(monitoring: Monitoring, lost_command: str) -> None:
