@@ -1,0 +1,586 @@
+"""The role `monitoring` against the real Zabbix: what it makes, which problems values make, what Zabbix then starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+import pytest
+import yaml
+from pyzabbix import ZabbixAPI, ZabbixAPIException
+from zabbix_utils import ItemValue, Sender
+
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.run import run
+from vcrecovery_lab.zabbix import Stack
+from vcrecovery_lab.zabbix.agent import Agent, Psk
+
+from .waiting import wait_for
+
+pytestmark = pytest.mark.lab
+
+#: Seconds without a heartbeat after which a hypervisor is silent here.
+SILENT = 10
+#: For a Zabbix 6.0 on a slow machine.
+PATIENCE = 90.0
+#: Each test has sites and hypervisors of its own, so that they run in any order.
+HYPERVISORS = {
+    "hv-states": "states",
+    "hv-busy": "busy",
+    "hv-idle": "idle",
+    "hv-command": "command",
+    "hv-one": "pair",
+    "hv-other": "pair",
+    "hv-dark-1": "dark",
+    "hv-dark-2": "dark",
+    "hv-steady-1": "steady",
+    "hv-steady-2": "steady",
+    "hv-never": "steady",
+}
+AGENT = "vcrecovery-controller"
+
+
+def uuid(vm: str) -> str:
+    return str(uuid5(NAMESPACE_DNS, vm))
+
+
+def canary_of(host: str) -> str:
+    """The guest by which a test sees that Zabbix has judged what was sent before."""
+    return uuid(f"canary of {host}")
+
+
+class Monitoring:
+    """A Zabbix with the role's objects, and the stand-in for `vcrecovery` that its agent starts."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self.stack, self.folder = stack, folder
+        self.api: ZabbixAPI = stack.api()
+        self.token_file = folder / "etc/secrets/token"
+        self.spool = folder / "state/events"
+        self.agent_port = stack._ports.take()
+        self.rehearsal = self.first = ""
+        self._canaries: set[str] = set()
+        self._write()
+
+    def _write(self) -> None:
+        for name in ("state", "agent", "agent/conf.d", "agent/run", "venv", "venv/bin"):
+            (self.folder / name).mkdir()
+        shutil.chown(self.folder / "agent/run", "nobody")
+        made = self.stack._made
+        libraries = " ".join(f"{key}={value}" for key, value in made.env.items())
+        self._script("agentd", f'exec env {libraries} {made.program("zabbix_agentd")} "$@"')
+        # As relay it runs; as the command of the action it writes down what it was told, into the spool itself, which
+        # shows that the agent may.
+        relay, event = "relay) exec sleep 100000;;", f'event) echo "$@" >> {self.spool}/ran;;'
+        self._script("venv/bin/vcrecovery", f"case $1 in {relay} {event} esac")
+        (self.folder / "venv/.installed").write_text("a stand-in\n")
+        lines = {
+            "PidFile": f"{self.folder}/agent/run/pid", "LogType": "console", "User": "nobody", "StartAgents": 2,
+            "Hostname": AGENT, "ListenIP": "127.0.0.1", "ListenPort": self.agent_port,
+            "Include": f"{self.folder}/agent/conf.d/*.conf",
+        }  # fmt: skip
+        config = self.folder / "agent/agentd.conf"
+        config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        (self.folder / "hosts.yml").write_text(
+            yaml.safe_dump(
+                {
+                    "all": {
+                        "vars": {"ansible_connection": "local"},
+                        "children": {"monitoring": {"hosts": {"zbx": {}}}, "controllers": {"hosts": {"ctl": {}}}},
+                    }
+                }
+            )
+        )
+        plan = {
+            "version": 1,
+            "state_dir": str(self.folder / "state"),
+            "hypervisors": {name: {"site": site} for name, site in HYPERVISORS.items()},
+            "zabbix": {"api": {"url": self.stack.url, "token_file": str(self.token_file)}},
+            "detection": {"host_silent_for": f"{SILENT}s", "cpu_high": 90, "cpu_high_for": "1m"},
+        }
+        variables = {
+            "vcrecovery_plan": plan,
+            "vcrecovery_config_dir": str(self.folder / "etc"),
+            "vcrecovery_run_dir": str(self.folder / "run"),
+            "vcrecovery_log_dir": str(self.folder / "log"),
+            "monitoring_engine": "zabbix",
+            "monitoring_zabbix_password": "zabbix",
+            "controller_has_the_program": True,
+            "controller_venv": str(self.folder / "venv"),
+            # Without systemd: these are processes of the test.
+            "monitoring_supervisor": "process",
+            "monitoring_agent_packages": [],
+            "monitoring_agent_address": "127.0.0.1",
+            "monitoring_agent_server": "127.0.0.1",
+            "monitoring_agent_port": self.agent_port,
+            "monitoring_agent_program": str(self.folder / "agentd"),
+            "monitoring_agent_group": "nogroup",
+            "monitoring_agent_config": str(config),
+            "monitoring_agent_config_dir": str(self.folder / "agent/conf.d"),
+            "monitoring_agent_psk_file": str(self.folder / "agent/psk"),
+        }
+        (self.folder / "variables.yml").write_text(yaml.safe_dump(variables))
+
+    def _script(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.folder / name).chmod(0o755)
+
+    def play(self, *words: str) -> str:
+        """What the playbook printed."""
+        done = subprocess.run(
+            [
+                CHECKOUT / ".venv/bin/ansible-playbook", "playbooks/monitoring.yml",
+                "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
+            ],
+            cwd=CHECKOUT,
+            env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        return done.stdout
+
+    def daemon(self, name: str) -> int | None:
+        """The process of what the role has started."""
+        record = self.folder / f"run/daemons/{name}.json"
+        return int(json.loads(record.read_text())["pid"]) if record.exists() else None
+
+    def stop(self, name: str) -> None:
+        pid = self.daemon(name)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: not command_line(pid), f"the end of {name}", PATIENCE)
+
+    def start_agent(self) -> None:
+        assert "changed=1 " in self.play("--limit", "ctl")
+
+    def ask_agent(self, key: str) -> str:
+        """What it answers to somebody who has its key."""
+        psk = Psk(AGENT, self.folder / "agent/psk")
+        return Agent(self.stack._made, AGENT, self.agent_port, self.folder, psk).ask(key)
+
+    def send(self, host: str, *values: tuple[str, object] | tuple[str, object, float]) -> None:
+        """(key, value) of now or (key, value, time), all in one packet, until Zabbix takes them."""
+        now = time.time()
+        items = []
+        for key, value, *at in values:
+            when = at[0] if at else now
+            items.append(ItemValue(host, key, str(value), int(when), int(when % 1 * 1e9)))
+        wait_for(
+            lambda: not Sender("127.0.0.1", self.stack.trapper_port).send(items).failed,
+            f"the acceptance of {[item.key for item in items]}",
+            PATIENCE,
+        )
+
+    def discover(self, host: str, *vms: str, service: str = "web") -> None:
+        """Zabbix knows these guests, running for a good while, and one that is called canary."""
+        guests = [{"{#UUID}": uuid(vm), "{#VM}": vm, "{#SERVICE}": service} for vm in vms]
+        canary = {"{#UUID}": canary_of(host), "{#VM}": "canary", "{#SERVICE}": "canary"}
+        self.send(host, ("vcr.guests", json.dumps([*guests, canary])))
+        since = time.time() - 2000
+        self.send(host, *((f"vcr.state[{guest['{#UUID}']}]", "running", since) for guest in (*guests, canary)))
+        # Zabbix takes values of new items before it judges them.
+        self._canaries.add(host)
+
+        def judged() -> bool:
+            self._sing(host)
+            return self._canary_fell(host)
+
+        wait_for(judged, "Zabbix's knowledge of the triggers", PATIENCE)
+
+    def settle(self, host: str) -> None:
+        """Returns when Zabbix has judged all that was sent of the host: it has judged a later value of the canary."""
+        self._canaries ^= {host}
+        self._sing(host)
+        wait_for(lambda: self._canary_fell(host) == (host in self._canaries), "the canary's turn", PATIENCE)
+
+    def _sing(self, host: str) -> None:
+        state = "crashed" if host in self._canaries else "running"
+        self.send(host, (f"vcr.state[{canary_of(host)}]", state))
+
+    def _canary_fell(self, host: str) -> bool:
+        return any(tags.get("vcr-uuid") == canary_of(host) for tags in self._problems(host))
+
+    def problems(self, *hosts: str) -> list[dict[str, str]]:
+        """The tags of each open problem of these hosts."""
+        canaries = {canary_of(host) for host in hosts}
+        return [tags for tags in self._problems(*hosts) if tags.get("vcr-uuid") not in canaries]
+
+    def _problems(self, *hosts: str) -> list[dict[str, str]]:
+        ids = [host["hostid"] for host in self.api.host.get(filter={"host": list(hosts)}, output=["hostid"])]
+        found = self.api.problem.get(hostids=ids, selectTags=["tag", "value"], output=["eventid"], sortfield="eventid")
+        return [{"event": one["eventid"], **{tag["tag"]: tag["value"] for tag in one["tags"]}} for one in found]
+
+    def kinds(self, host: str, vm: str) -> list[str]:
+        return [tags["vcr-kind"] for tags in self.problems(host) if tags.get("vcr-uuid") == uuid(vm)]
+
+    def ran(self) -> list[str]:
+        """What the stand-in was told, call by call."""
+        file = self.spool / "ran"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def events(self, *hosts: str, vms: Iterable[str] = ()) -> list[str]:
+        """Every kind of problem that these hosts ever had, or only that these VMs had on them."""
+        ids = [host["hostid"] for host in self.api.host.get(filter={"host": list(hosts)}, output=["hostid"])]
+        found = self.api.event.get(hostids=ids, value=1, selectTags=["tag", "value"], output=["eventid"])
+        tags = [{tag["tag"]: tag["value"] for tag in one["tags"]} for one in found]
+        wanted = {uuid(vm) for vm in vms}
+        return sorted(
+            one["vcr-kind"]
+            for one in tags
+            if one.get("vcr-uuid") not in {canary_of(host) for host in hosts}
+            and (not wanted or one.get("vcr-uuid") in wanted)
+        )
+
+    @contextlib.contextmanager
+    def beating(self, *hosts: str) -> Iterator[set[str]]:
+        """Heartbeats of the hosts in the set, twice a second, in the background."""
+        names, over = set(hosts), threading.Event()
+
+        def beat() -> None:
+            sender = Sender("127.0.0.1", self.stack.trapper_port)
+            while not over.wait(0.5):
+                with_heartbeat = [ItemValue(name, "vcr.heartbeat", "1") for name in list(names)]
+                if with_heartbeat:
+                    sender.send(with_heartbeat)
+
+        thread = threading.Thread(target=beat)
+        thread.start()
+        try:
+            yield names
+        finally:
+            over.set()
+            thread.join()
+
+    def heartbeats(self, host: str, key: str = "vcr.heartbeats") -> float:
+        (item,) = self.api.item.get(host=host, filter={"key_": key}, output=["lastvalue", "lastclock"])
+        return float(item["lastvalue"]) if item["lastclock"] != "0" else -2.0
+
+
+@pytest.fixture(scope="module")
+def monitoring(zabbix_each: Stack) -> Iterator[Monitoring]:
+    folder = zabbix_each.folder / "m"
+    folder.mkdir()
+    folder.chmod(0o755)
+    made = Monitoring(zabbix_each, folder)
+    try:
+        if zabbix_each.version == "7.0":
+            made.rehearsal = made.play("--check")
+            assert made.api.hostgroup.get(filter={"name": "VCRecovery"}) == []
+        made.first = made.play()
+        yield made
+    finally:
+        made.stop("zabbix-agent")
+        made.stop("vcrecovery-relay")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lost_command(monitoring: Monitoring) -> str:
+    """An event whose command did not reach the agent. The agent is back again.
+
+    Before all other tests, since it takes a minute until Zabbix repeats it; only with 7.0.
+    """
+    if monitoring.stack.version != "7.0":
+        return ""
+    monitoring.discover("hv-command", "lost")
+    monitoring.stop("zabbix-agent")
+    monitoring.send("hv-command", (f"vcr.state[{uuid('lost')}]", "shutoff (crashed)"))
+    wait_for(lambda: monitoring.kinds("hv-command", "lost") == ["vm"], "the problem", PATIENCE)
+    (event,) = [tags["event"] for tags in monitoring.problems("hv-command") if tags.get("vcr-uuid") == uuid("lost")]
+    wait_for(lambda: failed_commands(monitoring, event), "the failure of the command", PATIENCE)
+    assert not any(line.startswith(f"event {event} ") for line in monitoring.ran())
+    monitoring.start_agent()
+    return event
+
+
+def failed_commands(monitoring: Monitoring, event: str) -> list[Any]:
+    found = monitoring.api.alert.get(eventids=[event], output=["status", "error"])
+    return [alert for alert in found if alert["error"]]
+
+
+def command_line(pid: int) -> list[str]:
+    """Empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except FileNotFoundError:
+        return []
+
+
+def counts(output: str, word: str = "changed") -> list[int]:
+    return [int(number) for number in re.findall(rf"{word}=(\d+)", output)]
+
+
+def test_the_role_makes_everything_once(monitoring: Monitoring) -> None:
+    api = monitoring.api
+    assert min(counts(monitoring.first)) > 0
+    second = monitoring.play("--diff")
+    assert counts(second) == [0, 0], second
+    relay = monitoring.daemon("vcrecovery-relay")
+    assert relay is not None
+    assert command_line(relay)
+    assert (monitoring.folder / "etc-relay/plan.yml").is_file()
+    hosts = {host["host"] for host in api.host.get(output=["host"], groupids=_group(api, "VCRecovery"))}
+    assert hosts == {*HYPERVISORS, *(f"site-{site}" for site in HYPERVISORS.values()), AGENT}
+    (action,) = api.action.get(filter={"name": "VCRecovery"}, output=["actionid"])
+    scripts = api.script.get(filter={"name": "VCRecovery"}, output=["command"])
+    assert [script["command"] for script in scripts] == [
+        f"{monitoring.folder}/venv/bin/vcrecovery event {{EVENT.ID}} --spool {monitoring.spool}"
+    ]
+    assert action
+
+
+def test_a_rehearsal_on_an_empty_zabbix_tells_what_would_change(monitoring: Monitoring) -> None:
+    if monitoring.stack.version == "7.0":
+        assert min(counts(monitoring.rehearsal)) > 0
+
+
+def test_no_secret_is_printed_or_readable(monitoring: Monitoring) -> None:
+    token, key = monitoring.token_file.read_text().strip(), (monitoring.folder / "agent/psk").read_text().strip()
+    assert re.fullmatch(r"[0-9a-f]{64}", token)
+    assert re.fullmatch(r"[0-9a-f]{64}", key)
+    assert monitoring.token_file.stat().st_mode & 0o777 == 0o600
+    assert (monitoring.folder / "agent/psk").stat().st_mode & 0o777 == 0o640
+    assert monitoring.spool.stat().st_mode & 0o777 == 0o730
+    for secret in (token, key):
+        assert secret not in monitoring.first
+
+
+def test_the_token_may_do_what_the_controller_does_and_no_more(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-command", "seen")
+    monitoring.send("hv-command", (f"vcr.state[{uuid('seen')}]", "crashed"))
+    wait_for(lambda: monitoring.kinds("hv-command", "seen") == ["vm"], "the problem", PATIENCE)
+    (event,) = [tags["event"] for tags in monitoring.problems("hv-command") if tags.get("vcr-uuid") == uuid("seen")]
+    controller = monitoring.stack.api(monitoring.token_file.read_text().strip())
+    (found,) = controller.event.get(eventids=[event], selectTags="extend", selectHosts=["host"], output="extend")
+    assert {"tag": "vcr-uuid", "value": uuid("seen")} in found["tags"]
+    assert [host["host"] for host in found["hosts"]] == ["hv-command"]
+    controller.event.acknowledge(eventids=[event], action=6, message="failed over in 2.1 s")
+    (problem,) = controller.problem.get(eventids=[event], selectAcknowledges=["message"], output=["acknowledged"])
+    assert problem["acknowledged"] == "1"
+    assert [entry["message"] for entry in problem["acknowledges"]] == ["failed over in 2.1 s"]
+    for forbidden in (
+        lambda: controller.user.get(),
+        lambda: controller.script.get(),
+        lambda: controller.token.get(),
+        lambda: controller.host.update(hostid=found["hosts"][0]["hostid"], status=1),
+        lambda: controller.event.acknowledge(eventids=[event], action=1),
+    ):
+        with pytest.raises(ZabbixAPIException):
+            forbidden()
+    assert [group["name"] for group in monitoring.api.hostgroup.get(output=["name"], search={"name": "VCRecovery"})]
+    assert {host["host"] for host in controller.host.get(output=["host"])} >= {"hv-command"}
+    assert "Zabbix server" not in {host["host"] for host in controller.host.get(output=["host"])}
+
+
+def _group(api: ZabbixAPI, name: str) -> str:
+    return str(api.hostgroup.get(filter={"name": name}, output=["groupid"])[0]["groupid"])
+
+
+CRASHED = ("crashed", "shutoff", "shutoff (crashed)", "shutoff (failed)", "shutoff (daemon)", "absent (crashed)")
+WELL = (
+    "running", "paused", "shutoff (shutdown)", "shutoff (destroyed)", "shutoff (not seen running)", "absent",
+    "shutoff (migrated)", "absent (destroyed)", "shutoff (saved)",
+)  # fmt: skip
+
+
+def test_a_vm_that_went_off_unasked_is_a_problem_and_no_other(monitoring: Monitoring) -> None:
+    names = {f"vm {state}": state for state in (*CRASHED, *WELL)}
+    monitoring.discover("hv-states", *names)
+    monitoring.send("hv-states", *((f"vcr.state[{uuid(vm)}]", state) for vm, state in names.items()))
+    expected = [
+        {"vcr": "recover", "vcr-kind": "vm", "vcr-uuid": one} for one in sorted(uuid(f"vm {s}") for s in CRASHED)
+    ]
+
+    def found() -> list[dict[str, str]]:
+        tags = [{k: v for k, v in one.items() if k != "event"} for one in monitoring.problems("hv-states")]
+        return sorted(tags, key=lambda one: one["vcr-uuid"])
+
+    wait_for(lambda: len(found()) >= len(expected), "the problems", PATIENCE)
+    monitoring.settle("hv-states")
+    assert found() == expected
+    monitoring.send("hv-states", *((f"vcr.state[{uuid(f'vm {state}')}]", "running") for state in CRASHED))
+    wait_for(lambda: found() == [], "the end of the problems", PATIENCE)
+
+
+def test_a_guest_that_is_nobodys_primary_is_watched_only(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-states", "unprotected", service="")
+    monitoring.send("hv-states", (f"vcr.state[{uuid('unprotected')}]", "crashed"))
+    monitoring.settle("hv-states")
+    assert monitoring.kinds("hv-states", "unprotected") == []
+
+
+class Samples:
+    """A guest's utilisation, each sample five seconds after the one before, all of them in the past."""
+
+    def __init__(self, monitoring: Monitoring, host: str, vm: str) -> None:
+        self._monitoring, self._host, self._vm = monitoring, host, vm
+        self.at = time.time() - 1500
+
+    def send(self, *values: float) -> list[str]:
+        """The kinds of the guest's problems when Zabbix has judged the last of these."""
+        key, samples = f"vcr.cpu[{uuid(self._vm)}]", []
+        for value in values:
+            self.at += 5
+            samples.append((key, value, self.at))
+        self._monitoring.send(self._host, *samples)
+        self._monitoring.settle(self._host)
+        return self._monitoring.kinds(self._host, self._vm)
+
+
+def test_a_cpu_that_is_busy_for_too_long_is_a_problem_until_it_is_well_again(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-busy", "busy")
+    samples = Samples(monitoring, "hv-busy", "busy")
+    assert samples.send(99) == [], "one sample"
+    samples.at += 300
+    assert samples.send(*[99] * 6) == [], "half a minute"
+    assert samples.send(89, *[99] * 10) == [], "not all of the minute"
+    assert samples.send(99, 99) == ["cpu-high"]
+    assert samples.send(*[85] * 20) == ["cpu-high"], "not much better"
+    assert samples.send(70, 70) == ["cpu-high"], "better for ten seconds"
+    assert samples.send(*[70] * 5) == []
+    assert monitoring.events("hv-busy", vms=["busy"]) == ["cpu-high"]
+
+
+def test_the_problem_of_a_busy_cpu_ends_with_the_vm(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-busy", "ended")
+    samples = Samples(monitoring, "hv-busy", "ended")
+    assert samples.send(*[99] * 12) == ["cpu-high"]
+    monitoring.send("hv-busy", (f"vcr.state[{uuid('ended')}]", "shutoff (destroyed)"))
+    monitoring.settle("hv-busy")
+    assert monitoring.kinds("hv-busy", "ended") == []
+
+
+def test_a_vm_without_cpu_time_is_suspected_while_it_runs(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-idle", "hung", "paused", "idle")
+    hung, paused, idle = (Samples(monitoring, "hv-idle", vm) for vm in ("hung", "paused", "idle"))
+    assert hung.send(0) == [], "one sample"
+    assert hung.send(*[0] * 8) == [], "not long enough"
+    assert hung.send(*[0] * 4) == ["cpu-zero"]
+    assert hung.send(0.02) == ["cpu-zero"], "one sample"
+    assert hung.send(0.02) == []
+    assert idle.send(*[0, 0, 0.02] * 10) == []
+    # Paused for a while, then resumed: the zeros from before count for nothing.
+    paused.send(*[3] * 3)
+    key = f"vcr.state[{uuid('paused')}]"
+    monitoring.send("hv-idle", (key, "paused", paused.at + 1))
+    assert paused.send(*[0] * 20) == []
+    monitoring.send("hv-idle", (key, "running", paused.at + 1))
+    assert paused.send(0, 0) == []
+    assert paused.send(*[0] * 12) == ["cpu-zero"]
+    assert monitoring.events("hv-idle", vms=["hung", "idle", "paused"]) == ["cpu-zero"] * 2
+
+
+def test_a_silent_hypervisor_is_one_problem_and_none_of_its_vms(monitoring: Monitoring) -> None:
+    with monitoring.beating("hv-one", "hv-other") as alive:
+        monitoring.discover("hv-one", "on a silent one")
+        wait_for(lambda: monitoring.heartbeats("hv-one") > SILENT, "heartbeats", PATIENCE)
+        wait_for(lambda: monitoring.heartbeats("hv-other") > SILENT, "heartbeats", PATIENCE)
+        assert monitoring.problems("hv-one", "hv-other", "site-pair") == []
+        alive.discard("hv-one")
+        wait_for(lambda: monitoring.problems("hv-one"), "the problem", PATIENCE)
+        # What is heard of its VMs now is no news: the host's problem says it.
+        monitoring.send("hv-one", (f"vcr.state[{uuid('on a silent one')}]", "absent (crashed)"))
+        monitoring.discover("hv-other", "neighbour")
+        monitoring.settle("hv-other")
+        (problem,) = monitoring.problems("hv-one", "site-pair")
+        assert {k: v for k, v in problem.items() if k != "event"} == {
+            "vcr": "recover", "vcr-kind": "host", "vcr-host": "hv-one",
+        }  # fmt: skip
+        alive.add("hv-one")
+        wait_for(lambda: "host" not in kinds(monitoring.problems("hv-one")), "the end of the problem", PATIENCE)
+    assert monitoring.events("site-pair") == []
+
+
+def test_a_silent_site_is_one_problem(monitoring: Monitoring) -> None:
+    with monitoring.beating("hv-dark-1", "hv-dark-2") as alive:
+        wait_for(lambda: monitoring.heartbeats("hv-dark-1") > SILENT, "heartbeats", PATIENCE)
+        wait_for(lambda: monitoring.heartbeats("site-dark", "vcr.site.heartbeats") > SILENT, "heartbeats", PATIENCE)
+        alive.clear()
+        wait_for(lambda: monitoring.problems("site-dark"), "the problem", PATIENCE)
+        (problem,) = monitoring.problems("site-dark", "hv-dark-1", "hv-dark-2")
+        assert {k: v for k, v in problem.items() if k != "event"} == {
+            "vcr": "recover", "vcr-kind": "site", "vcr-site": "dark",
+        }  # fmt: skip
+        alive.update(("hv-dark-1", "hv-dark-2"))
+        wait_for(lambda: not monitoring.problems("site-dark"), "the end of the problem", PATIENCE)
+    assert monitoring.events("site-dark", "hv-dark-1", "hv-dark-2") == ["site"]
+
+
+def kinds(problems: list[dict[str, str]]) -> list[str]:
+    return [tags["vcr-kind"] for tags in problems]
+
+
+def test_neither_a_restart_of_zabbix_nor_a_host_never_heard_is_a_failure(monitoring: Monitoring) -> None:
+    steady = ("hv-steady-1", "hv-steady-2", "hv-never", "site-steady")
+    with monitoring.beating("hv-steady-1", "hv-steady-2") as alive:
+        wait_for(lambda: monitoring.heartbeats("site-steady", "vcr.site.heartbeats") > SILENT, "heartbeats", PATIENCE)
+        assert monitoring.heartbeats("hv-never") == -1
+        if monitoring.stack.version == "7.0":
+            # What is sent meanwhile is lost.
+            alive.clear()
+            monitoring.stack.stop_server()
+            gone = time.monotonic()
+            wait_for(lambda: time.monotonic() - gone > SILENT + 1, "a good while without Zabbix", PATIENCE)
+            monitoring.stack.start_server()
+            alive.update(("hv-steady-1", "hv-steady-2"))
+            wait_for(lambda: monitoring.heartbeats("hv-steady-1") > SILENT, "heartbeats", PATIENCE)
+        assert monitoring.events(*steady) == []
+
+
+def test_zabbix_starts_the_program_with_the_number_of_the_event_and_nothing_else(monitoring: Monitoring) -> None:
+    vm = 'nasty"; id; $(id) `id`'
+    monitoring.discover("hv-command", vm)
+    monitoring.send("hv-command", (f"vcr.state[{uuid(vm)}]", "crashed"))
+    wait_for(lambda: monitoring.kinds("hv-command", vm) == ["vm"], "the problem", PATIENCE)
+    (event,) = [tags["event"] for tags in monitoring.problems("hv-command") if tags.get("vcr-uuid") == uuid(vm)]
+    call = f"event {event} --spool {monitoring.spool}"
+    wait_for(lambda: call in monitoring.ran(), "the command", PATIENCE)
+    assert all(re.fullmatch(rf"event \d+ --spool {monitoring.spool}", line) for line in monitoring.ran())
+
+
+def test_the_agent_runs_no_other_command(monitoring: Monitoring) -> None:
+    assert monitoring.ask_agent("agent.ping") == "1"
+    program = f"{monitoring.folder}/venv/bin/vcrecovery"
+    for command in ("id", f"{program} failover web", f"{program} event 1"):
+        refused = monitoring.ask_agent(f"system.run[{command}]")
+        assert "NOTSUPPORTED" in refused, refused
+    assert "NOTSUPPORTED" in monitoring.ask_agent("system.run[id,nowait]")
+    api = monitoring.api
+    group = _group(api, "VCRecovery")
+    wanted = {"name": "another", "type": 0, "scope": 2, "execute_on": 0, "groupid": group, "command": "id"}
+    (script,) = api.script.create(**wanted)["scriptids"]
+    try:
+        (host,) = api.host.get(filter={"host": AGENT}, output=["hostid"])
+        with pytest.raises(ZabbixAPIException):
+            api.script.execute(scriptid=script, hostid=host["hostid"])
+    finally:
+        api.script.delete(script)
+
+
+def test_nobody_without_the_key_reaches_the_agent(monitoring: Monitoring) -> None:
+    made = monitoring.stack._made
+    command = [made.program("zabbix_get"), "-s", "127.0.0.1", "-p", str(monitoring.agent_port), "-k", "agent.ping"]
+    answer = run(command, timeout=60, env=made.env, check=False)
+    assert "access" in answer.stdout + answer.stderr
+
+
+def test_a_command_that_did_not_reach_the_agent_comes_again(monitoring: Monitoring, lost_command: str) -> None:
+    if monitoring.stack.version != "7.0":
+        return
+    call = f"event {lost_command} --spool {monitoring.spool}"
+    wait_for(lambda: call in monitoring.ran(), "the repetition of the command, after a minute", PATIENCE + 60)

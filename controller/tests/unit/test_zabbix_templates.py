@@ -1,0 +1,85 @@
+"""What the templates for Zabbix promise, without Zabbix: identity, order, and the tags that the controller reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+FILE = CHECKOUT / "templates/zabbix/vcrecovery.yaml"
+EXPORT = yaml.safe_load(FILE.read_text())["zabbix_export"]
+TEMPLATES = {template["name"]: template for template in EXPORT["templates"]}
+
+
+def every(kind: str, tree: Any = EXPORT) -> Iterator[list[Any]]:
+    """Each list that stands under this key, anywhere."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == kind:
+                yield value
+            yield from every(kind, value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from every(kind, value)
+
+
+def triggers() -> list[dict[str, Any]]:
+    return [one for kind in ("triggers", "trigger_prototypes") for group in every(kind) for one in group]
+
+
+def test_every_object_has_an_identity_of_its_own() -> None:
+    found = re.findall(r"uuid: (\S+)", FILE.read_text())
+    assert len(found) == len(set(found)) > 15
+    assert all(UUID(one).version == 4 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "by"),
+    [
+        ("macros", "macro"),
+        ("tags", "tag"),
+        ("items", "key"),
+        ("item_prototypes", "key"),
+        ("trigger_prototypes", "name"),
+    ],
+)
+def test_lists_stand_as_zabbix_exports_them(kind: str, by: str) -> None:
+    for group in every(kind):
+        names = [one[by] for one in group]
+        assert names == sorted(names), kind
+
+
+def test_problems_carry_what_the_controller_reads() -> None:
+    found = sorted(sorted((tag["tag"], tag["value"]) for tag in trigger["tags"]) for trigger in triggers())
+    vm = ("vcr-uuid", "{#UUID}")
+    assert found == [
+        [("vcr", "recover"), ("vcr-host", "{HOST.HOST}"), ("vcr-kind", "host")],
+        [("vcr", "recover"), ("vcr-kind", "cpu-high"), vm],
+        [("vcr", "recover"), ("vcr-kind", "cpu-zero"), vm],
+        [("vcr", "recover"), ("vcr-kind", "site"), ("vcr-site", "{$VCR.SITE}")],
+        [("vcr", "recover"), ("vcr-kind", "vm"), vm],
+    ]
+
+
+def test_what_a_vm_depends_on_is_the_trigger_of_its_hypervisor() -> None:
+    (silent,) = [one for one in triggers() if one["name"] == "Hypervisor is silent"]
+    wanted = {key: silent[key] for key in ("name", "expression", "recovery_expression")}
+    prototypes = [one for group in every("trigger_prototypes") for one in group]
+    assert len(prototypes) == 3
+    assert all(one["dependencies"] == [wanted] for one in prototypes)
+
+
+def test_every_threshold_is_a_macro_that_the_role_sets_from_the_plan() -> None:
+    known = {macro["macro"] for macro in TEMPLATES["VCRecovery hypervisor"]["macros"]}
+    assert set(re.findall(r"\{\$[A-Z.]+\}", FILE.read_text())) == known
+    variables = (CHECKOUT / "roles/monitoring/vars/main.yml").read_text()
+    assert set(re.findall(r"\{\$[A-Z.]+\}", variables)) == known
+    for trigger in triggers():
+        for window in re.findall(r",(\d+[smh])", trigger["expression"]):
+            pytest.fail(f"{trigger['name']}: the time {window} is no macro")
