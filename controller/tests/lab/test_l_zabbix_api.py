@@ -37,9 +37,9 @@ class Controller:
     token_file: Path
 
     def server(self, **settings: object) -> ZabbixServer:
-        return ZabbixServer(
-            ZabbixApi.model_validate({"url": self.stack.url, "token_file": self.token_file, **settings})
-        )
+        api = ZabbixApi.model_validate({"url": self.stack.url, "token_file": self.token_file, **settings})
+        # A slow machine is no failure here.
+        return ZabbixServer(api, timeout=120.0)
 
     def problem(self, *, group: str = "VCRecovery", recover: bool = True) -> tuple[str, str]:
         """The name of a new host that has failed, and the id of its event."""
@@ -59,10 +59,17 @@ class Controller:
         return name, self.events(name)[0]
 
     def fail(self, name: str, *, over: bool = False) -> None:
-        """Returns when Zabbix has noticed."""
+        """Returns when Zabbix has noticed.
+
+        The value is sent until then: a server that has read the item and not yet its trigger takes a value for nothing.
+        """
         known = len(self.events(name))
-        self.stack.send((name, "failed", 0 if over else 1))
-        wait_for(lambda: len(self.events(name)) == known + 1, f"the event of {name}", 60)
+
+        def noticed() -> bool:
+            self.stack.send((name, "failed", 0 if over else 1))
+            return len(self.events(name)) > known
+
+        wait_for(noticed, f"the event of {name}", 90)
 
     def events(self, name: str) -> list[str]:
         """As the administrator sees them."""

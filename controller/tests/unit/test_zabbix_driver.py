@@ -167,6 +167,33 @@ def test_the_version_is_asked_once_and_again_after_a_failure(server: ZabbixServe
     assert methods() == ["apiinfo.version", "problem.get"]
 
 
+def test_after_one_refusal_every_question_brings_the_new_token(
+    server: ZabbixServer, fake: Fake, token_file: Path
+) -> None:
+    together = threading.Barrier(3)
+
+    def meet(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
+        together.wait(30)
+        result([])(handler, question)
+
+    fake.answer = meet
+    threads = [threading.Thread(target=server.open_problems) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    def one_token_only(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
+        good = handler.headers["Authorization"] == "Bearer new"
+        (result([]) if good else error(-32602, "Invalid params.", "Not authorized."))(handler, question)
+
+    fake.answer = one_token_only
+    token_file.write_text("new")
+    told(server.open_problems)
+    for _ in range(3):
+        assert server.open_problems() == []
+
+
 GARBAGE = {
     "nothing": b"",
     "a page": b"<html><body>It works!</body></html>" * 100,

@@ -39,6 +39,8 @@ METHODS = ("event.acknowledge", "event.get", "problem.get")
 
 _ADD_MESSAGE, _ACKNOWLEDGE = 4, 2
 _EQUALS = 1
+#: pyzabbix takes any JSON for an answer, and stumbles over it like this.
+_NO_ANSWER = (ValidationError, KeyError, TypeError, ValueError, AttributeError)
 T = TypeVar("T")
 
 logging.getLogger("pyzabbix").setLevel(logging.WARNING)
@@ -159,16 +161,19 @@ class ZabbixServer:
         try:
             client, answer = _within(self._timeout, call)
             found = shape.validate_python(answer)
-        except requests.RequestException as error:
-            raise self._unreachable(error) from error
-        except ZabbixAPIException as error:
-            raise self._refused(error) from error
-        except (ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
-            # pyzabbix takes any JSON for an answer.
-            raise self._garbage(type(error).__name__) from error
-        # Kept only after a good answer: before the next question the server may be upgraded, or the token be changed.
+        except (requests.RequestException, ZabbixAPIException, *_NO_ANSWER) as error:
+            # The server may have been upgraded, or the token changed: the next question begins anew.
+            self._idle = LifoQueue()
+            raise self._told(error) from error
         self._idle.put(client)
         return found
+
+    def _told(self, error: Exception) -> OutsideError:
+        if isinstance(error, requests.RequestException):
+            return self._unreachable(error)
+        if isinstance(error, ZabbixAPIException):
+            return self._refused(error)
+        return self._garbage(type(error).__name__)
 
     def _take(self) -> ZabbixAPI | None:
         try:
