@@ -194,7 +194,7 @@ class Watch:
         watched = self._watched[service]
         if watched.said != sentence:
             watched.said = sentence
-            log.log(level, "%s", sentence)
+            log.log(level, "%s", sentence, extra={"service": service})
 
 
 def readings(world: World) -> Mapping[str, DomainReading]:

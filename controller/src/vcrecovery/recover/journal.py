@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS step (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     episode INTEGER NOT NULL REFERENCES episode (id),
     service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
-    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}'
+    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}',
+    sentence TEXT NOT NULL DEFAULT ''
 ) STRICT;
 """
 
@@ -67,8 +68,21 @@ class Journal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_SCHEMA)
+            self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
+
+    def _bring_up_to_date(self) -> None:
+        """Adds what a journal of an older version lacks."""
+        if self._has("step", "sentence"):
+            return
+        with self._transaction() as db:
+            # Another process may have added it meanwhile.
+            if not self._has("step", "sentence"):
+                db.execute("ALTER TABLE step ADD COLUMN sentence TEXT NOT NULL DEFAULT ''")
+
+    def _has(self, table: str, column: str) -> bool:
+        return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _unusable(self, error: Exception) -> OutsideError:
         return OutsideError(
@@ -172,14 +186,14 @@ class Journal:
             said = json.dumps({**asdict(request), "restore_point": restore_point})
             db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
 
-    def begin(self, episode: Episode, step: Step, at: float) -> int:
-        """Says that `step` is about to act; the row's number. The epoch is spent when the fence begins."""
+    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
+        """Says that `step` is about to act, and why; the row's number. The epoch is spent when the fence begins."""
         with self._transaction() as db:
             if step is Step.FENCE:
                 self._set(db, episode.service, epoch=episode.epoch)
             cursor = db.execute(
-                "INSERT INTO step (episode, service, epoch, step, begun_at) VALUES (?, ?, ?, ?, ?)",
-                (episode.id, episode.service, episode.epoch, step.value, at),
+                "INSERT INTO step (episode, service, epoch, step, begun_at, sentence) VALUES (?, ?, ?, ?, ?, ?)",
+                (episode.id, episode.service, episode.epoch, step.value, at, sentence),
             )
             assert cursor.lastrowid is not None  # noqa: S101  an INSERT has one
             return cursor.lastrowid
@@ -208,11 +222,23 @@ class Journal:
         found = self._episodes("id = ?", number)
         return found[0] if found else None
 
-    def history(self, service: str | None = None, limit: int = 20) -> list[Episode]:
-        """Episodes, newest first."""
+    def history(self, service: str | None = None, limit: int = 20, since: float = 0.0) -> list[Episode]:
+        """Episodes that were opened since then, newest first."""
         if service is None:
-            return self._episodes("1 ORDER BY id DESC LIMIT ?", limit)
-        return self._episodes("service = ? ORDER BY id DESC LIMIT ?", service, limit)
+            return self._episodes("opened_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
+        return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
+
+    def newest_done(self, service: str) -> Episode | None:
+        """The newest failover that was done."""
+        found = self._episodes("service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1", service)
+        return found[0] if found else None
+
+    def outcomes(self) -> dict[tuple[str, Outcome], int]:
+        """How many episodes of each service ended in which way."""
+        rows = self._rows(
+            "SELECT service, outcome, count(*) FROM episode WHERE outcome IS NOT NULL GROUP BY service, outcome"
+        )
+        return {(service, Outcome(outcome)): count for service, outcome, count in rows}
 
     def _episodes(self, where: str, *values: object) -> list[Episode]:
         rows = self._rows(
@@ -238,9 +264,9 @@ class Journal:
 
     def _steps(self, episode: int) -> tuple[StepRecord, ...]:
         rows = self._rows(
-            "SELECT step, begun_at, ended_at, ok, evidence FROM step WHERE episode = ? ORDER BY id", episode
+            "SELECT step, begun_at, ended_at, ok, evidence, sentence FROM step WHERE episode = ? ORDER BY id", episode
         )
         return tuple(
-            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence))
-            for step, begun, ended, ok, evidence in rows
+            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence), sentence)
+            for step, begun, ended, ok, evidence, sentence in rows
         )
