@@ -34,7 +34,7 @@ _WORDS: Mapping[str, tuple[str, Callable[[Any], str] | None]] = {
     "restore_point": ("restore point", None),
     "asked": ("asked for", None),
     "age": ("its age", span),
-    "by": ("on the word of", None),
+    "by": ("by", None),
     "was_running": ("was running before", None),
     "sessions_ended": ("sessions ended", None),
     "before": ("pointed before at", None),

@@ -37,8 +37,8 @@ def parts(episode: Episode, now: float) -> list[Part]:
     end = episode.closed_at if episode.closed_at is not None else now
     found: list[Part] = []
     at = episode.opened_at
-    begins = [record.begun_at for record in episode.steps[1:]] + [end]
-    for record, next_begin in zip(episode.steps, begins, strict=True):
+    begins = [*(record.begun_at for record in episode.steps), end][1:]
+    for record, next_begin in zip(episode.steps, begins, strict=bool(episode.steps)):
         if record.begun_at - at > 0:
             found.append(Part("before" if record is episode.steps[0] else "between", at, record.begun_at - at))
         # A step that did not end lasted, as far as anybody can tell, until the next one began.
@@ -83,7 +83,7 @@ def lines(
     return [
         *_head(episode, now, width, paint),
         "",
-        *_steps(found, biggest if len(found) > 1 else None, width, paint),
+        *_steps(found, biggest if len(found) > 1 else None, holder, width, paint),
         *_time(found, total, width, paint),
         *_ending(episode, policy, now, holder, width, paint),
     ]
@@ -115,20 +115,18 @@ def _took(seconds: float) -> str:
     return f"{seconds:.3f} s" if seconds < 60 else span(seconds)
 
 
-def _steps(found: Sequence[Part], biggest: Part | None, width: int | None, paint: Paint) -> Iterator[str]:
+def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int | None, paint: Paint) -> Iterator[str]:
     for part in found:
-        mark = "  <-- the biggest part" if part is biggest else ""
+        mark = " (the biggest part)" if part is biggest else ""
         if part.record is None:
             if part.seconds >= GAP:
                 what = "until the first step" if part.name == "before" else "nothing was under way"
-                yield from wrapped("                ", f"{_took(part.seconds)} {what}{mark}", width)
+                yield from wrapped("                ", f"{_took(part.seconds)}{mark}  {what}", width)
             continue
         record = part.record
         why = record.sentence or "(why was not written down by the version of then)"
         yield from wrapped(f"  {clock_time(record.begun_at)}  {record.step:<8}  ", why, width)
-        result = _result(record)
-        shown = f"{_took(part.seconds)}  {result}{mark}"
-        # Padding keeps the place of the words when a line is coloured.
+        shown = f"{_took(part.seconds)}{mark}  {_result(record, holder if part is found[-1] else '')}"
         for number, line in enumerate(wrapped(" " * 16, shown, width)):
             yield paint(line, "green" if record.ok else "yellow") if number == 0 else line
         proved = evidence.lines(record.evidence)
@@ -137,9 +135,9 @@ def _steps(found: Sequence[Part], biggest: Part | None, width: int | None, paint
             yield from wrapped(f"{' ' * 20}{plain(name):<{size}}  ", text, width)
 
 
-def _result(record: StepRecord) -> str:
+def _result(record: StepRecord, holder: str) -> str:
     if record.ended_at is None:
-        return "did not end: its controller ended in it, or is still in it"
+        return f"under way: {holder} is in it" if holder else "did not end: its controller ended in it"
     if record.ok:
         summary = record.evidence.get("summary")
         return DONE_WORD[record.step] + (f": {summary}" if summary else "")
@@ -170,8 +168,8 @@ def _ending(
     if episode.outcome is not None:
         return
     yield ""
-    for text in waits_for(episode, policy, now, holder):
-        yield from wrapped("  waits for ", text, width)
+    for number, text in enumerate(waits_for(episode, policy, now, holder)):
+        yield from wrapped("  then      " if number else "  waits for ", text, width)
     for text in commands(episode, holder):
         yield from _said("  to do     ", text, width, paint)
 
@@ -188,7 +186,7 @@ def waits_for(episode: Episode, policy: Policy, now: float, holder: str) -> list
         return [f"step {last.step}, which {holder} is in for {span(now - last.begun_at)}"]
     found = []
     if last is not None and last.ended_at is not None and not last.ok:
-        found.append(f"the end of this: {last.evidence.get('error', f'step {last.step} has failed')}")
+        found.append(f"somebody to mend this: {last.evidence.get('error', f'step {last.step} has failed')}")
     elif last is not None and last.ended_at is None:
         found.append(f"a controller: the last one ended in step {last.step}")
     elif not holder:
@@ -196,7 +194,7 @@ def waits_for(episode: Episode, policy: Policy, now: float, holder: str) -> list
     decision = next_decision(episode, policy, now)
     if decision is not None:
         step = "its end" if isinstance(decision, Close) else f"step {decision.step}"
-        found.append(f"then {step}: {decision.sentence}")
+        found.append(f"{step}: {decision.sentence}")
     return found
 
 
@@ -206,8 +204,11 @@ def commands(episode: Episode, holder: str) -> list[str]:
     if holder:
         return [f"`vcrecovery status {name} --watch` shows how it goes on"]
     # The watcher goes on by itself too, but who reads this cannot know whether one runs.
-    again = "once that is mended; where `vcrecovery watch` runs, it tries again by itself"
-    return [f"`vcrecovery failover {name}` goes on from there, {again}"]
+    failed = episode.steps and episode.steps[-1].ended_at is not None and not episode.steps[-1].ok
+    mended = ", once that is mended" if failed else ""
+    return [
+        f"`vcrecovery failover {name}` goes on from there{mended}; a `vcrecovery watch` that runs does so by itself"
+    ]
 
 
 def as_data(episode: Episode, policy: Policy, now: float, holder: str) -> dict[str, Any]:
