@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import yaml
-from view_cases import DONE, NOW, OPEN, ServiceState, Side, standby, view
+from view_cases import DONE, NOW, OPEN, standby, view
 
-from vcrecovery.recover.states import Outcome
+from vcrecovery.recover.states import Outcome, ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
 from vcrecovery.report.metrics import families
 

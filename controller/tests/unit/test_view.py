@@ -179,7 +179,7 @@ def test_hostile_strings_reach_no_terminal() -> None:
         names=(NameView("a.b", (HOSTILE,), ("10.10.0.10",)),),
         last=replace(REFUSED, reason=HOSTILE),
     )
-    record = step(Step.CONFIRM, 0, 1, why=HOSTILE, summary=HOSTILE, strange={HOSTILE: [HOSTILE]}, **{HOSTILE: HOSTILE})
+    record = step(Step.CONFIRM, 0, 1, why=HOSTILE, summary=HOSTILE, strange={HOSTILE: [HOSTILE]})
     failed = step(Step.FENCE, 1, 2, ok=False, why=HOSTILE, error=HOSTILE)
     closed = replace(REFUSED, cause=HOSTILE, reason=HOSTILE, steps=(record, failed))
     shown = [
