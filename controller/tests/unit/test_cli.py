@@ -103,7 +103,21 @@ def test_the_schema_is_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["failover", "history", "pause", "plan", "receive", "resume", "standby", "status", "watch"]
+    "verb",
+    [
+        "completion",
+        "explain",
+        "failover",
+        "history",
+        "metrics",
+        "pause",
+        "plan",
+        "receive",
+        "resume",
+        "standby",
+        "status",
+        "watch",
+    ],
 )
 def test_every_verb_explains_itself(verb: str) -> None:
     done = vcrecovery(verb, "--help")
