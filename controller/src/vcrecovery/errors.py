@@ -14,6 +14,9 @@ class ExitCode(IntEnum):
     REFUSED = 3
     OUTSIDE = 4
     BUSY = 5
+    #: Of `status --check` alone: something needs a person now, or in office hours.
+    ATTENTION = 6
+    WARNING = 7
 
 
 class VCRecoveryError(Exception):

@@ -81,7 +81,7 @@ def test_pause_and_resume(plan_file: Path) -> None:
 def test_status_with_everything_down_says_so(plan_file: Path) -> None:
     done = vcrecovery("status", "--plan", plan_file)
     assert done.returncode == 0
-    assert "hypervisor does not answer" in done.stdout
+    assert "hypervisor hv1 (qemu:" in done.stdout
     assert "unreachable" in done.stdout
     assert "no answer" in done.stdout
 

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from vcrecovery.errors import ExitCode, VCRecoveryError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+#: The shell's completion asks through this.
+COMPLETE_VARIABLE = "_VCRECOVERY_COMPLETE"
 #: verb -> (module, attribute, one line for --help)
 VERBS = {
     "acknowledge": ("protection", "acknowledge", "Let a service be failed over again by itself."),
+    "completion": ("completion", "completion", "Print the shell's completion script."),
     "event": ("event", "event", "Hand an event of Zabbix to the watcher (Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
+    "explain": ("explain", "explain", "Why a failover went as it did, and what it waits for."),
     "failover": ("recovery", "failover", "Fence a service's primary and start its standby."),
-    "history": ("report", "history", "What happened, step by step."),
+    "history": ("history", "history", "What happened, step by step."),
+    "metrics": ("metrics", "metrics", "Print figures for Prometheus."),
     "pause": ("protection", "pause", "Say that what happens to a primary is no failure."),
     "plan": ("plan", "plan", "Check the plan file."),
     "receive": ("receive", "receive", "Take files for one standby (a forced command of sshd)."),
@@ -26,7 +35,7 @@ VERBS = {
     "resume": ("protection", "resume", "End a pause."),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Show a hypervisor's VMs by SNMP, and tell of their changes."),
     "standby": ("restore_points", "standby", "Make and fill standbys on this secondary."),
-    "status": ("report", "status", "Who serves what, and how fresh the standbys are."),
+    "status": ("status", "status", "Who serves what, and how fresh the standbys are."),
     "watch": ("watch", "watch", "Watch the primaries and fail over by itself."),
 }
 
@@ -44,6 +53,14 @@ class _LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Without loading the verbs: this runs at every press of the tab key."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [(verb, text) for verb, (_, _, text) in sorted(VERBS.items()) if verb.startswith(incomplete)]
+        found = [CompletionItem(verb, help=text) for verb, text in verbs]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(verb, text) for verb, (_, _, text) in sorted(VERBS.items())])
@@ -57,8 +74,16 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the command line. Errors are one line on stderr; the exit status is an ExitCode."""
+    if COMPLETE_VARIABLE in os.environ:
+        from vcrecovery.cli.complete import know_the_plan
+
+        know_the_plan()
+    # What comes from outside may not be printable here.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        cli.main(standalone_mode=False)
+        cli.main(standalone_mode=False, prog_name="vcrecovery", complete_var=COMPLETE_VARIABLE)
     except click.ClickException as error:
         error.show()
         sys.exit(ExitCode.USAGE)

@@ -6,13 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from vcrecovery.errors import UsageError
-from vcrecovery.plan.load import DEFAULT_PATH, load_plan, suggest
-from vcrecovery.plan.model import Plan
+from vcrecovery.plan import DEFAULT_PATH
+
+if TYPE_CHECKING:
+    from vcrecovery.plan.model import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +37,8 @@ def json_option(function: F) -> F:
 
 def known_service(plan: Plan, plan_path: Path, name: str) -> str:
     """`name`, if the plan has it. Raises UsageError with near names otherwise."""
+    from vcrecovery.plan.load import suggest
+
     if name not in plan.services:
         raise UsageError(f"plan {plan_path} has no service {name!r} {suggest(name, sorted(plan.services))}")
     return name
@@ -42,6 +46,8 @@ def known_service(plan: Plan, plan_path: Path, name: str) -> str:
 
 def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
     """The service whose primary has this UUID. Raises UsageError otherwise."""
+    from vcrecovery.plan.load import suggest
+
     by_vm = {str(service.primary.uuid): name for name, service in plan.services.items()}
     wanted = uuid.strip().lower()
     if wanted not in by_vm:
@@ -51,6 +57,9 @@ def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
 
 def read_plan(plan_path: Path) -> Plan:
     """Raises PlanError."""
+    # Reading a plan takes a quarter of a second's worth of imports, which --help and the shell's completion do without.
+    from vcrecovery.plan.load import load_plan
+
     return load_plan(plan_path)
 
 

@@ -1,16 +1,19 @@
-"""A failover as a person reads it."""
+"""A failover while it goes on."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import click
 
 from vcrecovery.cli.options import colour
-from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, Step
+from vcrecovery.recover.states import DONE_WORD, Episode, Step
+from vcrecovery.report.text import clock_time, day_and_time
+from vcrecovery.report.timeline import line, of_episode
+
+__all__ = ["LiveTimeline", "clock_time", "day_and_time", "line", "of_episode"]
 
 _RUNNING_WORD = {
     Step.CONFIRM: "confirming",
@@ -21,40 +24,6 @@ _RUNNING_WORD = {
     Step.SWITCH: "switching DNS",
     Step.VERIFY: "asking the DNS servers",
 }
-
-
-def clock_time(at: float) -> str:
-    """Local time of day, with milliseconds."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3]
-
-
-def day_and_time(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def line(word: str, at: float, since: float, detail: str) -> str:
-    return f"  {clock_time(at)}  {at - since:+8.3f} s  {word:<12}  {detail}".rstrip()
-
-
-def of_episode(episode: Episode) -> list[str]:
-    """The whole timeline, a line per step."""
-    lines = [
-        f"{episode.service}  epoch {episode.epoch}  {day_and_time(episode.opened_at)}  "
-        f"{episode.outcome.value if episode.outcome else 'not finished'}"
-        + (f": {episode.reason}" if episode.reason and episode.outcome is not Outcome.DONE else "")
-    ]
-    lines.append(line("detected", episode.opened_at, episode.opened_at, episode.cause))
-    for record in episode.steps:
-        if record.ended_at is None:
-            begun, what = record.begun_at, f"{record.step}: its controller ended in this step"
-            lines.append(line("interrupted", begun, episode.opened_at, what))
-        elif record.ok:
-            summary = str(record.evidence.get("summary", ""))
-            lines.append(line(DONE_WORD[record.step], record.ended_at, episode.opened_at, summary))
-        else:
-            detail = f"{record.step}: {record.evidence.get('error', '')}"
-            lines.append(line("failed", record.ended_at, episode.opened_at, detail))
-    return lines
 
 
 class LiveTimeline:

@@ -11,9 +11,11 @@ from typing import Any
 
 import click
 
+from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
 from vcrecovery.detect.watch import Watch
+from vcrecovery.plan.model import Plan
 from vcrecovery.recover.states import DONE_WORD, Episode, Step
 from vcrecovery.recover.unattended import Unattended
 from vcrecovery.recover.world import World
@@ -27,6 +29,7 @@ class _LogTimeline:
     """Steps as log lines."""
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
+        logs.about(episode.service, episode.epoch, episode.id)
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
@@ -47,14 +50,24 @@ def _take_zabbix_events(world: World, recover: Unattended, stop: threading.Event
     threading.Thread(target=events.run, args=(stop,), name="zabbix-events", daemon=True).start()
 
 
+def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
+    """Where the plan asks for it. Loaded only then."""
+    if plan.metrics is None:
+        return
+    from vcrecovery.report.page import Page
+    from vcrecovery.report.serve import keep_serving
+
+    where = (str(plan.metrics.listen), plan.metrics.port)
+    threading.Thread(target=keep_serving, args=(*where, Page(plan).text, stop), name="metrics", daemon=True).start()
+
+
 @click.command()
 @click.option("--verbose", is_flag=True, help="Also say what was seen and led to nothing.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
 @plan_option
-def watch(verbose: bool, plan_path: Path) -> None:
+def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
     """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
-    level = logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s")
-    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    logs.set_up(log_format, verbose=verbose)
     plan = read_plan(plan_path)
     world = World(plan)
     stop = threading.Event()
@@ -65,5 +78,6 @@ def watch(verbose: bool, plan_path: Path) -> None:
     threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
     _take_zabbix_events(world, recover, stop)
+    _serve_metrics(plan, stop)
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
     Watch(world, recover).run(stop, ready=lambda: tell_systemd("READY=1"))

@@ -270,4 +270,4 @@ class Watch:
         watched = self._watched[service]
         if watched.said != sentence:
             watched.said = sentence
-            log.log(level, "%s", sentence)
+            log.log(level, "%s", sentence, extra={"service": service})

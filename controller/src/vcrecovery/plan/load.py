@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.model import Plan
 
-DEFAULT_PATH = Path("/etc/vcrecovery/plan.yml")
 Key = tuple[str | int, ...]
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.rules import shipped_rules
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
+from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 
 
@@ -263,4 +264,5 @@ class Plan(Section):
     snmp: Snmp = Snmp()
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
     detection: Detection = Detection()
+    metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves figures; null: nowhere")
     services: dict[Name, Service] = Field(min_length=1)

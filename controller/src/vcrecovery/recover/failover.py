@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.decide import Close, decide
+from vcrecovery.recover.decide import Close, Run, decide
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Episode, Outcome, Policy, Request, ServiceState, Step
 
@@ -64,7 +64,7 @@ def fail_over(
             assert closed is not None  # noqa: S101  it was closed a line ago
             return closed
         teller.begun(episode, decision.step, decision.sentence)
-        _run(decision.step, episode, actuator, journal, clock, teller)
+        _run(decision, episode, actuator, journal, clock, teller)
         current = journal.episode(episode.id)
         assert current is not None  # noqa: S101  episodes are never deleted
         episode = current
@@ -91,8 +91,9 @@ def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy
         )
 
 
-def _run(step: Step, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller) -> None:
-    row = journal.begin(episode, step, clock.now())
+def _run(run: Run, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller) -> None:
+    step = run.step
+    row = journal.begin(episode, step, clock.now(), run.sentence)
     try:
         evidence = actuator.carry_out(step, episode)
     except VCRecoveryError as error:

@@ -6,7 +6,6 @@ one runs it again, which is harmless, since steps look before they act.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 import threading
@@ -50,7 +49,8 @@ CREATE TABLE IF NOT EXISTS step (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     episode INTEGER NOT NULL REFERENCES episode (id),
     service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
-    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}'
+    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}',
+    sentence TEXT NOT NULL DEFAULT ''
 ) STRICT;
 """
 
@@ -82,11 +82,19 @@ class Journal:
 
     def _bring_up_to_date(self) -> None:
         """Adds what a journal of an older version lacks."""
-        columns = {row[1] for row in self._db.execute("PRAGMA table_info(service)")}
-        if "acknowledged_at" not in columns:
-            # Another process may add it at the same time.
-            with contextlib.suppress(sqlite3.OperationalError):
-                self._db.execute("ALTER TABLE service ADD COLUMN acknowledged_at REAL")
+        for table, column, kind in (
+            ("service", "acknowledged_at", "REAL"),
+            ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
+        ):
+            if self._has(table, column):
+                continue
+            with self.transaction() as db:
+                # Another process may have added it meanwhile.
+                if not self._has(table, column):
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+
+    def _has(self, table: str, column: str) -> bool:
+        return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _unusable(self, error: Exception) -> OutsideError:
         return OutsideError(
@@ -199,14 +207,14 @@ class Journal:
             said = json.dumps({**asdict(request), "restore_point": restore_point})
             db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
 
-    def begin(self, episode: Episode, step: Step, at: float) -> int:
-        """Says that `step` is about to act; the row's number. The epoch is spent when the fence begins."""
+    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
+        """Says that `step` is about to act, and why; the row's number. The epoch is spent when the fence begins."""
         with self.transaction() as db:
             if step is Step.FENCE:
                 self._set(db, episode.service, epoch=episode.epoch)
             cursor = db.execute(
-                "INSERT INTO step (episode, service, epoch, step, begun_at) VALUES (?, ?, ?, ?, ?)",
-                (episode.id, episode.service, episode.epoch, step.value, at),
+                "INSERT INTO step (episode, service, epoch, step, begun_at, sentence) VALUES (?, ?, ?, ?, ?, ?)",
+                (episode.id, episode.service, episode.epoch, step.value, at, sentence),
             )
             assert cursor.lastrowid is not None  # noqa: S101  an INSERT has one
             return cursor.lastrowid
@@ -235,11 +243,23 @@ class Journal:
         found = self._episodes("id = ?", number)
         return found[0] if found else None
 
-    def history(self, service: str | None = None, limit: int = 20) -> list[Episode]:
-        """Episodes, newest first."""
+    def history(self, service: str | None = None, limit: int = 20, since: float = 0.0) -> list[Episode]:
+        """Episodes that were opened since then, newest first."""
         if service is None:
-            return self._episodes("1 ORDER BY id DESC LIMIT ?", limit)
-        return self._episodes("service = ? ORDER BY id DESC LIMIT ?", service, limit)
+            return self._episodes("opened_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
+        return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
+
+    def newest_done(self, service: str) -> Episode | None:
+        """The newest failover that was done."""
+        found = self._episodes("service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1", service)
+        return found[0] if found else None
+
+    def outcomes(self) -> dict[tuple[str, Outcome], int]:
+        """How many episodes of each service ended in which way."""
+        rows = self.rows(
+            "SELECT service, outcome, count(*) FROM episode WHERE outcome IS NOT NULL GROUP BY service, outcome"
+        )
+        return {(service, Outcome(outcome)): count for service, outcome, count in rows}
 
     def _episodes(self, where: str, *values: object) -> list[Episode]:
         rows = self.rows(
@@ -265,9 +285,9 @@ class Journal:
 
     def _steps(self, episode: int) -> tuple[StepRecord, ...]:
         rows = self.rows(
-            "SELECT step, begun_at, ended_at, ok, evidence FROM step WHERE episode = ? ORDER BY id", episode
+            "SELECT step, begun_at, ended_at, ok, evidence, sentence FROM step WHERE episode = ? ORDER BY id", episode
         )
         return tuple(
-            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence))
-            for step, begun, ended, ok, evidence in rows
+            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence), sentence)
+            for step, begun, ended, ok, evidence, sentence in rows
         )

@@ -82,13 +82,17 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One try of a step. `ended_at` is None while it runs, or when its controller died in it."""
+    """One try of a step. `ended_at` is None while it runs, or when its controller died in it.
+
+    `sentence` says why it was decided; it is empty for steps of before that was written down.
+    """
 
     step: Step
     begun_at: float
     ended_at: float | None = None
     ok: bool = False
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    sentence: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from vcrecovery.errors import OutsideError
+from vcrecovery.logs import about
 from vcrecovery.recover.failover import Teller, automatic, fail_over
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.outside import Outside, policy_for
@@ -50,6 +51,7 @@ class Unattended:
             log.error("%s: %s; trying again in %.0f s", service, error, delay)
             on_trouble(error)
 
+        about(service)
         with self._one_at_a_time:
             self._at_work[service] += 1
         try:

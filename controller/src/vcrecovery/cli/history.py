@@ -1,0 +1,45 @@
+"""`vcrecovery history`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.terminal import paint
+
+
+@click.command()
+@click.argument("service", required=False)
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many failovers.")
+@click.option("--since", metavar="TIME", help="Only those that began since: 2h, 3d, 2026-11-21, 2026-11-21T03:00.")
+@json_option
+@plan_option
+def history(service: str | None, limit: int, since: str | None, as_json: bool, plan_path: Path) -> None:
+    """Show failovers, newest last, with the time and the proof of each step.
+
+    `vcrecovery explain EPISODE` says more about one.
+    """
+    from vcrecovery.recover.states import Outcome
+    from vcrecovery.recover.world import World
+    from vcrecovery.report.history import all_as_data, moment
+    from vcrecovery.report.timeline import cooling, of_episode
+
+    plan = read_plan(plan_path)
+    if service:
+        known_service(plan, plan_path, service)
+    world = World(plan)
+    begin = moment(since, world.clock.now()) if since else 0.0
+    episodes = world.journal.history(service, limit, begin)[::-1]
+    if as_json:
+        click.echo(json.dumps(all_as_data(episodes), indent=2))
+        return
+    if not episodes:
+        click.echo(f"no failover since {since}" if since else "no failover yet")
+    for episode in episodes:
+        first, *rest = of_episode(episode)
+        click.echo(paint(first, "green" if episode.outcome is Outcome.DONE else "yellow"))
+        state = world.journal.state(episode.service)
+        click.echo("\n".join([*rest, *cooling(episode, state, plan.detection.cool_down, world.clock.now())]))

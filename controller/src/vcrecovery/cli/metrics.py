@@ -1,0 +1,22 @@
+"""`vcrecovery metrics`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.options import plan_option, read_plan
+
+
+@click.command()
+@plan_option
+def metrics(plan_path: Path) -> None:
+    """Print figures in Prometheus' text format.
+
+    With `metrics: {}` in the plan, `vcrecovery watch` serves the same on http://127.0.0.1:9870/metrics. Without a
+    watcher: a timer that writes them into a file for node_exporter's textfile collector.
+    """
+    from vcrecovery.report.page import Page
+
+    click.echo(Page(read_plan(plan_path)).text(), nl=False)

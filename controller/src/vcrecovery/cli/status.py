@@ -1,0 +1,136 @@
+"""`vcrecovery status`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.terminal import height, paint, width
+from vcrecovery.errors import VCRecoveryError
+from vcrecovery.report.text import day_and_time
+
+if TYPE_CHECKING:
+    from vcrecovery.drivers.clock import Clock
+    from vcrecovery.report.view import ServiceView
+
+#: What Nagios makes of an exit status: 0 OK, 1 WARNING, 2 CRITICAL.
+_NAGIOS = {0: ("OK", 0), 6: ("CRITICAL", 2), 7: ("WARNING", 1)}
+
+
+@click.command()
+@click.argument("service", required=False)
+@json_option
+@click.option("--check", is_flag=True, help="A line per finding; exit status 6: somebody is needed now, 7: later.")
+@click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0, 1 or 2.")
+@click.option("--watch", "again", is_flag=True, help="Go on looking: on a terminal, redraw; else print what changes.")
+@click.option("--every", default=2.0, show_default=True, type=click.FloatRange(min=0.1), help="For --watch: seconds.")
+@click.option(
+    "--within", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds for all that is asked."
+)
+@plan_option
+def status(
+    service: str | None,
+    as_json: bool,
+    check: bool,
+    nagios: bool,
+    again: bool,
+    every: float,
+    within: float,
+    plan_path: Path,
+) -> None:
+    """Show who serves what, how fresh each standby is, and what needs somebody.
+
+    With SERVICE all about that one. What does not answer in time is said not to.
+    """
+    from vcrecovery.recover.world import World
+    from vcrecovery.report.asking import Asker
+    from vcrecovery.report.look import look
+
+    plan = read_plan(plan_path)
+    names = [known_service(plan, plan_path, service)] if service else list(plan.services)
+    world, asker = World(plan), Asker()
+
+    def seen() -> list[ServiceView]:
+        return look(world, names, asker, within, ports=service is not None)
+
+    if check or nagios:
+        sys.exit(_check(seen(), nagios=nagios))
+    if again:
+        _watch(seen, every, world.clock, detailed=service is not None, as_json=as_json)
+        return
+    click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
+
+
+def _lines(views: Sequence[ServiceView], *, detailed: bool) -> list[str]:
+    from vcrecovery.report.status import detail, table
+
+    return detail(views[0], width(), paint) if detailed else table(views, width(), paint)
+
+
+def _as_json(views: Sequence[ServiceView], indent: int | None = 2) -> str:
+    from vcrecovery.report.status import as_data
+
+    return json.dumps({"services": [as_data(view) for view in views]}, indent=indent)
+
+
+def _check(views: Sequence[ServiceView], *, nagios: bool) -> int:
+    """Prints what was found. Nothing, when all is well, so that cron sends no mail."""
+    from vcrecovery.report.findings import all_findings, exit_code
+
+    found = all_findings(views)
+    code = exit_code(found)
+    if nagios:
+        word, code_for_nagios = _NAGIOS[code]
+        first = f"{found[0]}" if found else f"{len(views)} service(s) are well"
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        # Nagios takes what stands behind a bar for figures.
+        click.echo(f"VCRECOVERY {word} - {first}{more}".replace("|", "/"))
+        for finding in found[1:]:
+            click.echo(f"{finding.level}: {finding}".replace("|", "/"))
+        return code_for_nagios
+    for finding in found:
+        click.echo(paint(f"{finding.level}: {finding}", "red" if code == 6 else "yellow"))
+    if not found and sys.stdout.isatty():
+        click.echo(f"{len(views)} service(s) are well")
+    return code
+
+
+def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *, detailed: bool, as_json: bool) -> None:
+    """Looks again and again, until it is interrupted."""
+    from vcrecovery.report.status import fingerprint
+
+    live = sys.stdout.isatty() and not as_json
+    before: object = None
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            begun = clock.now()
+            try:
+                views = seen()
+                now: object = [fingerprint(view) for view in views]
+                lines = [_as_json(views, indent=None)] if as_json else _lines(views, detailed=detailed)
+            except VCRecoveryError as error:
+                now = str(error)
+                lines = [json.dumps({"error": now}) if as_json else f"vcrecovery: error: {now}"]
+            if live:
+                _redraw(lines, begun, every, first=before is None)
+            elif now != before:
+                click.echo("\n".join(lines if as_json else [f"--- {day_and_time(begun)}", *lines]))
+            before = now
+            clock.sleep(max(0.0, begun + every - clock.now()))
+
+
+def _redraw(lines: Sequence[str], at: float, every: float, *, first: bool) -> None:
+    """Over the last frame, line by line, so that nothing flickers; what does not fit is counted."""
+    room = height() - 2
+    shown = [f"{day_and_time(at)}, every {every:g} s; Ctrl-C ends this", *lines[:room]]
+    if len(lines) > room:
+        shown[-1] = f"... and {len(lines) - room + 1} more line(s): make the terminal higher, or name a service"
+    frame = "".join(f"{line}\033[K\n" for line in shown)
+    click.echo(("\033[2J" if first else "") + f"\033[H{frame}\033[J", nl=False)

@@ -1,0 +1,95 @@
+"""Asks many things outside at once. What does not answer in time is given up, and holds nothing else up.
+
+Every host and server has a lane of its own, with a few threads: one that hangs fills its own lane only. The threads are
+daemons, since a program that has given an answer up must not wait for it when it ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, cast
+
+from vcrecovery.errors import OutsideError
+
+#: So many questions are asked of one host or server at the same time.
+PER_LANE = 4
+#: Seconds. Whoever fails only after that speaks for the questions that wait behind: each would take as long.
+SLOW = 1.0
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """A question that was asked."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    def work(self) -> BaseException | None:
+        try:
+            self._value = self._function()
+        except BaseException as error:  # noqa: BLE001  it is raised again in the asker's thread
+            self._error = error
+        self._ended.set()
+        return self._error
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._ended.set()
+
+    def answer(self, seconds: float) -> T:
+        """Waits for at most so long. Raises what the question raised, and OutsideError when there is no answer yet."""
+        if not self._ended.wait(max(0.0, seconds)):
+            raise OutsideError("no answer in time")
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+class Asker:
+    """Keeps the lanes. A question that still has no answer is not asked a second time."""
+
+    def __init__(self, per_lane: int = PER_LANE) -> None:
+        self._per_lane = per_lane
+        self._guard = threading.Lock()
+        self._lanes: dict[Hashable, deque[Pending[Any]]] = {}
+        self._threads: dict[Hashable, int] = {}
+        self._pending: dict[Hashable, Pending[Any]] = {}
+
+    def ask(self, lane: Hashable, key: Hashable, function: Callable[[], T]) -> Pending[T]:
+        with self._guard:
+            before = self._pending.get((lane, key))
+            if before is not None and not before.ended:
+                return before
+            question = Pending(function)
+            self._pending[(lane, key)] = question
+            self._lanes.setdefault(lane, deque()).append(question)
+            if self._threads.get(lane, 0) < self._per_lane:
+                self._threads[lane] = self._threads.get(lane, 0) + 1
+                threading.Thread(target=self._work, args=(lane,), name=f"ask {lane}", daemon=True).start()
+        return question
+
+    def _work(self, lane: Hashable) -> None:
+        while True:
+            with self._guard:
+                if not self._lanes[lane]:
+                    self._threads[lane] -= 1
+                    return
+                question = self._lanes[lane].popleft()
+            begun = time.monotonic()
+            error = question.work()
+            if isinstance(error, OutsideError) and time.monotonic() - begun > SLOW:
+                with self._guard:
+                    behind = list(self._lanes[lane])
+                    self._lanes[lane].clear()
+                for waiting in behind:
+                    waiting.fail(error)

@@ -1,0 +1,200 @@
+"""What a person has to do something about. Pure.
+
+ATTENTION is for now, at 3 a.m. too: somebody has no service, or would have none if the primary failed now. WARNING can
+wait for the morning. Each finding is one sentence and a way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vcrecovery.detect.verdict import Kind
+from vcrecovery.errors import ExitCode
+from vcrecovery.recover.states import Episode, Outcome, Power
+from vcrecovery.report.text import day_and_time, plain, span
+from vcrecovery.report.view import ServiceView
+
+#: Seconds that a controller may be at work on a failover before somebody should look.
+TAKES_LONG = 300.0
+
+
+class Level(StrEnum):
+    ATTENTION = "attention"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about one service."""
+
+    level: Level
+    service: str
+    sentence: str
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        return plain(f"{self.service}: {self.sentence}" + (f"; {self.way_out}" if self.way_out else ""))
+
+
+def findings(view: ServiceView) -> list[Finding]:
+    """What is to be done about one service, the most urgent first."""
+    found = [*_verdict(view), *_episode(view), *_standby(view), *_names(view), *_ports(view), *_sync(view)]
+    return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
+
+
+def all_findings(views: Sequence[ServiceView]) -> list[Finding]:
+    found = [finding for view in views for finding in findings(view)]
+    return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
+
+
+def exit_code(found: Sequence[Finding]) -> ExitCode:
+    """Of `status --check`."""
+    if any(finding.level is Level.ATTENTION for finding in found):
+        return ExitCode.ATTENTION
+    return ExitCode.WARNING if found else ExitCode.DONE
+
+
+def _verdict(view: ServiceView) -> Iterator[Finding]:
+    name, kind = view.name, view.verdict.kind
+    sentence = view.verdict.sentence.removeprefix(f"{name}: ")
+
+    def now(sentence: str, way_out: str = "") -> Finding:
+        return Finding(Level.ATTENTION, name, sentence, way_out)
+
+    def later(sentence: str, way_out: str = "") -> Finding:
+        return Finding(Level.WARNING, name, sentence, way_out)
+
+    pause = view.pause
+    if pause is not None:
+        until = f"until {day_and_time(pause.until)}" if pause.until is not None else "until somebody ends it"
+        yield later(f"paused {until} ({pause.reason})", f"`vcrecovery resume {name}` ends that")
+    if (cools := view.cools_until) is not None and kind is not Kind.FAILED_OVER:
+        yield later(f"no failover by itself until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` ends that")
+    match kind:
+        case Kind.HEALTHY if view.reading.power is Power.PAUSED:
+            yield later("the primary is suspended", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
+        case Kind.HEALTHY | Kind.PAUSED:
+            pass
+        case Kind.FAILED_OVER:
+            since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
+            yield later(
+                f"the standby serves{since}, and nothing stands by for it",
+                f"repair the primary; `vcrecovery standby reset {name}` when it serves again",
+            )
+        case Kind.FAILED:
+            # While a failover is under way, that is what there is to say.
+            if view.state.open_episode is None:
+                yield now(sentence, f"the watcher fails it over; if none runs: `vcrecovery failover {name}`")
+        case Kind.INTENDED:
+            yield now(
+                f"nobody serves it: {sentence}",
+                f"start it, or `vcrecovery pause {name}` while it is to be off, or `vcrecovery failover {name}`",
+            )
+        case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:
+            detail = view.reading.detail or f"hypervisor {view.plan.hypervisor} does not answer"
+            yield now(detail, f"mend that: a failure of {name} would not be noticed, and not be fenced")
+        case _:
+            yield now(sentence)
+
+
+def _episode(view: ServiceView) -> Iterator[Finding]:
+    name, episode = view.name, view.state.open_episode
+    if episode is not None:
+        took = max(0.0, view.at - episode.opened_at)
+        if view.holder and took < TAKES_LONG:
+            yield Finding(
+                Level.WARNING,
+                name,
+                f"epoch {episode.epoch} is under way for {span(took)} ({view.holder})",
+                f"`vcrecovery explain {name}` shows how far it is",
+            )
+            return
+        who = view.holder or "no controller is at work on it"
+        yield Finding(
+            Level.ATTENTION,
+            name,
+            f"epoch {episode.epoch} is not finished after {span(took)} ({who}){_stopped_at(episode)}",
+            f"`vcrecovery explain {name}`, then `vcrecovery failover {name}`",
+        )
+    elif view.verdict.kind is Kind.FAILED and view.last is not None and view.last.outcome is Outcome.REFUSED:
+        yield Finding(
+            Level.ATTENTION, name, f"no failover: {view.last.reason}", f"`vcrecovery explain {name}` says what to do"
+        )
+
+
+def _stopped_at(episode: Episode) -> str:
+    if not episode.steps:
+        return ""
+    last = episode.steps[-1]
+    error = last.evidence.get("error")
+    return f": {last.step}: {error}" if error else f", at step {last.step}"
+
+
+def _standby(view: ServiceView) -> Iterator[Finding]:
+    name, standby = view.name, view.standby
+
+    def now(sentence: str, way_out: str) -> Finding:
+        return Finding(Level.ATTENTION, name, sentence, way_out)
+
+    if standby.state == "unreachable":
+        yield now(standby.detail, "start LXD there: without it nothing can take over")
+    elif standby.state == "missing":
+        yield now(standby.detail, "the role `secondary` makes it")
+    elif not view.protected:
+        if standby.state not in ("running", "ready") and view.state.open_episode is None:
+            yield now(f"the standby is to serve, and its container is {standby.state}", f"`lxc start {name}` there")
+    elif standby.age is None:
+        yield now(
+            f"the age of its standby is not known: {standby.detail}",
+            "until it is, a failover is refused without --force",
+        )
+    elif view.too_old:
+        why = f" ({standby.detail})" if standby.detail else ""
+        yield now(
+            f"its standby is {span(standby.age)} old, more than {span(view.plan.max_staleness)}{why}",
+            "a failover is refused without --force; look at vcrecovery-sync on the primary",
+        )
+
+
+def _names(view: ServiceView) -> Iterator[Finding]:
+    for entry in view.names:
+        if entry.found is None:
+            yield Finding(
+                Level.ATTENTION,
+                view.name,
+                f"{entry.name}: {entry.detail}",
+                "mend that: without it DNS cannot follow",
+            )
+        elif set(entry.found) != set(entry.wanted) and view.state.open_episode is None:
+            yield Finding(
+                Level.ATTENTION,
+                view.name,
+                f"{entry.name} points at {', '.join(entry.found) or 'nothing'}, and the {view.state.side} at "
+                f"{', '.join(entry.wanted)} serves",
+                "correct the record, or the plan",
+            )
+
+
+def _ports(view: ServiceView) -> Iterator[Finding]:
+    closed = [str(port) for port, answers in (view.ports or {}).items() if not answers]
+    serving = view.verdict.kind in (Kind.HEALTHY, Kind.FAILED_OVER, Kind.STALE_PRIMARY)
+    if closed and serving and view.state.open_episode is None:
+        address = view.plan.primary_address if view.protected else view.plan.standby_address
+        yield Finding(
+            Level.ATTENTION,
+            view.name,
+            f"the {view.state.side} at {address} does not answer on port {', '.join(closed)}",
+            f"`vcrecovery failover {view.name}` destroys the VM and fails over" if view.protected else "look inside it",
+        )
+
+
+def _sync(view: ServiceView) -> Iterator[Finding]:
+    standby, fresh = view.standby, view.standby.fresh
+    if not view.protected or standby.age is None or view.too_old or fresh is None:
+        return
+    if standby.detail:
+        yield Finding(Level.WARNING, view.name, f"the standby may lack something: {standby.detail}")
+    if fresh.reconcile is not None and fresh.reconcile.list_error:
+        yield Finding(Level.WARNING, view.name, f"the exclude list is an old one: {fresh.reconcile.list_error}")

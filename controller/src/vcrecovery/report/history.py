@@ -1,0 +1,48 @@
+"""`vcrecovery history`: which episodes, and as data. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.fields import parse_duration
+from vcrecovery.recover.states import Episode
+
+
+def moment(said: str, now: float) -> float:
+    """The time that `2h` (so long ago), `2026-11-21` or `2026-11-21 03:00` means; local where no zone is said.
+
+    Raises UsageError.
+    """
+    text = said.strip()
+    if re.fullmatch(r"[\d.]+\s*(ms|s|m|h|d)", text):
+        return now - parse_duration(text)
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"--since: {said!r} is no time; write 2h, 3d, 2026-11-21 or 2026-11-21T03:00") from error
+
+
+def as_data(episode: Episode) -> dict[str, Any]:
+    closed = episode.closed_at
+    return {
+        "episode": episode.id,
+        "service": episode.service,
+        "epoch": episode.epoch,
+        "cause": episode.cause,
+        "request": asdict(episode.request),
+        "opened_at": episode.opened_at,
+        "closed_at": closed,
+        "seconds": None if closed is None else closed - episode.opened_at,
+        "outcome": episode.outcome.value if episode.outcome else None,
+        "reason": episode.reason,
+        "steps": [asdict(record) for record in episode.steps],
+    }
+
+
+def all_as_data(episodes: Sequence[Episode]) -> dict[str, Any]:
+    return {"episodes": [as_data(episode) for episode in episodes]}

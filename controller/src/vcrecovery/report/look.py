@@ -1,0 +1,172 @@
+"""Looks at services: the journal, their hypervisors, secondaries and DNS servers, all at once and within a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from vcrecovery.detect.verdict import judge
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.drivers.probe import open_ports
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover.states import Power, ServiceState, Side
+from vcrecovery.recover.world import World
+from vcrecovery.report.asking import Asker, Pending
+from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
+from vcrecovery.sync.freshness import read_freshness_quietly
+
+#: Seconds for everything that is asked.
+WITHIN = 5.0
+#: Seconds for a port of the side that serves to answer.
+PORT_TIMEOUT = 1.0
+T = TypeVar("T")
+
+
+class _Patience:
+    """How long the answers may still take, all together."""
+
+    def __init__(self, within: float) -> None:
+        self._within = within
+        self._until = time.monotonic() + within
+
+    def wait(self, question: Pending[T], who: str) -> T:
+        try:
+            return question.answer(self._until - time.monotonic())
+        except OutsideError as error:
+            if question.ended:
+                raise
+            raise OutsideError(f"{who} did not answer within {self._within:g} s") from error
+
+
+def look(
+    world: World, names: Sequence[str], asker: Asker, within: float = WITHIN, *, ports: bool = False
+) -> list[ServiceView]:
+    """What is known of these services. Whatever does not answer within so many seconds is said not to.
+
+    Raises OutsideError when the journal cannot be used.
+    """
+    patience = _Patience(within)
+    questions = [_Questions(world, name, asker, ports=ports) for name in names]
+    return [question.answered(patience) for question in questions]
+
+
+class _Questions:
+    """What is asked for one service."""
+
+    def __init__(self, world: World, name: str, asker: Asker, *, ports: bool) -> None:
+        self._world, self._name = world, name
+        self._state = world.journal.state(name)
+        service = world.plan.services[name]
+        host, secondary = service.primary.hypervisor, service.standby.secondary
+        self._host, self._secondary = host, secondary
+        self._power = asker.ask(("hypervisor", host), name, self._read_power)
+        self._standby = asker.ask(("secondary", secondary), name, self._read_standby)
+        self._names = {
+            record.name: asker.ask(("zone", record.zone), record.name, self._reader_of(record.zone, record.name))
+            for record in service.dns
+        }
+        self._ports = asker.ask(("ports", name), name, self._read_ports) if ports else None
+
+    def _read_power(self) -> DomainReading:
+        return self._world.hosts[self._host].read(str(self._world.plan.services[self._name].primary.uuid))
+
+    def _read_standby(self) -> StandbyView:
+        lxd, name = self._world.lxd[self._secondary], self._name
+        instance = lxd.get(name)
+        if instance is None:
+            return StandbyView("missing", f"secondary {lxd.name} has no container {name}")
+        fresh = read_freshness_quietly(lxd, name, self._world.plan.secondaries[self._secondary])
+        age = None if fresh.stamped_at is None else max(0.0, self._world.clock.now() - fresh.stamped_at)
+        return StandbyView(instance.status.lower(), fresh.detail, age, fresh)
+
+    def _reader_of(self, zone_name: str, name: str) -> Callable[[], tuple[str, ...]]:
+        zone = self._world.zones[zone_name]
+        return lambda: tuple(sorted(zone.read(zone.servers[0], name).addresses))
+
+    def _read_ports(self) -> dict[int, bool]:
+        service = self._world.plan.services[self._name]
+        side = service.primary if self._state.side is Side.PRIMARY else service.standby
+        wanted = [port.tcp for port in service.ports]
+        answering = open_ports(str(side.address), wanted, PORT_TIMEOUT)
+        return {port: port in answering for port in wanted}
+
+    def answered(self, patience: _Patience) -> ServiceView:
+        world, name = self._world, self._name
+        try:
+            reading = patience.wait(self._power, f"hypervisor {self._host}")
+        except OutsideError as error:
+            reading = DomainReading(Power.UNREACHABLE, detail=error.message)
+        try:
+            standby = patience.wait(self._standby, f"LXD on secondary {self._secondary}")
+        except OutsideError as error:
+            standby = StandbyView("unreachable", error.message)
+        names = tuple(self._name_view(text, patience) for text in self._names)
+        # A failover may have gone on meanwhile: what the journal says now is what holds.
+        state, now = world.journal.state(name), world.clock.now()
+        return ServiceView(
+            name=name,
+            at=now,
+            plan=_of_plan(world, name),
+            state=state,
+            reading=reading,
+            verdict=judge(state, reading.power, reading.reason, now, cool_down=world.plan.detection.cool_down),
+            standby=standby,
+            names=names,
+            last=state.open_episode or next(iter(world.journal.history(name, 1)), None),
+            done=world.journal.newest_done(name),
+            holder=holder(world.plan.state_dir, name),
+            ports=self._ports_view(patience),
+        )
+
+    def _ports_view(self, patience: _Patience) -> dict[int, bool] | None:
+        if self._ports is None:
+            return None
+        try:
+            return patience.wait(self._ports, "its ports")
+        except OutsideError:
+            return None
+
+    def _name_view(self, text: str, patience: _Patience) -> NameView:
+        wanted = (_wanted(self._world, self._name, self._state),)
+        try:
+            return NameView(text, patience.wait(self._names[text], "its DNS server"), wanted)
+        except OutsideError as error:
+            return NameView(text, None, wanted, error.message)
+
+
+def _wanted(world: World, name: str, state: ServiceState) -> str:
+    service = world.plan.services[name]
+    return str(service.primary.address if state.side is Side.PRIMARY else service.standby.address)
+
+
+def _of_plan(world: World, name: str) -> PlanView:
+    service = world.plan.services[name]
+    native = service.sync.consistency
+    return PlanView(
+        hypervisor=service.primary.hypervisor,
+        site=world.plan.hypervisors[service.primary.hypervisor].site,
+        secondary=service.standby.secondary,
+        mode=service.mode,
+        uuid=str(service.primary.uuid),
+        primary_address=str(service.primary.address),
+        standby_address=str(service.standby.address),
+        max_staleness=service.max_staleness,
+        has_dns=bool(service.dns),
+        cool_down=world.plan.detection.cool_down,
+        replicated_by=dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
+    )
+
+
+def holder(state_dir: Path, service: str) -> str:
+    """`process 123`, if a controller is at work on the service.
+
+    The lock itself is not touched: who tried it, however shortly, could stand in a controller's way.
+    """
+    try:
+        said = (state_dir / "locks" / f"{service}.lock").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    number = said.removeprefix("process ")
+    return said if number.isdigit() and Path("/proc", number).exists() else ""

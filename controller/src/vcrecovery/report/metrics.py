@@ -1,0 +1,112 @@
+"""What Prometheus is told of each service. Pure. `templates/prometheus/alerts.yml` uses these names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+from vcrecovery.detect.verdict import Kind
+from vcrecovery.recover.states import Outcome, Power, Side
+from vcrecovery.report.exposition import Family, Sample
+from vcrecovery.report.findings import Level, findings
+from vcrecovery.report.view import ServiceView
+
+
+def families(
+    views: Sequence[ServiceView], outcomes: Mapping[tuple[str, Outcome], int], version: str, took: float
+) -> list[Family]:
+    """`outcomes`: how many episodes of a service ended how. `took`: seconds that the look at everything took."""
+
+    def each(name: str, meaning: str, value: Callable[[ServiceView], float | None]) -> Family:
+        found = [(view, value(view)) for view in views]
+        samples = [Sample({"service": view.name}, seen) for view, seen in found if seen is not None]
+        return Family(f"vcrecovery_{name}", "gauge", meaning, samples)
+
+    def one_of(
+        name: str, label: str, words: type[StrEnum], meaning: str, value: Callable[[ServiceView], str]
+    ) -> Family:
+        """1 for the word that holds, 0 for the others."""
+        samples = [
+            Sample({"service": view.name, label: word.value}, float(value(view) == word.value))
+            for view in views
+            for word in words
+        ]
+        return Family(f"vcrecovery_{name}", "gauge", meaning, samples)
+
+    def last(view: ServiceView) -> float | None:
+        return view.done.closed_at - view.done.opened_at if view.done and view.done.closed_at is not None else None
+
+    def opened(view: ServiceView) -> float | None:
+        return view.state.open_episode.opened_at if view.state.open_episode else None
+
+    return [
+        Family("vcrecovery_build_info", "gauge", "The version of the controller.", [Sample({"version": version}, 1)]),
+        Family("vcrecovery_look_duration_seconds", "gauge", "How long asking everything took.", [Sample({}, took)]),
+        Family("vcrecovery_service_info", "gauge", "What the plan says of the service.", _info(views)),
+        each("service_epoch", "The epoch of the service: it grows with every failover.", lambda v: v.state.epoch),
+        one_of("service_side", "side", Side, "Who serves.", lambda v: v.state.side.value),
+        one_of("primary_power", "power", Power, "The primary's state, as read now.", lambda v: v.reading.power.value),
+        one_of("service_verdict", "verdict", Kind, "What that means.", lambda v: v.verdict.kind.value),
+        Family("vcrecovery_standby_state", "gauge", "The state of the standby's container.", _standbys(views)),
+        each(
+            "standby_freshness_age_seconds",
+            "The age of the newest state known to have arrived whole; none where it is not known.",
+            lambda v: v.standby.age if v.protected else None,
+        ),
+        each("standby_max_staleness_seconds", "The age at which a failover refuses.", lambda v: v.plan.max_staleness),
+        each("standby_queue_changes", "Changes that the primary has seen and not sent.", _queue),
+        each("service_paused", "Whether the operator has paused the service.", lambda v: float(v.pause is not None)),
+        each("episode_open", "Whether a failover is not finished.", lambda v: float(v.state.open_episode is not None)),
+        each("episode_opened_timestamp_seconds", "When the failover that is not finished began.", opened),
+        Family(
+            "vcrecovery_episodes_total",
+            "counter",
+            "Failovers and attempts, by how they ended.",
+            [
+                Sample({"service": view.name, "outcome": outcome.value}, outcomes.get((view.name, outcome), 0))
+                for view in views
+                for outcome in Outcome
+            ],
+        ),
+        each("last_failover_duration_seconds", "How long the last failover took, from its detection.", last),
+        each(
+            "last_failover_timestamp_seconds",
+            "When the last failover was done.",
+            lambda v: v.done.closed_at if v.done else None,
+        ),
+        Family("vcrecovery_service_findings", "gauge", "What `vcrecovery status --check` finds.", _findings(views)),
+    ]
+
+
+def _queue(view: ServiceView) -> float | None:
+    fresh = view.standby.fresh
+    return fresh.queue if fresh is not None and view.protected else None
+
+
+def _info(views: Sequence[ServiceView]) -> list[Sample]:
+    return [
+        Sample(
+            {
+                "service": view.name,
+                "hypervisor": view.plan.hypervisor,
+                "site": view.plan.site,
+                "secondary": view.plan.secondary,
+                "mode": view.plan.mode,
+            },
+            1,
+        )
+        for view in views
+    ]
+
+
+def _standbys(views: Sequence[ServiceView]) -> list[Sample]:
+    return [Sample({"service": view.name, "state": view.standby.state}, 1) for view in views]
+
+
+def _findings(views: Sequence[ServiceView]) -> list[Sample]:
+    found = {view.name: [finding.level for finding in findings(view)] for view in views}
+    return [
+        Sample({"service": name, "level": level.value}, levels.count(level))
+        for name, levels in found.items()
+        for level in Level
+    ]

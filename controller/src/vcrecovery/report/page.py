@@ -1,0 +1,50 @@
+"""The page of figures: looks at everything, and renders it. The same for `vcrecovery metrics` and for the server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+from vcrecovery.plan.model import Plan
+from vcrecovery.recover.world import World
+from vcrecovery.report.asking import Asker
+from vcrecovery.report.exposition import render
+from vcrecovery.report.look import look
+from vcrecovery.report.metrics import families
+
+#: Seconds for everything that is asked; below Prometheus' own 10 s for a scrape.
+WITHIN = 5.0
+#: Seconds for which a page is good enough for the next one who asks.
+KEPT = 2.0
+
+
+def _version() -> str:
+    try:
+        return version("vcrecovery")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class Page:
+    """Makes the page, at most once every KEPT seconds, whoever asks how often."""
+
+    def __init__(self, plan: Plan, within: float = WITHIN) -> None:
+        # Its own connections: nothing here gets into the way of a failover.
+        self._world = World(plan)
+        self._within = within
+        self._asker = Asker()
+        self._one_at_a_time = threading.Lock()
+        self._text = ""
+        self._made_at = float("-inf")
+
+    def text(self) -> str:
+        """Raises OutsideError when the journal cannot be used."""
+        with self._one_at_a_time:
+            begun = time.monotonic()
+            if begun - self._made_at > KEPT:
+                views = look(self._world, list(self._world.plan.services), self._asker, self._within)
+                took = time.monotonic() - begun
+                self._text = render(families(views, self._world.journal.outcomes(), _version(), took))
+                self._made_at = time.monotonic()
+            return self._text

@@ -1,0 +1,217 @@
+"""`vcrecovery status`: a table of all services, or all about one. Pure: values in, lines or data out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vcrecovery.detect.verdict import Kind
+from vcrecovery.recover.states import Outcome
+from vcrecovery.report.findings import Finding, Level, all_findings, findings
+from vcrecovery.report.text import cells, cut, day_and_time, plain, span, wrapped
+from vcrecovery.report.view import NameView, ServiceView
+from vcrecovery.sync.freshness import progress_line
+
+#: Colours a text: `paint(text, "red")`. Without colours it gives the text back.
+Paint = Callable[[str, str], str]
+_WORD_WIDTH = 10
+
+
+def no_paint(text: str, _colour: str) -> str:
+    return text
+
+
+def shade(view: ServiceView, found: Sequence[Finding]) -> str:
+    if any(finding.level is Level.ATTENTION for finding in found):
+        return "red"
+    return "yellow" if found or view.verdict.kind is not Kind.HEALTHY else "green"
+
+
+# -- the table -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Column:
+    """`rank`: the columns with the highest are left out first when the terminal is narrow."""
+
+    title: str
+    rank: int
+    text: Callable[[ServiceView], str]
+
+
+def _age(view: ServiceView) -> str:
+    if not view.protected:
+        return "-"
+    return "not known" if view.standby.age is None else f"{span(view.standby.age)} old"
+
+
+def _points_at(entry: NameView) -> str:
+    return "no answer" if entry.found is None else ", ".join(entry.found) or "nothing"
+
+
+def _points(view: ServiceView) -> str:
+    return ", ".join(dict.fromkeys(_points_at(entry) for entry in view.names)) or "-"
+
+
+_COLUMNS = (
+    _Column("service", 0, lambda view: view.name),
+    _Column("serves", 1, lambda view: view.state.side.value),
+    _Column("epoch", 6, lambda view: str(view.state.epoch)),
+    _Column("primary", 2, lambda view: str(view.reading)),
+    _Column("standby", 3, lambda view: view.standby.state),
+    _Column("mode", 7, lambda view: view.plan.mode),
+    _Column("files", 4, _age),
+    _Column("dns", 5, _points),
+    _Column("verdict", 1, lambda view: view.verdict.kind.value),
+)
+
+
+def table(views: Sequence[ServiceView], width: int | None = None, paint: Paint = no_paint) -> list[str]:
+    """A line for each service, then one for each thing that needs a person."""
+    columns = list(_COLUMNS)
+    rows = [[plain(column.text(view)) for column in columns] for view in views]
+    while True:
+        titles = [column.title for column in columns]
+        widths = [max(cells(text) for text in texts) for texts in zip(titles, *rows, strict=True)]
+        if width is None or sum(widths) + 2 * (len(widths) - 1) <= width or len(columns) <= 2:
+            break
+        drop = max(range(len(columns)), key=lambda index: columns[index].rank)
+        del columns[drop]
+        for row in rows:
+            del row[drop]
+    lines = [_row(titles, widths, width)]
+    for view, row in zip(views, rows, strict=True):
+        lines.append(paint(_row(row, widths, width), shade(view, findings(view))))
+    found = all_findings(views)
+    for level, title, colour in (
+        (Level.ATTENTION, "needs somebody now", "red"),
+        (Level.WARNING, "can wait", "yellow"),
+    ):
+        of_level = [finding for finding in found if finding.level is level]
+        if of_level:
+            lines += ["", paint(f"{title}:", colour)]
+            lines += [line for finding in of_level for line in wrapped("  ", str(finding), width)]
+    return lines
+
+
+def _row(texts: Sequence[str], widths: Sequence[int], width: int | None) -> str:
+    padded = [text + " " * (size - cells(text)) for text, size in zip(texts, widths, strict=True)]
+    line = "  ".join(padded).rstrip()
+    return line if width is None else cut(line, width)
+
+
+# -- one service -----------------------------------------------------------------------------------------------
+
+
+def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint) -> list[str]:
+    """All about one service."""
+    found = findings(view)
+    lines = [paint(f"{view.name}  {view.verdict.kind.value}", shade(view, found))]
+
+    def say(word: str, text: str) -> None:
+        lines.extend(wrapped(f"  {word:<{_WORD_WIDTH}}", text, width))
+
+    plan = view.plan
+    address = plan.primary_address if view.protected else plan.standby_address
+    say("serves", f"{view.state.side} at {address}, epoch {view.state.epoch}")
+    if view.ports is not None:
+        say("ports", ", ".join(f"{port} {'answers' if up else 'is closed'}" for port, up in view.ports.items()))
+    say("primary", f"{view.reading}: VM {plan.uuid} on {plan.hypervisor} (site {plan.site})")
+    say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}, on {plan.secondary}")
+    for text in _sync(view):
+        say("sync", text)
+    for entry in view.names:
+        say("dns", f"{entry.name} -> {_points_at(entry)}")
+    if view.done is not None and view.done.closed_at is not None:
+        took = view.done.closed_at - view.done.opened_at
+        say(
+            "failover",
+            f"the last one {day_and_time(view.done.opened_at)}, in {took:.1f} s: `vcrecovery explain {view.done.id}`",
+        )
+    if view.last is not None and view.last.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM):
+        say("attempt", f"{day_and_time(view.last.opened_at)}: {view.last.outcome}: {view.last.reason}")
+    for finding in found:
+        text = finding.sentence + (f"; {finding.way_out}" if finding.way_out else "")
+        say("now" if finding.level is Level.ATTENTION else "later", text)
+    return lines
+
+
+def _files(view: ServiceView) -> str:
+    age = view.standby.age
+    if not view.protected or view.standby.state in ("unreachable", "missing"):
+        return ""
+    if age is None:
+        return f", age not known: {view.standby.detail}"
+    return f", files {span(age)} old" + (f", more than {span(view.plan.max_staleness)}" if view.too_old else "")
+
+
+def _sync(view: ServiceView) -> list[str]:
+    """How the sync is doing, as the primary has told it."""
+    fresh = view.standby.fresh
+    reconcile = fresh.reconcile if fresh is not None else None
+    lines = []
+    if fresh is not None and reconcile is not None:
+        if reconcile.ended is None:
+            told = progress_line(reconcile) if reconcile.sent is not None else "has begun"
+            lines.append(f"comparing the whole tree: {told}")
+        elif not reconcile.error:
+            at, seconds = day_and_time(reconcile.ended), reconcile.ended - reconcile.began
+            sent = f"{reconcile.files or 0} files, {(reconcile.bytes or 0) / 1e6:.1f} MB"
+            lines.append(f"queue {fresh.queue or 0}; last compared {at} in {seconds:.1f} s: {sent}")
+    return lines + [f"{path} is replicated by {by}" for path, by in view.plan.replicated_by.items()]
+
+
+# -- for machines ----------------------------------------------------------------------------------------------
+
+
+def as_data(view: ServiceView) -> dict[str, Any]:
+    state, episode = view.state, view.state.open_episode
+    return {
+        "service": view.name,
+        "serves": state.side.value,
+        "epoch": state.epoch,
+        "mode": view.plan.mode,
+        "hypervisor": view.plan.hypervisor,
+        "site": view.plan.site,
+        "secondary": view.plan.secondary,
+        "verdict": view.verdict.kind.value,
+        "sentence": view.verdict.sentence,
+        "primary": str(view.reading),
+        "primary_detail": view.reading.detail,
+        "standby": view.standby.as_data(),
+        "max_staleness": view.plan.max_staleness,
+        "paused_until": view.pause.until if view.pause else None,
+        "paused": view.pause.reason if view.pause else None,
+        "cools_until": view.cools_until,
+        "unfinished": {"episode": episode.id, "epoch": episode.epoch, "cause": episode.cause} if episode else None,
+        "at_work": view.holder or None,
+        "last_failover": _done(view),
+        "dns": {entry.name: None if entry.found is None else list(entry.found) for entry in view.names},
+        "dns_wanted": {entry.name: list(entry.wanted) for entry in view.names},
+        "ports": {str(port): up for port, up in view.ports.items()} if view.ports is not None else None,
+        "replicated_by": dict(view.plan.replicated_by),
+        "findings": [
+            {"level": finding.level.value, "sentence": finding.sentence, "way_out": finding.way_out}
+            for finding in findings(view)
+        ],
+    }
+
+
+def _done(view: ServiceView) -> Mapping[str, Any] | None:
+    done = view.done
+    if done is None or done.closed_at is None:
+        return None
+    return {"episode": done.id, "opened_at": done.opened_at, "seconds": done.closed_at - done.opened_at}
+
+
+def fingerprint(view: ServiceView) -> object:
+    """What makes a new frame of `status --watch` worth printing: all but times that pass by themselves."""
+    data = as_data(view)
+    reconcile = data["standby"].get("reconcile")
+    return (
+        {key: value for key, value in data.items() if key not in ("standby", "findings")},
+        (data["standby"]["state"], data["standby"]["detail"], view.standby.age is None, view.too_old),
+        bool(reconcile and reconcile["ended"] is None),
+        [(finding["level"], finding["way_out"]) for finding in data["findings"]],
+    )

@@ -1,0 +1,42 @@
+"""A failover as a person reads it: a line per step."""
+
+from __future__ import annotations
+
+from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, ServiceState
+from vcrecovery.report.text import clock_time, day_and_time, plain
+
+
+def line(word: str, at: float, since: float, detail: str) -> str:
+    return f"  {clock_time(at)}  {at - since:+8.3f} s  {word:<12}  {plain(detail)}".rstrip()
+
+
+def of_episode(episode: Episode) -> list[str]:
+    """The whole timeline."""
+    lines = [
+        f"{plain(episode.service)}  epoch {episode.epoch}  episode {episode.id}  {day_and_time(episode.opened_at)}  "
+        f"{episode.outcome.value if episode.outcome else 'not finished'}"
+        + (f": {plain(episode.reason)}" if episode.reason and episode.outcome is not Outcome.DONE else "")
+    ]
+    lines.append(line("detected", episode.opened_at, episode.opened_at, episode.cause))
+    for record in episode.steps:
+        if record.ended_at is None:
+            begun, what = record.begun_at, f"{record.step}: its controller ended in this step, or is in it"
+            lines.append(line("interrupted", begun, episode.opened_at, what))
+        elif record.ok:
+            summary = str(record.evidence.get("summary", ""))
+            lines.append(line(DONE_WORD[record.step], record.ended_at, episode.opened_at, summary))
+        else:
+            detail = f"{record.step}: {record.evidence.get('error', '')}"
+            lines.append(line("failed", record.ended_at, episode.opened_at, detail))
+    return lines
+
+
+def cooling(episode: Episode, state: ServiceState, cool_down: float, now: float) -> list[str]:
+    """What follows from the newest failover of a service that was done: for how long there is no other by itself."""
+    if episode.closed_at is None or state.failed_over_at != episode.closed_at or episode.outcome is not Outcome.DONE:
+        return []
+    if (until := state.cools_until(cool_down)) is None:
+        return [line("acknowledged", state.acknowledged_at or 0.0, episode.opened_at, "")]
+    if not state.cools(cool_down, now):
+        return []
+    return [line("cools until", until, episode.opened_at, f"`vcrecovery acknowledge {episode.service}` ends it")]

@@ -1,0 +1,100 @@
+"""What is known of a service at one moment. Immutable values; `look` makes them, everything else here reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vcrecovery.detect.verdict import Verdict
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.recover.states import Episode, Pause, ServiceState, Side
+from vcrecovery.sync.freshness import Freshness
+
+
+@dataclass(frozen=True)
+class StandbyView:
+    """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds."""
+
+    state: str
+    detail: str = ""
+    age: float | None = None
+    fresh: Freshness | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}
+        if self.fresh is not None:
+            reconcile = asdict(self.fresh.reconcile) if self.fresh.reconcile else None
+            data |= {"whole": self.fresh.whole, "queue": self.fresh.queue, "reconcile": reconcile}
+        return data
+
+
+@dataclass(frozen=True)
+class NameView:
+    """A DNS name: what it holds (None: its server does not answer; `detail` says more), and what it should hold."""
+
+    name: str
+    found: tuple[str, ...] | None
+    wanted: tuple[str, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """What the plan says of the service, as far as it is shown."""
+
+    hypervisor: str
+    site: str
+    secondary: str
+    mode: str
+    uuid: str
+    primary_address: str
+    standby_address: str
+    max_staleness: float
+    has_dns: bool = True
+    cool_down: float = 0.0
+    replicated_by: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ServiceView:
+    """One service at the time `at`.
+
+    `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
+    work on it. `ports`: which ports of the side that serves answer; None when nobody has looked.
+    """
+
+    name: str
+    at: float
+    plan: PlanView
+    state: ServiceState
+    reading: DomainReading
+    verdict: Verdict
+    standby: StandbyView
+    names: tuple[NameView, ...] = ()
+    last: Episode | None = None
+    done: Episode | None = None
+    holder: str = ""
+    ports: Mapping[int, bool] | None = None
+
+    @property
+    def pause(self) -> Pause | None:
+        """The pause that holds now."""
+        pause = self.state.pause
+        return pause if pause is not None and pause.holds(self.at) else None
+
+    @property
+    def cools_until(self) -> float | None:
+        """Until when it is not failed over by itself a second time; None when it would be."""
+        cool_down = self.plan.cool_down
+        return self.state.cools_until(cool_down) if self.state.cools(cool_down, self.at) else None
+
+    @property
+    def protected(self) -> bool:
+        """Whether the primary serves, so that the standby is to be ready."""
+        return self.state.side is Side.PRIMARY
+
+    @property
+    def too_old(self) -> bool:
+        age = self.standby.age
+        return age is not None and age > self.plan.max_staleness

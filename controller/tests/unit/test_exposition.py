@@ -1,0 +1,123 @@
+"""Figures for Prometheus: the format to the letter, the names by Prometheus' conventions, the alerts that use them."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import yaml
+from view_cases import DONE, NOW, OPEN, standby, view
+
+from vcrecovery.recover.states import Outcome, ServiceState, Side
+from vcrecovery.report.exposition import Family, Sample, number, render
+from vcrecovery.report.metrics import families
+
+ALERTS = Path(__file__).resolve().parents[3] / "templates/prometheus/alerts.yml"
+_LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
+_SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{((?:{_LABEL})(?:,{_LABEL})*)\}})? (\S+)")
+_UNITS = ("_seconds", "_total", "_info", "_bytes")
+
+
+def check_exposition(text: str) -> dict[str, dict[str, float]]:
+    """family -> labels -> value. Strict: each line must be what the format's description allows."""
+    assert text.endswith("\n")
+    found: dict[str, dict[str, float]] = {}
+    kinds: dict[str, str] = {}
+    helped: set[str] = set()
+    for line in text[:-1].split("\n"):
+        if line.startswith("# HELP "):
+            name, _, meaning = line.removeprefix("# HELP ").partition(" ")
+            assert meaning, line
+            assert name not in helped, f"{name} has two HELP lines"
+            helped.add(name)
+        elif line.startswith("# TYPE "):
+            name, kind = line.removeprefix("# TYPE ").split(" ")
+            assert kind in ("counter", "gauge"), line
+            assert name in helped, line
+            assert name not in kinds, f"{name} comes twice"
+            kinds[name] = kind
+            current = name
+        else:
+            matched = _SAMPLE.fullmatch(line)
+            assert matched, line
+            assert matched[1] == current, f"{line} does not stand with its family"
+            labels = found.setdefault(matched[1], {})
+            assert (matched[2] or "") not in labels, f"{line} comes twice"
+            labels[matched[2] or ""] = float(matched[3])
+    assert set(found) == set(kinds)
+    for name, kind in kinds.items():
+        assert name.startswith("vcrecovery_"), name
+        assert name.endswith("_total") == (kind == "counter"), name
+        if re.search(r"age|duration|timestamp|staleness", name):
+            assert name.endswith("_seconds"), name
+    return found
+
+
+def page(*views: object) -> dict[str, dict[str, float]]:
+    outcomes = {("web", Outcome.DONE): 2}
+    return check_exposition(render(families(list(views), outcomes, "0.1.0", 0.25)))  # type: ignore[arg-type]
+
+
+def test_a_service_that_is_well() -> None:
+    found = page(view(), view("mail"))
+    assert found["vcrecovery_standby_freshness_age_seconds"]['service="web"'] == 5
+    assert found["vcrecovery_service_side"]['service="web",side="primary"'] == 1
+    assert found["vcrecovery_primary_power"]['service="mail",power="running"'] == 1
+    assert sum(found["vcrecovery_primary_power"].values()) == 2
+    assert found["vcrecovery_episodes_total"]['service="web",outcome="done"'] == 2
+    assert found["vcrecovery_episodes_total"]['service="mail",outcome="done"'] == 0
+    assert found["vcrecovery_service_findings"]['service="web",level="attention"'] == 0
+    # What is not known, or is not there, has no value.
+    assert "vcrecovery_last_failover_duration_seconds" not in found
+    assert "vcrecovery_episode_opened_timestamp_seconds" not in found
+
+
+def test_a_service_whose_failover_is_not_finished() -> None:
+    state = ServiceState("web", epoch=3, side=Side.STANDBY, open_episode=OPEN)
+    found = page(view(state=state, standby=standby(None), done=DONE))
+    assert found["vcrecovery_episode_open"] == {'service="web"': 1}
+    assert found["vcrecovery_episode_opened_timestamp_seconds"] == {'service="web"': NOW}
+    assert math.isclose(found["vcrecovery_last_failover_duration_seconds"]['service="web"'], 4.701, abs_tol=1e-4)
+    assert "vcrecovery_standby_freshness_age_seconds" not in found
+
+
+def test_labels_are_escaped() -> None:
+    evil = 'a"b\\c\nd'
+    text = render([Family("vcrecovery_x_info", "gauge", "one\ntwo \\", [Sample({"name": evil}, 1)])])
+    assert text.splitlines() == [
+        "# HELP vcrecovery_x_info one\\ntwo \\\\",
+        "# TYPE vcrecovery_x_info gauge",
+        'vcrecovery_x_info{name="a\\"b\\\\c\\nd"} 1',
+    ]
+    check_exposition(text)
+
+
+def test_numbers() -> None:
+    assert [number(value) for value in (1.0, 0.25, 1795317124.5, 1e300, math.inf, -math.inf, math.nan)] == [
+        "1",
+        "0.25",
+        "1795317124.5",
+        "1e+300",
+        "+Inf",
+        "-Inf",
+        "NaN",
+    ]
+
+
+def test_the_alerts_use_figures_that_there_are() -> None:
+    state = ServiceState("web", epoch=3, side=Side.STANDBY, open_episode=OPEN)
+    known = set(page(view(state=state, done=DONE), view("mail")))
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert len(rules) >= 5
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        used = set(re.findall(r"vcrecovery_\w+", rule["expr"]))
+        assert used <= known, f"{rule['alert']}: {used - known}"
+        assert used or "up{" in rule["expr"]
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        # The words that alerts choose by are words that the page has.
+        for name, label in re.findall(r'(vcrecovery_\w+)\{(\w+="[^"]*")\}', rule["expr"]):
+            assert any(label in labels for labels in page(view())[name]), rule["alert"]

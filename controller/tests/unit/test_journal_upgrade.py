@@ -1,0 +1,98 @@
+"""A journal of the version before sentences were kept."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Outcome, Policy, Request, Step
+from vcrecovery.report import explain
+
+#: As version 0.1.0 made it.
+OLD = """
+CREATE TABLE service (
+    name TEXT PRIMARY KEY, epoch INTEGER NOT NULL DEFAULT 0, side TEXT NOT NULL DEFAULT 'primary',
+    seen_running_at REAL, paused_since REAL, paused_until REAL, pause_reason TEXT
+) STRICT;
+CREATE TABLE episode (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, service TEXT NOT NULL, epoch INTEGER NOT NULL,
+    cause TEXT NOT NULL, request TEXT NOT NULL, opened_at REAL NOT NULL,
+    closed_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE step (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, episode INTEGER NOT NULL REFERENCES episode (id),
+    service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
+    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+INSERT INTO service (name, epoch, side) VALUES ('web', 1, 'standby');
+INSERT INTO episode VALUES
+    (1, 'web', 1, 'libvirt: crashed', '{"automatic": true, "by": "watch"}', 10.0, NULL, NULL, '');
+INSERT INTO step VALUES (1, 1, 'web', 1, 'confirm', 10.0, 10.5, 1, '{"summary": "shutoff"}');
+INSERT INTO step VALUES (2, 1, 'web', 1, 'fence', 10.5, NULL, NULL, '{}');
+"""
+
+
+def old_journal(folder: Path) -> Path:
+    path = folder / "journal.db"
+    database = sqlite3.connect(path)
+    database.executescript(OLD)
+    database.close()
+    return path
+
+
+def test_an_old_journal_is_taken_over(tmp_path: Path) -> None:
+    path = old_journal(tmp_path)
+    journal = Journal(path)
+    (episode,) = journal.history("web")
+    assert [record.sentence for record in episode.steps] == ["", ""]
+    assert any("was not written down" in line for line in explain.lines(episode, Policy(), 20.0))
+    journal.begin(episode, Step.FENCE, 12.0, "because")
+    (again,) = Journal(path).history("web")
+    assert [record.sentence for record in again.steps] == ["", "", "because"]
+
+
+def test_the_version_before_can_still_write(tmp_path: Path) -> None:
+    """Two versions may be at work for a moment, while one replaces the other."""
+    path = old_journal(tmp_path)
+    before = sqlite3.connect(path, isolation_level=None)
+    Journal(path)
+    before.execute("INSERT INTO step (episode, service, epoch, step, begun_at) VALUES (1, 'web', 1, 'start', 13.0)")
+    before.close()
+    assert Journal(path).history("web")[0].steps[-1].step is Step.START
+
+
+def test_many_controllers_take_it_over_at_once(tmp_path: Path) -> None:
+    path = old_journal(tmp_path)
+    errors: list[Exception] = []
+    barrier = threading.Barrier(8)
+
+    def take() -> None:
+        barrier.wait()
+        try:
+            assert len(Journal(path).history("web")) == 1
+        except Exception as error:  # noqa: BLE001  any is a failure of this test
+            errors.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+
+
+def test_what_the_views_ask_the_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    for number, (service, outcome) in enumerate(
+        [("web", Outcome.DONE), ("web", Outcome.REFUSED), ("db", Outcome.DONE), ("web", Outcome.REFUSED)]
+    ):
+        journal.close(journal.open(service, "c", Request(), 100.0 * number), outcome, "r", 100.0 * number + 5)
+    assert journal.outcomes() == {("web", Outcome.DONE): 1, ("web", Outcome.REFUSED): 2, ("db", Outcome.DONE): 1}
+    assert [episode.id for episode in journal.history(since=100.0)] == [4, 3, 2]
+    assert [episode.id for episode in journal.history("web", since=100.0, limit=1)] == [4]
+    newest = journal.newest_done("web")
+    assert newest is not None
+    assert newest.id == 1
+    assert journal.newest_done("mail") is None

@@ -1,0 +1,264 @@
+"""What the views say, from values alone: findings, table, detail, explanation. Golden texts stand in `golden/`.
+
+`VCRECOVERY_REWRITE=1` writes them anew: read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from view_cases import CRASHED, DONE, NOW, OPEN, REFUSED, RUNNING, STOPPED, standby, step, view
+
+from vcrecovery.detect.verdict import Kind
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.errors import ExitCode
+from vcrecovery.recover.states import Episode, Outcome, Pause, Policy, Power, ServiceState, Side, Step
+from vcrecovery.report import evidence, explain, status
+from vcrecovery.report.findings import Level, all_findings, exit_code, findings
+from vcrecovery.report.history import moment
+from vcrecovery.report.text import cells, cut, plain, span, wrapped
+from vcrecovery.report.timeline import of_episode
+from vcrecovery.report.view import NameView, ServiceView, StandbyView
+
+GOLDEN = Path(__file__).parent / "golden"
+POLICY = Policy(max_staleness=120.0)
+SERVED = ServiceState("web", epoch=3, side=Side.STANDBY, seen_running_at=NOW - 9999)
+HOSTILE = "evil\x1b]0;title\x07\x1b[2J\r\nweb: all is well\u202e\x9b31m"
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def golden(name: str, lines: Sequence[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("VCRECOVERY_REWRITE"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def many() -> list[ServiceView]:
+    """One of each kind."""
+    opened = ServiceState("db", epoch=2, seen_running_at=NOW - 9999, open_episode=replace(STOPPED, service="db"))
+    return [
+        view(),
+        view("mail", standby=standby(700.0)),
+        view("db", CRASHED, state=opened, last=opened.open_episode),
+        view(
+            "shop",
+            DomainReading(Power.UNREACHABLE, detail="hypervisor hv1 did not answer within 5 s"),
+            standby=StandbyView("unreachable", "LXD on secondary sec1 did not answer within 5 s"),
+            names=(NameView("shop.example.test", None, ("10.10.0.10",), "DNS server ns1 does not answer: refused"),),
+        ),
+        view("files", CRASHED, state=replace(SERVED, service="files"), standby=standby(None, "running"), done=DONE),
+        view(
+            "test",
+            DomainReading(Power.SHUTOFF, "shutdown"),
+            state=ServiceState("test", seen_running_at=NOW - 99, pause=Pause(NOW - 60, NOW + 3600, "new disk")),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("table", lambda: status.table(many())),
+        ("table-narrow", lambda: status.table(many(), width=60)),
+        ("table-well", lambda: status.table([view(), view("mail")])),
+        ("detail-well", lambda: status.detail(view(ports={80: True, 443: True}))),
+        ("detail-stopped", lambda: status.detail(many()[2])),
+        ("detail-narrow", lambda: status.detail(many()[3], width=50)),
+        ("detail-failed-over", lambda: status.detail(many()[4])),
+        ("explain-done", lambda: explain.lines(DONE, POLICY, NOW + 99)),
+        ("explain-narrow", lambda: explain.lines(DONE, POLICY, NOW + 99, width=60)),
+        ("explain-stopped", lambda: explain.lines(STOPPED, POLICY, NOW + 100)),
+        ("explain-under-way", lambda: explain.lines(under_way(), POLICY, NOW + 3, holder="process 77")),
+        ("explain-refused", lambda: explain.lines(REFUSED, POLICY, NOW + 99)),
+        ("explain-just-opened", lambda: explain.lines(OPEN, POLICY, NOW + 99)),
+        ("history", lambda: [line for episode in (REFUSED, STOPPED, DONE) for line in of_episode(episode)]),
+    ],
+)
+def test_golden(name: str, make: Callable[[], list[str]]) -> None:
+    golden(name, make())
+
+
+def under_way() -> Episode:
+    return replace(OPEN, steps=(*DONE.steps[:3], step(Step.PROBE, 1.201, None, ok=False, why=DONE.steps[3].sentence)))
+
+
+@pytest.mark.parametrize("width", [20, 33, 60, 80])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    shown = [*status.table(many(), width), *explain.lines(STOPPED, POLICY, NOW + 100, width=max(width, 60))]
+    for one in many():
+        shown += status.detail(one, width)
+    # A word that has no break in it, and what stands at a line's head, may be wider than the narrowest.
+    for line in shown:
+        assert cells(line) <= max(width, 60) or " " not in line.strip(), line
+
+
+def test_a_service_that_is_well_needs_nobody() -> None:
+    assert findings(view()) == []
+    assert exit_code([]) is ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    ("seen", "level", "said"),
+    [
+        (view(reading=CRASHED), Level.ATTENTION, "the primary is shutoff (crashed); the watcher fails it over"),
+        (view(reading=CRASHED, last=REFUSED), Level.ATTENTION, "no failover: the standby of web is 700 s old"),
+        (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "nobody serves it"),
+        (view(reading=DomainReading(Power.PAUSED)), Level.WARNING, "the primary is suspended"),
+        (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
+        (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
+        (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
+        (view(standby=standby(121.0)), Level.ATTENTION, "2 min 1 s old, more than 2 min"),
+        (
+            view(standby=standby(None, detail="no heartbeat has come")),
+            Level.ATTENTION,
+            "age of its standby is not known",
+        ),
+        (view(standby=standby(detail="a file went away")), Level.WARNING, "may lack something: a file went away"),
+        (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is an old one: dpkg"),
+        (
+            view(standby=StandbyView("missing", "secondary sec1 has no container web")),
+            Level.ATTENTION,
+            "role `secondary`",
+        ),
+        (view(names=(NameView("a.b", ("10.9.9.9",), ("10.10.0.10",)),)), Level.ATTENTION, "a.b points at 10.9.9.9"),
+        (view(ports={80: True, 443: False}), Level.ATTENTION, "does not answer on port 443"),
+        (view(state=ServiceState("web", pause=Pause(NOW - 9, None, "x"))), Level.WARNING, "until somebody ends it (x)"),
+        (view(state=ServiceState("web", open_episode=STOPPED)), Level.ATTENTION, "epoch 3 is not finished"),
+        (view(state=ServiceState("web", open_episode=OPEN), holder="process 1"), Level.WARNING, "is under way for"),
+    ],
+)
+def test_findings(seen: ServiceView, level: Level, said: str) -> None:
+    found = {str(finding): finding.level for finding in findings(seen)}
+    matching = [of for text, of in found.items() if said in text]
+    assert matching == [level], found
+    assert all(text.startswith("web: ") for text in found)
+
+
+def test_a_pause_that_is_over_is_no_finding() -> None:
+    assert findings(view(state=ServiceState("web", pause=Pause(NOW - 99, NOW - 1, "x")))) == []
+
+
+def test_every_kind_of_verdict_but_healthy_is_said() -> None:
+    """Also those that a later version adds."""
+    for kind in Kind:
+        if kind in (Kind.HEALTHY, Kind.PAUSED):
+            continue
+        seen = view()
+        assert findings(replace(seen, verdict=replace(seen.verdict, kind=kind))), kind
+
+
+def test_what_is_urgent_comes_first() -> None:
+    levels = [finding.level for finding in all_findings(many())]
+    assert levels == sorted(levels, key=lambda level: level is not Level.ATTENTION)
+    assert exit_code(all_findings(many())) is ExitCode.ATTENTION
+    assert exit_code(findings(many()[-1])) is ExitCode.WARNING
+
+
+def test_hostile_strings_reach_no_terminal() -> None:
+    """Reasons come from operators, guests and servers."""
+    state = ServiceState("web", open_episode=replace(STOPPED, cause=HOSTILE), pause=Pause(NOW - 1, None, HOSTILE))
+    evil = view(
+        reading=DomainReading(Power.UNREACHABLE, detail=HOSTILE),
+        state=state,
+        standby=standby(detail=HOSTILE, list_error=HOSTILE),
+        names=(NameView("a.b", (HOSTILE,), ("10.10.0.10",)),),
+        last=replace(REFUSED, reason=HOSTILE),
+    )
+    record = step(Step.CONFIRM, 0, 1, why=HOSTILE, summary=HOSTILE, strange={HOSTILE: [HOSTILE]})
+    failed = step(Step.FENCE, 1, 2, ok=False, why=HOSTILE, error=HOSTILE)
+    closed = replace(REFUSED, cause=HOSTILE, reason=HOSTILE, steps=(record, failed))
+    shown = [
+        *status.table([evil]),
+        *status.table([evil], width=40),
+        *status.detail(evil),
+        *status.detail(evil, width=40),
+        *explain.lines(closed, POLICY, NOW),
+        *explain.lines(replace(closed, outcome=None, closed_at=None), POLICY, NOW, width=40),
+        *of_episode(closed),
+        *(str(finding) for finding in findings(evil)),
+    ]
+    assert len(shown) > 30
+    for line in shown:
+        assert line.isprintable(), repr(line)
+    assert any("\\x1b" in line for line in shown)
+
+
+def test_evidence_that_nobody_knows_is_shown_under_its_own_name() -> None:
+    found = dict(
+        evidence.lines({"some_new_key": [1, "two"], "nested": {"a": None, "b": 1.5}, "empty": "", "no": False})
+    )
+    assert found == {"some new key": "1, two", "nested": "a: None; b: 1.5"}
+
+
+def test_evidence_of_the_wrong_kind_does_no_harm() -> None:
+    assert dict(evidence.lines({"freshness": "not a number", "cpu": []})) == {"standby's files": "not a number"}
+
+
+def test_the_parts_of_a_failover_are_all_of_its_time() -> None:
+    for episode, end in ((DONE, 4.701), (STOPPED, 100.0), (REFUSED, 0.22), (OPEN, 100.0)):
+        found = explain.parts(episode, NOW + 100)
+        assert sum(part.seconds for part in found) == pytest.approx(end)
+        assert sum(seconds for _, seconds in explain.shares(found)) == pytest.approx(end)
+
+
+def test_an_explanation_survives_evidence_that_the_core_cannot_use() -> None:
+    broken = replace(OPEN, steps=(step(Step.CONFIRM, 0, 1, power="on fire"),))
+    assert explain.next_decision(broken, POLICY, NOW + 2) is None
+    assert explain.lines(broken, POLICY, NOW + 2)
+
+
+def test_a_refusal_says_its_way_out() -> None:
+    assert any("`vcrecovery failover web --force`" in line for line in explain.lines(REFUSED, POLICY, NOW + 9))
+    # With another plan since, the core would say something else: then nothing is said.
+    text = "\n".join(explain.lines(REFUSED, Policy(max_staleness=9999), NOW + 9))
+    assert "--force`" not in text
+
+
+def test_the_outcomes_all_have_a_headline() -> None:
+    for outcome in Outcome:
+        first, *_ = explain.lines(replace(DONE, outcome=outcome), POLICY, NOW)
+        assert outcome.value in first
+
+
+def test_a_frame_that_differs_only_in_ages_is_the_same() -> None:
+    assert status.fingerprint(view()) == status.fingerprint(replace(view(standby=standby(6.0)), at=NOW + 1))
+    assert status.fingerprint(view()) != status.fingerprint(view(standby=standby(121.0)))
+    assert status.fingerprint(view()) != status.fingerprint(view(reading=CRASHED))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, "0 s"), (59.6, "1 min"), (61, "1 min 1 s"), (7500, "2 h 5 min"), (90000, "1 d 1 h"), (-3, "0 s")],
+)
+def test_spans(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_texts() -> None:
+    assert plain("a\tb\x7f\u2028\U000e0001 c") == "a\\x09b\\x7f\\u2028\\U000e0001 c"
+    assert cut("日本語のサービス", 9) == "日本語..."
+    assert cells("日本") == 4
+    assert wrapped("  a  ", "one two three four five", 16) == ["  a  one two", "     three four", "     five"]
+
+
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [("2h", NOW - 7200), ("3d", NOW - 3 * 86400), ("2026-11-22", NOW - 11524), ("2026-11-22T04:00+01:00", NOW - 724)],
+)
+def test_since(said: str, at: float) -> None:
+    assert moment(said, NOW) == at
