@@ -17,6 +17,7 @@ from vcrecovery.detect.verdict import Kind, judge
 from vcrecovery.detect.watch import readings
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError
+from vcrecovery.recover.records import names_of
 from vcrecovery.recover.states import Episode, Outcome
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import Reconcile, progress_line, read_freshness_quietly
@@ -47,12 +48,12 @@ def _standby(world: World, name: str) -> dict[str, Any]:
 
 def _dns(world: World, name: str) -> dict[str, list[str] | None]:
     found: dict[str, list[str] | None] = {}
-    for record in world.plan.services[name].dns:
-        zone = world.zones[record.zone]
+    for record in names_of(world, world.plan.services[name]):
         try:
-            found[record.name] = sorted(zone.read(zone.servers[0], record.name).addresses)
+            reading = record.read()
+            found[record.text] = [f"{reading.alias} (an alias)"] if reading.alias else reading.all_values
         except OutsideError:
-            found[record.name] = None
+            found[record.text] = None
     return found
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
 
@@ -13,13 +16,24 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> bytes:
 
     Raises OutsideError with the command's name and its last line when it fails or takes too long.
     """
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(list(argv), input=stdin, capture_output=True, timeout=timeout, check=False)
+        # A session of its own, so that at the timeout its children go too.
+        process = subprocess.Popen(list(argv), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     except FileNotFoundError as error:
         raise OutsideError(f"{argv[0]} is not installed") from error
-    except subprocess.TimeoutExpired as error:
-        raise OutsideError(f"{argv[0]} did not finish within {timeout:.0f} s") from error
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"]
-        raise OutsideError(f"{argv[0]} failed with status {done.returncode}: {lines[-1]}")
-    return done.stdout
+    except OSError as error:
+        raise OutsideError(f"{argv[0]} cannot be run: {error.strerror}") from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise OutsideError(f"{argv[0]} did not finish within {timeout:g} s") from error
+            raise
+    if process.returncode:
+        lines = stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"]
+        raise OutsideError(f"{argv[0]} failed with status {process.returncode}: {lines[-1]}")
+    return stdout

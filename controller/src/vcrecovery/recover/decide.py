@@ -116,9 +116,11 @@ def _not_failed(episode: Episode, confirm: StepRecord) -> Close | None:
             f"`vcrecovery failover {name} --primary-is-down {name}`",
         )
     reason = confirm.evidence.get("reason", "")
-    if power in OFF and (answering or reason == "migrated"):
+    # Something lives there even if it does not answer as it should.
+    alive: list[str] = list(confirm.evidence.get("reached", answering))
+    if power in OFF and (alive or reason == "migrated"):
         # Its hypervisor has nothing to destroy, so a fence would prove nothing.
-        where = f"{', '.join(answering)} answers" if answering else "it was migrated"
+        where = f"{', '.join(alive)} answers" if alive else "it was migrated"
         return Close(
             Outcome.FALSE_ALARM if request.automatic else Outcome.REFUSED,
             f"the primary of {name} is off on its hypervisor but {where}: it may run elsewhere",
