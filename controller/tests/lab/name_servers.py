@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import random
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +12,11 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Key, Server, Zone
 from vcrecovery_lab.run import run
 
+from .ports import free_port
 from .waiting import wait_for
 
 SECRET = base64.b64encode(b"a secret of the tests, 32 bytes.").decode()
 KEY = "vcrt.key"
-
-
-def free_port() -> int:
-    """A loopback port that neither TCP nor UDP uses, below those that the kernel gives to clients."""
-    while True:
-        port = random.randrange(20000, 32000)  # noqa: S311  no secret
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            try:
-                tcp.bind(("127.0.0.1", port))
-                udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 @dataclass
