@@ -58,6 +58,19 @@ def test_a_good_plan(plan_file: Path) -> None:
         ("address: 10.20.0.10", "address: 10.10.0.10", "is the primary's own address"),
         ("uuid: 6f1c2a54-", "uuid: xyz-", "services.web.primary.uuid"),
         ("version: 1", "version: 2", "version"),
+        ("max_staleness: 2m", "virtual_ip: {address: x, interface: eth0}", "services.web.virtual_ip.address"),
+        (
+            "max_staleness: 2m",
+            "virtual_ip: {address: 10.0.0.5/24, interface: a b}",
+            "services.web.virtual_ip.interface",
+        ),
+        ("max_staleness: 2m", "virtual_ip: {address: 'fd00::5/64', interface: eth0}", "needs standby.address6"),
+        (
+            "max_staleness: 2m",
+            "virtual_ip: {address: 10.20.0.10/24, interface: eth0}",
+            "already belongs to service web",
+        ),
+        ("address: 10.20.0.10}", "address: 10.20.0.10, address6: 'fd00::1'}", "needs the secondary's network.address6"),
         (
             "ports: [80, {tcp: 443}]",
             "ports: [{tcp: 80, http: {port: 80}}]",

@@ -10,6 +10,7 @@ import click
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.plan.fields import parse_duration
+from vcrecovery.recover import virtual_address
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.records import names_of
 from vcrecovery.recover.states import Side
@@ -65,6 +66,7 @@ def reset(service: str, plan_path: Path) -> None:
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         stand_by_again(world.lxd[plan.services[service].standby.secondary], service)
+        virtual_address.give_up(plan.services[service])
         world.journal.serve_from_primary(service)
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 

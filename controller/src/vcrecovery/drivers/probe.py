@@ -167,6 +167,16 @@ def ask_all(targets: Sequence[Target], timeout: float) -> list[Result]:
     return _ask([(address, port, timeout) for address, port in targets])
 
 
+def answering(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
+    """What of `ports` answers as it should, as labels, asked at once."""
+    return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.ok]
+
+
+def alive(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
+    """What of `ports` accepts a connection, as labels, whatever it then says: something lives at that address."""
+    return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.reached]
+
+
 def _ask(questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
     if not questions:
         return []

@@ -132,6 +132,7 @@ def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
             ("VM", str(service.primary.uuid), (*here, "primary", "uuid")),
             ("address", str(service.standby.address), (*here, "standby", "address")),
             ("address", str(service.standby.address6 or ""), (*here, "standby", "address6")),
+            ("address", str(service.virtual_ip.address.ip if service.virtual_ip else ""), (*here, "virtual_ip")),
         ):
             if not value:
                 continue
@@ -150,6 +151,8 @@ def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
                 yield (*here, "standby", "address6"), "needs the secondary's network.address6"
             elif address6 not in network6.network:
                 yield (*here, "standby", "address6"), f"is outside the secondary's network {network6.network}"
+        if service.virtual_ip and service.virtual_ip.address.version == 6 and not service.standby.address6:
+            yield (*here, "virtual_ip", "address"), "is IPv6, which needs standby.address6"
         for index, path in enumerate(service.sync.exclude):
             if not path.startswith("/") or path == "/":
                 yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"

@@ -14,7 +14,7 @@ from vcrecovery.excludes.rules import shipped_rules
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
-from vcrecovery.plan.records import DnsRecord
+from vcrecovery.plan.records import DnsRecord, VirtualAddress
 
 
 def _profile(name: str) -> str:
@@ -224,6 +224,7 @@ class Service(Section):
     mode: Literal["cold"] = Field("cold", description="cold: the standby boots when it is needed")
     ports: list[Port] = Field(min_length=1, description="what has to answer", examples=[[80, 443]])
     dns: list[DnsRecord] = Field([], description="names that follow the service")
+    virtual_ip: VirtualAddress | None = Field(None, description="an address that follows it, beside DNS or instead")
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
     timeouts: Timeouts = Timeouts()
     sync: Sync = Sync()

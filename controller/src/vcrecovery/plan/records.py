@@ -1,8 +1,8 @@
-"""The sections of the plan that say which DNS records follow a service."""
+"""The sections of the plan that say which DNS records, or which address, follow a service."""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -73,3 +73,12 @@ DnsRecord = Annotated[
         custom_error_message="type is none of A, AAAA, CNAME and SRV",
     ),
 ]
+
+
+class VirtualAddress(Section):
+    """An address that clients use, on the controller's own machine while the standby serves."""
+
+    address: IPv4Interface | IPv6Interface = Field(description="with its network", examples=["192.0.2.50/24"])
+    interface: str = Field(
+        pattern=r"^[^\s/]{1,15}$", description="of the controller's machine, in the clients' network"
+    )

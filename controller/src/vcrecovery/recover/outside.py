@@ -12,7 +12,7 @@ from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.probe import ask_all, wait_for_all
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover import records
+from vcrecovery.recover import records, virtual_address
 from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
@@ -28,7 +28,8 @@ RESTORE_POINT_ENDS_WITHIN = 60.0
 
 def policy_for(world: World, name: str) -> Policy:
     service = world.plan.services[name]
-    return Policy(max_staleness=service.max_staleness, has_dns=bool(service.dns))
+    follows = bool(service.dns or service.virtual_ip)
+    return Policy(max_staleness=service.max_staleness, has_dns=follows)
 
 
 class Outside:
@@ -224,9 +225,14 @@ class Outside:
         return {"summary": ", ".join(result.label for result in results), "address": addresses[0]}
 
     def _switch(self, episode: Episode) -> dict[str, Any]:
+        # DNS first: it knows whether another controller has a newer epoch.
         before = records.switch(self._names, episode.epoch)
-        return {"summary": records.summary(self._names), "before": before}
+        moved = virtual_address.take(self._service, self._world.clock)
+        named = [records.summary(self._names)] if self._names else []
+        return {"summary": "; ".join([*named, *moved]), "before": before}
 
     def _verify(self) -> dict[str, Any]:
+        # It may have gone since, with a restart of this machine.
+        virtual_address.keep(self._service, self._world.clock)
         servers = records.verify(self._names, self._service.timeouts.dns)
-        return {"summary": f"on {', '.join(servers)}"}
+        return {"summary": f"on {', '.join(servers) or 'this machine'}"}
