@@ -38,7 +38,8 @@ class Laid:
 
     def play(self) -> str:
         """What ansible-playbook prints."""
-        command = [CHECKOUT / ".venv/bin/ansible-playbook", "-i", self.folder / "hosts.yml", self.folder / "play.yml"]
+        program = CHECKOUT / ".venv/bin/ansible-playbook"
+        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / "play.yml"]
         env = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
         done = run(command, timeout=300, env=env, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

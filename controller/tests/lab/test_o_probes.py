@@ -31,6 +31,10 @@ HOME = "127.0.0.1"
 PATIENCE = 20.0
 
 
+def void(_value: object) -> None:
+    """For a lambda that only waits."""
+
+
 def port(**words: Any) -> Port:
     made: Port = TypeAdapter(Port).validate_python(words)
     return made
@@ -161,7 +165,7 @@ def test_what_is_no_tls() -> None:
 
 def test_a_server_that_says_nothing_costs_no_more_than_its_timeout() -> None:
     over = threading.Event()
-    with accepting(lambda _sock: bool(over.wait(PATIENCE)) and None) as number:
+    with accepting(lambda _sock: void(over.wait(PATIENCE))) as number:
         asked = [
             port(tls={"port": number, "name": "www.example.test"}),
             port(http={"port": number}),
@@ -264,7 +268,7 @@ def test_commands(web: int, tmp_path: Path) -> None:
 
 def test_all_are_asked_at_once(web: int) -> None:
     over = threading.Event()
-    with accepting(lambda _sock: bool(over.wait(PATIENCE)) and None) as silent:
+    with accepting(lambda _sock: void(over.wait(PATIENCE))) as silent:
         slow = [port(http={"port": silent}) for _ in range(30)]
         began = time.monotonic()
         results = ask_all([(HOME, one) for one in (port(tcp=web), *slow, port(tcp=free_port()))], 2.0)

@@ -37,7 +37,7 @@ def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
     variables = {
         "ansible_managed": "Ansible managed",
         "controller_watch_argv": ["/bin/true", "watch"],
-        "controller_plan": {"state_dir": "/var/lib/vcrecovery"},
+        "controller_plan": {"state_dir": "/var/lib/vcrecovery", "services": {"web": {"virtual_ip": {}}}},
         "secondary_receiver_argv": ["/bin/true", "-D"],
         "dns_daemon": {"argv": ["/bin/true", "-f"]},
         "dns_zone_dir": "/var/lib/bind",

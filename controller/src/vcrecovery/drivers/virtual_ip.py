@@ -242,7 +242,7 @@ def _announcements(wanted: VirtualIp, own: bytes) -> tuple[Sequence[bytes], int]
 
 def _checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     total = (total & 0xFFFF) + (total >> 16)
     return ~(total + (total >> 16)) & 0xFFFF
 

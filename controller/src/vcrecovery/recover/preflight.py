@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.plan.names import LONG_TTL
@@ -22,6 +23,11 @@ def warnings_outside(world: World) -> list[str]:
         rootfs = world.lxd[service.standby.secondary].rootfs(place.storage_pool, name)
         if os.access(rootfs, os.R_OK | os.X_OK):
             found += copied_as_files(name, service, Rootfs(rootfs, []))
+        if service.virtual_ip and service.virtual_ip.interface not in (known for _, known in socket.if_nameindex()):
+            found.append(
+                f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "
+                "the controller's needs it"
+            )
     return found + _slow_names(world)
 
 
