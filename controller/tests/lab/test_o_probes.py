@@ -17,7 +17,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.probe import Result, ask, ask_all, wait_for_all
+from vcrecovery.drivers.probe import Result, alive, answering, ask, ask_all, wait_for_all
 from vcrecovery.plan.probes import Port
 from vcrecovery_lab.run import run
 
@@ -250,6 +250,12 @@ def test_what_is_no_http(answer: bytes, said: str) -> None:
 
     with accepting(act) as number:
         assert said in str(ask_here(port(http={"port": number})))
+
+
+def test_what_lives_is_not_always_well(web: int) -> None:
+    ports = [port(tcp=web), port(http={"port": web, "path": "/broken"}), port(tcp=free_port())]
+    assert answering(HOME, ports, PATIENCE) == [f"{HOME}:{web}"]
+    assert alive(HOME, ports, PATIENCE) == [f"{HOME}:{web}", f"{HOME}:{web} http /broken"]
 
 
 def test_commands(web: int, tmp_path: Path) -> None:

@@ -225,8 +225,12 @@ class Outside:
         return {"summary": ", ".join(result.label for result in results), "address": addresses[0]}
 
     def _switch(self, episode: Episode) -> dict[str, Any]:
-        # DNS first: it knows whether another controller has a newer epoch.
-        before = records.switch(self._names, episode.epoch)
+        # DNS first: it knows whether another controller has a newer epoch. A server that is down holds nothing else up.
+        try:
+            before = records.switch(self._names, episode.epoch)
+        except OutsideError:
+            virtual_address.take(self._service, self._world.clock)
+            raise
         moved = virtual_address.take(self._service, self._world.clock)
         named = [records.summary(self._names)] if self._names else []
         return {"summary": "; ".join([*named, *moved]), "before": before}
