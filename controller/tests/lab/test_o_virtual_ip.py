@@ -143,7 +143,7 @@ def test_the_address_moves(network: Network, family: int) -> None:
     taken = network.act("take", family)
     assert taken.stdout == "True\n", taken.stderr
     # Told, not found out: nothing was asked in between.
-    assert network.neighbour(family) == network.hardware("secondary")
+    wait_for(lambda: network.neighbour(family) == network.hardware("secondary"), "the news in the client's cache")
     wait_for(lambda: network.fetch(family) == "standby", "the standby's answer")
     assert network.inside("secondary", sys.executable, "-c", FETCH, network.vip(family)).stdout == "standby\n"
     assert network.act("holds", family).stdout == "True\n"
