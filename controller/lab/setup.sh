@@ -11,7 +11,7 @@ packages=(
   libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
   lxd lxd-client btrfs-progs squashfs-tools attr acl libcap2-bin uidmap dnsmasq-base iptables
   bind9 bind9-utils bind9-dnsutils
-  openssh-server openssh-client rsync lsyncd
+  openssh-server openssh-client openssl rsync lsyncd
   snmpd snmp snmptrapd
   # what the tests of the exclude lists build package databases with
   rpm dnf dnf-plugins-core

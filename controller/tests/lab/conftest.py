@@ -121,6 +121,8 @@ def lab() -> Iterator[Lab]:
 def blank(lab: Lab) -> Iterator[int]:
     """A real VM that does nothing, in the place of the primary, which is off; its QEMU's process."""
     run(["virsh", "-c", "qemu:///system", "destroy", lab.layout.primary().name], timeout=60, check=False)
+    # Whatever test ran before: this one begins with the primary serving.
+    lab.reset_standby()
     machine.create_blank(BLANK, BLANK_UUID)
     pid = libvirt.pid(BLANK, BLANK_UUID)
     assert pid is not None

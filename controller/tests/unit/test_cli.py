@@ -96,6 +96,15 @@ def test_plan_check(plan_file: Path) -> None:
     assert json.loads(online.stdout)["ok"] is False
 
 
+def test_plan_check_warns_of_a_long_ttl(plan_file: Path) -> None:
+    plan_file.write_text(plan_file.read_text().replace("zone: example.test}", "zone: example.test, ttl: 3600}"))
+    done = vcrecovery("plan", "check", plan_file)
+    assert done.returncode == 0
+    assert "warning: line 23: services.web.dns[0].ttl: " in done.stdout
+    warnings = json.loads(vcrecovery("plan", "check", "--json", plan_file).stdout)["warnings"]
+    assert len(warnings) == 1
+
+
 def test_plan_check_online_finds_what_is_down(plan_file: Path) -> None:
     done = vcrecovery("plan", "check", "--online", plan_file)
     assert done.returncode == ExitCode.USAGE

@@ -37,7 +37,7 @@ def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
     variables = {
         "ansible_managed": "Ansible managed",
         "controller_watch_argv": ["/bin/true", "watch"],
-        "controller_plan": {"state_dir": "/var/lib/vcrecovery"},
+        "controller_plan": {"state_dir": "/var/lib/vcrecovery", "services": {"web": {"virtual_ip": {}}}},
         "hypervisor_libvirt_snmp_argv": ["/bin/true", "-f"],
         "hypervisor_snmp_notify_argv": ["/bin/true", "snmp-agent"],
         "hypervisor_snmp_uri": "qemu:///system",

@@ -54,6 +54,7 @@ def test_the_steps_come_in_the_order_of_the_promises() -> None:
     ("evidence", "outcome", "said"),
     [
         ({"open_ports": ["10.0.0.1:80"]}, Outcome.FALSE_ALARM, "answers: it may run elsewhere"),
+        ({"reached": ["10.0.0.1:80 http /"]}, Outcome.FALSE_ALARM, "10.0.0.1:80 http / answers: it may run elsewhere"),
         ({"power": "running"}, Outcome.FALSE_ALARM, "running"),
         ({"power": "unreachable", "detail": "hypervisor hv1 does not answer"}, Outcome.REFUSED, "cannot be fenced"),
         ({"power": "absent", "detail": "hv1 knows no VM"}, Outcome.REFUSED, "knows no VM"),

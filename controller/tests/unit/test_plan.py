@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.plan.fields import parse_duration
-from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.load import PlanError, load_plan, load_with_warnings
+from vcrecovery.plan.names import sides_of
 from vcrecovery.sync.seed import selection_of
 
 
@@ -57,6 +58,29 @@ def test_a_good_plan(plan_file: Path) -> None:
         ("address: 10.20.0.10", "address: 10.10.0.10", "is the primary's own address"),
         ("uuid: 6f1c2a54-", "uuid: xyz-", "services.web.primary.uuid"),
         ("version: 1", "version: 2", "version"),
+        ("max_staleness: 2m", "virtual_ip: {address: x, interface: eth0}", "services.web.virtual_ip.address"),
+        (
+            "max_staleness: 2m",
+            "virtual_ip: {address: 10.0.0.5/24, interface: a b}",
+            "services.web.virtual_ip.interface",
+        ),
+        ("max_staleness: 2m", "virtual_ip: {address: 'fd00::5/64', interface: eth0}", "needs standby.address6"),
+        (
+            "max_staleness: 2m",
+            "virtual_ip: {address: 10.20.0.10/24, interface: eth0}",
+            "already belongs to service web",
+        ),
+        ("address: 10.20.0.10}", "address: 10.20.0.10, address6: 'fd00::1'}", "needs the secondary's network.address6"),
+        (
+            "ports: [80, {tcp: 443}]",
+            "ports: [{tcp: 80, http: {port: 80}}]",
+            "ports[0]: needs one of tcp, tls, http and command, and has tcp and http",
+        ),
+        ("ports: [80, {tcp: 443}]", "ports: [{}]", "ports[0]: needs one of tcp, tls, http and command, and has none"),
+        ("ports: [80, {tcp: 443}]", "ports: [{tls: {port: 443}}]", "services.web.ports[0].tls.name: field required"),
+        ("ports: [80, {tcp: 443}]", "ports: [{http: {tls: true}}]", "ports[0].http: tls needs host"),
+        ("ports: [80, {tcp: 443}]", "ports: [{http: {path: x y}}]", "services.web.ports[0].http.path"),
+        ("ports: [80, {tcp: 443}]", "ports: [{command: [check]}]", "ports[0].command: names no {address}"),
         (
             "    max_staleness: 2m",
             "    max_staleness: 2m\n    ports: [81]",
@@ -67,6 +91,84 @@ def test_a_good_plan(plan_file: Path) -> None:
 )
 def test_what_is_wrong_is_named(plan_file: Path, old: str, new: str, said: str) -> None:
     assert any(said in problem for problem in problems(plan_file, (old, new)))
+
+
+RECORD = "      - {name: www.example.test, zone: example.test}\n"
+SRV = "type: SRV, primary: {target: a.example.test, port: 1}, standby: {target: b.example.test, port: 2}"
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (["name: a.example.test, type: MX"], "dns[0]: type is none of A, AAAA, CNAME and SRV"),
+        (
+            ["name: a.example.test, type: AAAA"],
+            "dns[0]: AAAA needs primary: ADDRESS here, or the service's primary.add",
+        ),
+        (["name: a.example.test, standby: fd00::1"], "dns[0].standby: "),
+        (["name: a.example.test, standby: 10.10.0.10"], "dns[0]: is 10.10.0.10 for the primary and for the standby"),
+        (["name: a.example.test, type: CNAME"], "dns[0].primary: field required"),
+        (["name: a.example.test, type: CNAME, primary: a b, standby: c"], "dns[0].primary: 'a b' is no DNS name"),
+        (
+            ["name: example.test, type: CNAME, primary: a.example.test, standby: b.example.test"],
+            "dns[0].type: a zone's own name cannot be a CNAME",
+        ),
+        (
+            ["name: a.example.test", "name: a.example.test, type: CNAME, primary: b.x, standby: c.x"],
+            "dns[1].name: a.example.test is a CNAME and has other records",
+        ),
+        (
+            ["name: a.example.test", "name: A.example.test."],
+            "dns[1].name: a.example.test has a record of type A already",
+        ),
+        (["name: _vcrecovery.a.example.test"], "dns[0].name: _vcrecovery is the label of the epoch markers"),
+        ([f"name: _sip._tcp.example.test, {SRV.replace(', port: 1', '')}"], "dns[0].primary.port: field required"),
+        ([f"name: _sip._tcp.example.test, {SRV}, port: 9"], "dns[0].port: is no key of the plan"),
+    ],
+)
+def test_what_is_wrong_with_records_is_named_with_its_line(plan_file: Path, records: list[str], said: str) -> None:
+    lines = "".join(f"      - {{{record}, zone: example.test}}\n" for record in records).replace(
+        "{5, zone", "{x: 5, zone"
+    )
+    found = problems(plan_file, (RECORD, lines))
+    first = plan_file.read_text().splitlines().index("    dns:") + 2
+    assert [problem for problem in found if said in problem], found
+    assert all(problem.startswith(f"line {first + len(records) - 1}: services.web.dns[") for problem in found), found
+
+
+def test_a_record_belongs_to_the_closest_zone(plan_file: Path) -> None:
+    zones = "    example.test: {servers: [ns1], key: key1}\n"
+    found = problems(
+        plan_file,
+        (zones, f"{zones}    sub.example.test: {{servers: [ns1], key: key1}}\n"),
+        (RECORD, "      - {name: www.sub.example.test, zone: example.test}\n"),
+    )
+    assert found == [
+        "line 24: services.web.dns[0].zone: www.sub.example.test belongs to the plan's zone sub.example.test"
+    ]
+
+
+def test_one_name_may_have_several_types(plan_file: Path) -> None:
+    more = "      - {name: www.example.test, zone: example.test, type: AAAA, primary: fd00::1, standby: fd00:0::2}\n"
+    plan_file.write_text(plan_file.read_text().replace(RECORD, RECORD + more))
+    service = load_plan(plan_file).services["web"]
+    assert [record.type for record in service.dns] == ["A", "AAAA"]
+    assert [sides_of(record, service) for record in service.dns] == [
+        ("10.10.0.10", "10.20.0.10"),
+        ("fd00::1", "fd00::2"),
+    ]
+
+
+def test_slow_names_and_unseen_ports_are_warned_of(plan_file: Path) -> None:
+    records = (
+        "      - {name: www.example.test, zone: example.test,\n         ttl: 3600}\n"
+        f"      - {{name: _sip._tcp.example.test, zone: example.test, {SRV}}}\n"
+    )
+    plan_file.write_text(plan_file.read_text().replace(RECORD, records))
+    said = [str(warning) for warning in load_with_warnings(plan_file)[1]]
+    assert len(said) == 2
+    assert said[0].startswith("line 24: services.web.dns[0].ttl: resolvers go on giving the old value for 3600 s")
+    assert said[1].startswith("line 25: services.web.dns[1].standby.port: 2 is not among the service's ports")
 
 
 def test_every_problem_is_said_at_once_with_its_line(plan_file: Path) -> None:

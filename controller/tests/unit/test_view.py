@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from view_cases import CRASHED, DONE, NOW, OPEN, REFUSED, RUNNING, STOPPED, standby, step, view
+from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
 
 from vcrecovery.detect.verdict import Kind
 from vcrecovery.drivers.libvirt import DomainReading
@@ -76,7 +76,7 @@ def many() -> list[ServiceView]:
         ("table", lambda: status.table(many())),
         ("table-narrow", lambda: status.table(many(), width=60)),
         ("table-well", lambda: status.table([view(), view("mail")])),
-        ("detail-well", lambda: status.detail(view(ports={80: True, 443: True}))),
+        ("detail-well", lambda: status.detail(view(ports={"10.10.0.10:80": True, "10.10.0.10:443 tls": True}))),
         ("detail-stopped", lambda: status.detail(many()[2])),
         ("detail-narrow", lambda: status.detail(many()[3], width=50)),
         ("detail-failed-over", lambda: status.detail(many()[4])),
@@ -91,6 +91,12 @@ def many() -> list[ServiceView]:
 )
 def test_golden(name: str, make: Callable[[], list[str]]) -> None:
     golden(name, make())
+
+
+def test_a_virtual_address_is_shown() -> None:
+    shown = view(plan=replace(PLAN, virtual_ip="10.10.0.50 on eth0"))
+    assert any(line.startswith("  address   10.10.0.50 on eth0") for line in status.detail(shown))
+    assert status.as_data(shown)["virtual_ip"] == "10.10.0.50 on eth0"
 
 
 def under_way() -> Episode:
@@ -136,7 +142,11 @@ def test_a_service_that_is_well_needs_nobody() -> None:
             "role `secondary`",
         ),
         (view(names=(NameView("a.b", ("10.9.9.9",), ("10.10.0.10",)),)), Level.ATTENTION, "a.b points at 10.9.9.9"),
-        (view(ports={80: True, 443: False}), Level.ATTENTION, "does not answer on port 443"),
+        (
+            view(ports={"10.10.0.10:80": True, "10.10.0.10:443": False}),
+            Level.ATTENTION,
+            "does not answer on 10.10.0.10:443",
+        ),
         (view(state=ServiceState("web", pause=Pause(NOW - 9, None, "x"))), Level.WARNING, "until somebody ends it (x)"),
         (view(state=ServiceState("web", open_episode=STOPPED)), Level.ATTENTION, "epoch 3 is not finished"),
         (view(state=ServiceState("web", open_episode=OPEN), holder="process 1"), Level.WARNING, "is under way for"),

@@ -9,7 +9,7 @@ import click
 
 from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
-from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.load import PlanError, load_with_warnings
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.preflight import check_outside, warnings_outside
 from vcrecovery.recover.world import World
@@ -30,14 +30,16 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
     path = file or plan_path
     problems: list[str] = []
     warnings: list[str] = []
+    loaded: Plan | None = None
     try:
-        loaded: Plan | None = load_plan(path)
+        loaded, doubtful = load_with_warnings(path)
+        warnings = [str(warning) for warning in doubtful]
     except PlanError as error:
-        loaded = None
         problems = [str(problem) for problem in error.problems]
     if loaded is not None and online:
         world = World(loaded)
-        problems, warnings = check_outside(world), warnings_outside(world)
+        problems = check_outside(world)
+        warnings += warnings_outside(world)
     if as_json:
         click.echo(
             json.dumps({"plan": str(path), "ok": not problems, "problems": problems, "warnings": warnings}, indent=2)

@@ -10,7 +10,9 @@ import click
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.plan.fields import parse_duration
+from vcrecovery.recover import virtual_address
 from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.records import names_of
 from vcrecovery.recover.states import Side
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import wait_for_sync
@@ -59,11 +61,12 @@ def reset(service: str, plan_path: Path) -> None:
         if world.journal.state(service).side is Side.PRIMARY:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
-        for record in plan.services[service].dns:
-            zone, primary = world.zones[record.zone], str(plan.services[service].primary.address)
-            if zone.read(zone.servers[0], record.name).addresses != {primary}:
-                raise RefusedError(f"{record.name} does not point at the primary {primary}", "point it back first")
+        for name in names_of(world, plan.services[service], Side.PRIMARY):
+            found = name.read()
+            if any(found.values[change.kind] != {change.wanted} for change in name.changes):
+                raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         stand_by_again(world.lxd[plan.services[service].standby.secondary], service)
+        virtual_address.give_up(plan.services[service])
         world.journal.serve_from_primary(service)
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 

@@ -16,6 +16,7 @@ from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
 from vcrecovery.detect.watch import Watch
 from vcrecovery.plan.model import Plan
+from vcrecovery.recover.address_keeper import keep_addresses
 from vcrecovery.recover.states import DONE_WORD, Episode, Step
 from vcrecovery.recover.unattended import Unattended
 from vcrecovery.recover.world import World
@@ -77,6 +78,7 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
+    threading.Thread(target=keep_addresses, args=(World(plan), stop), daemon=True).start()
     _take_zabbix_events(world, recover, stop)
     _serve_metrics(plan, stop)
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)

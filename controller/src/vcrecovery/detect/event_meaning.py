@@ -15,7 +15,7 @@ from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.detect.cpu import Suspicion
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, judge, listed
 from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.drivers.probe import open_ports
+from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, OutsideError, RefusedError
 from vcrecovery.recover.states import Doubt, Episode, Power, Side
 from vcrecovery.recover.world import World
@@ -150,9 +150,8 @@ class EventMeaning:
             # A transient VM is forgotten when it ends; why, only Zabbix has heard.
             reason = reason or ("crashed" if reading.power is Power.ABSENT else "")
         else:
-            address = str(entry.primary.address)
-            found = open_ports(address, [port.tcp for port in entry.ports], entry.timeouts.confirm)
-            suspicion = Suspicion(doubt, said or self._seen(doubt), tuple(f"{address}:{port}" for port in found))
+            found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
+            suspicion = Suspicion(doubt, said or self._seen(doubt), tuple(found))
         now, cool_down = self._world.clock.now(), self._world.plan.detection.cool_down
         return judge(state, reading.power, reason, now, suspicion=suspicion, cool_down=cool_down)
 

@@ -21,7 +21,7 @@ from vcrecovery.detect.cpu import CpuSample, Suspicion, suspect, with_sample
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
-from vcrecovery.drivers.probe import open_ports
+from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
@@ -210,9 +210,8 @@ class Watch:
 
     def _ask_ports(self, service: str, doubt: Doubt) -> None:
         entry, watched = self._world.plan.services[service], self._watched[service]
-        address = str(entry.primary.address)
-        found = open_ports(address, [port.tcp for port in entry.ports], entry.timeouts.confirm)
-        watched.asked = (doubt, self._monotonic(), tuple(f"{address}:{port}" for port in found))
+        found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
+        watched.asked = (doubt, self._monotonic(), tuple(found))
 
     # -- what is done about it ---------------------------------------------------------------------------------
 

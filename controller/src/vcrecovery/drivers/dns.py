@@ -1,21 +1,26 @@
 """Authoritative DNS: compare-and-swap of a service's records (RFC 2136 prerequisites, TSIG of RFC 8945).
 
-Beside each A record stands a marker, the TXT record `_vcrecovery.NAME`, which holds the epoch of the last switch. An
-update carries both old values as prerequisites, so that a controller with an older epoch cannot switch back.
+Beside each name stands a marker, the TXT record `_vcrecovery.NAME`, which holds the epoch of the last switch. One
+update changes all records of a name and the marker, and carries all the old values as prerequisites, so that a
+controller with an older epoch cannot switch back.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dns.exception
+import dns.flags
 import dns.message
 import dns.name
 import dns.query
 import dns.rcode
+import dns.rdata
+import dns.rdataclass
 import dns.rdatatype
 import dns.tsig
 import dns.tsigkeyring
@@ -26,6 +31,12 @@ from vcrecovery.errors import OutsideError, RefusedError
 
 QUERY_TIMEOUT = 3.0
 MARKER_TTL = 60
+#: So many servers are asked at once.
+AT_ONCE = 8
+#: A server that hangs up is an EOFError, and what it sends may be anything.
+_NO_ANSWER = (OSError, EOFError, ValueError, dns.exception.DNSException)
+#: What no service holds; its removal changes nothing, but servers refuse it like any other change (BIND: not for SRV).
+_NOTHING = {"A": "0.0.0.0", "AAAA": "100::", "CNAME": "invalid.", "SRV": "0 0 0 invalid.", "TXT": '"nothing"'}  # noqa: S104
 
 
 @dataclass(frozen=True)
@@ -46,12 +57,47 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one server says of a name: its addresses and the epoch in its marker (0 when there is none)."""
+class Change:
+    """One record of a name: its type, what it may hold now, and what it shall hold, as a zone file writes them."""
 
-    addresses: frozenset[str]
+    kind: str
+    old: str
+    new: str
+    ttl: int
+
+    @property
+    def wanted(self) -> str:
+        return _canonical(self.kind, self.new)
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset((_canonical(self.kind, self.old), self.wanted))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one server says of a name: its values by type, and the epoch in its marker (0 when there is none)."""
+
+    values: Mapping[str, frozenset[str]]
     epoch: int
     marker: tuple[str, ...] = ()
+    #: Seconds, for the types that have values.
+    ttl: Mapping[str, int] = field(default_factory=dict)
+    #: Where the name leads if it is a CNAME and another type was asked for.
+    alias: str = ""
+
+    @property
+    def all_values(self) -> list[str]:
+        return sorted(value for values in self.values.values() for value in values)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A switch that nothing speaks against. `update` is None when all is as it shall be."""
+
+    name: str
+    before: Reading
+    update: dns.update.UpdateMessage | None
 
 
 def marker_name(name: str) -> str:
@@ -62,8 +108,17 @@ def marker_text(epoch: int) -> str:
     return f"epoch={epoch}"
 
 
+def _canonical(kind: str, text: str) -> str:
+    found = dns.rdata.from_text(dns.rdataclass.IN, dns.rdatatype.from_text(kind), text).to_text()
+    return found if kind == "TXT" else found.lower()
+
+
+def _shown(values: Sequence[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(values)) or "nothing"
+
+
 class Zone:
-    """One zone, its servers and its key."""
+    """One zone, its servers and its key. The first server takes the updates."""
 
     def __init__(self, name: str, servers: Sequence[Server], key: Key, clock: Clock) -> None:
         self.name = name
@@ -71,33 +126,65 @@ class Zone:
         self._key = key
         self._clock = clock
 
-    def _ask(self, server: Server, name: str, kind: str) -> list[str]:
-        query = dns.message.make_query(dns.name.from_text(name), kind)
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _ask(self, server: Server, name: str, kind: str) -> tuple[list[str], int, str]:
+        """The values of that type, their TTL, and where the name leads if it is an alias."""
+        wanted = dns.name.from_text(name)
+        query = dns.message.make_query(wanted, kind)
         query.flags &= ~dns.flags.RD
         try:
             answer = dns.query.tcp(query, server.address, timeout=QUERY_TIMEOUT, port=server.port)
-        except (OSError, dns.exception.DNSException) as error:
-            raise OutsideError(
-                f"DNS server {server} does not answer: {error or type(error).__name__}",
-                f"start it, and try `dig @{server.address} -p {server.port} {self.name} SOA`",
+        except _NO_ANSWER as error:
+            raise self._silent(
+                server, error, f"try `dig @{server.address} -p {server.port} {self.name} SOA`"
             ) from error
         if answer.rcode() not in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
             raise OutsideError(
                 f"DNS server {server} answers {dns.rcode.to_text(answer.rcode())} for {name}",
                 f"check that it serves the zone {self.name}",
             )
-        return [
-            rdata.to_text()
-            for rrset in answer.answer
-            if rrset.rdtype == dns.rdatatype.from_text(kind)
-            for rdata in rrset
-        ]
+        if not answer.flags & dns.flags.AA:
+            raise OutsideError(
+                f"DNS server {server} is not authoritative for {name}", f"check that it serves the zone {self.name}"
+            )
+        values: list[str] = []
+        ttl, alias = 0, ""
+        # Behind an alias of the same zone stand records of other names.
+        for rrset in answer.answer:
+            if rrset.name != wanted:
+                continue
+            if rrset.rdtype == dns.rdatatype.from_text(kind):
+                ttl = rrset.ttl
+                values += [_canonical(kind, rdata.to_text()) for rdata in rrset]
+            elif rrset.rdtype == dns.rdatatype.CNAME:
+                alias = rrset[0].to_text().lower()
+        return values, ttl, alias
 
-    def read(self, server: Server, name: str) -> Reading:
-        """Raises OutsideError when the server does not answer."""
-        marker = tuple(sorted(self._ask(server, marker_name(name), "TXT")))
-        epochs = [int(found) for text in marker for found in re.findall(r"epoch=(\d+)", text)]
-        return Reading(frozenset(self._ask(server, name, "A")), max(epochs, default=0), marker)
+    def _silent(self, server: Server, error: Exception, way_out: str) -> OutsideError:
+        shown = str(error) or type(error).__name__
+        if isinstance(error, EOFError):
+            what = "hangs up"
+        elif isinstance(error, OSError | dns.exception.Timeout):
+            what = f"does not answer: {shown}"
+        else:
+            what = f"answers with what is of no use: {shown}"
+        return OutsideError(f"DNS server {server} {what}", f"see that it runs, and {way_out}")
+
+    def read(self, server: Server, name: str, kinds: Sequence[str]) -> Reading:
+        """Raises OutsideError when the server does not answer, or not with authority."""
+        marker = tuple(sorted(self._ask(server, marker_name(name), "TXT")[0]))
+        epochs = [int(found) for text in marker for found in re.findall(r"\bepoch=(\d{1,15})\b", text)]
+        values, ttl, alias = {}, {}, ""
+        for kind in kinds:
+            found, seconds, leads_to = self._ask(server, name, kind)
+            values[kind] = frozenset(found)
+            if found:
+                ttl[kind] = seconds
+            alias = alias or leads_to
+        return Reading(values, max(epochs, default=0), marker, ttl, alias)
+
+    # -- updates -----------------------------------------------------------------------------------------------
 
     def _keyring(self) -> dict[dns.name.Name, dns.tsig.Key]:
         path = self._key.secret_file
@@ -114,105 +201,160 @@ class Zone:
                 f"{path} holds no base64 secret for TSIG key {self._key.name}", "put the server's secret there"
             ) from error
 
+    def _update(self) -> dns.update.UpdateMessage:
+        return dns.update.UpdateMessage(self.name, keyring=self._keyring())
+
     def _send(self, update: dns.update.UpdateMessage) -> dns.rcode.Rcode:
         server = self.servers[0]
-        bad_key = OutsideError(
-            f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
-            f"make {self._key.secret_file} and the server's key the same, then call again",
-        )
         try:
             answer = dns.query.tcp(update, server.address, timeout=QUERY_TIMEOUT, port=server.port)
-        except (dns.tsig.PeerError, dns.tsig.BadSignature, dns.tsig.BadKey, dns.message.UnknownTSIGKey) as error:
-            raise bad_key from error
-        except dns.tsig.BadTime as error:
+        except (dns.tsig.BadTime, dns.tsig.PeerBadTime) as error:
             raise OutsideError(
                 f"the clocks of DNS server {server} and of this machine differ too much for TSIG", "set both by NTP"
             ) from error
-        except (OSError, dns.exception.DNSException) as error:
+        except (dns.tsig.PeerError, dns.tsig.BadSignature, dns.tsig.BadKey, dns.message.UnknownTSIGKey) as error:
             raise OutsideError(
-                f"DNS server {server} does not answer: {error or type(error).__name__}", "start it, then call again"
+                f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
+                f"make {self._key.secret_file} and the server's key the same, then call again",
             ) from error
-        if answer.rcode() == dns.rcode.NOTAUTH:
-            raise bad_key
+        except _NO_ANSWER as error:
+            raise self._silent(server, error, "call again") from error
+        if answer.rcode() in (dns.rcode.NOTAUTH, dns.rcode.NOTIMP):
+            raise OutsideError(
+                f"DNS server {server} takes no updates of zone {self.name}",
+                "name the zone's primary server first in its `servers`, and let its update-policy grant the key",
+            )
+        if answer.rcode() == dns.rcode.NOERROR and not answer.had_tsig:
+            raise OutsideError(
+                f"DNS server {server} answers without a signature: it may be another's answer",
+                f"make {self._key.secret_file} and the server's key the same, then call again",
+            )
         return answer.rcode()
 
-    def check_key(self) -> None:
-        """Sends an update that changes nothing.
+    def check_key(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Tries, with updates that change nothing, whether the key may change these types of these names.
 
         Raises OutsideError when the server or its key check refuses it.
         """
-        update = dns.update.UpdateMessage(self.name, keyring=self._keyring())
-        rcode = self._send(update)
-        if rcode != dns.rcode.NOERROR:
-            raise OutsideError(
-                f"DNS server {self.servers[0]} answers {dns.rcode.to_text(rcode)} to updates of {self.name}",
-                "allow the key in the zone's update-policy",
+        for name, kinds in (names or {self.name: []}).items():
+            update = self._update()
+            markers = [(marker_name(name), "TXT")] if kinds else []
+            for where, kind in (*markers, *((name, kind) for kind in kinds)):
+                update.delete(dns.name.from_text(where), kind, _NOTHING[kind])
+            rcode = self._send(update)
+            if rcode != dns.rcode.NOERROR:
+                raise self._refused(name, kinds, rcode)
+
+    def _refused(self, name: str, kinds: Sequence[str], rcode: dns.rcode.Rcode) -> OutsideError:
+        return OutsideError(
+            f"DNS server {self.servers[0]} answers {dns.rcode.to_text(rcode)} to updates of {name}",
+            f"let key {self._key.name} change {' and '.join(kinds)} of {name} and TXT of {marker_name(name)} "
+            "in the zone's update-policy",
+        )
+
+    def objection(self, name: str, changes: Sequence[Change], found: Reading) -> RefusedError | None:
+        """Why these changes must not be made where `found` was read."""
+        if found.alias:
+            return RefusedError(
+                f"{name} is an alias of {found.alias}, which the plan does not know",
+                "write it into the plan with type CNAME, or remove it, then call again",
             )
+        for change in changes:
+            if not found.values[change.kind] <= change.known:
+                return RefusedError(
+                    f"{name} points at {_shown(found.values[change.kind])}, which the plan does not know",
+                    f"set it to {' or '.join(sorted(change.known))} by hand, or correct the plan, then call again",
+                )
+        return None
 
-    def switch(self, name: str, old: str, new: str, ttl: int, epoch: int) -> Reading:
-        """Points `name` at `new` for `epoch`, if it points at `old` or `new` now and no newer epoch has it.
+    def prepare(self, name: str, changes: Sequence[Change], epoch: int) -> Prepared:
+        """Looks whether `name` can be changed for `epoch`. Changes nothing.
 
-        Returns what was there before. Raises RefusedError when somebody else has changed the name, and OutsideError
-        when the server cannot be used now.
+        Raises RefusedError when somebody else has changed the name or a newer epoch has it, and OutsideError when the
+        server cannot be used now.
         """
-        primary = self.servers[0]
-        before = self.read(primary, name)
+        before = self.read(self.servers[0], name, [change.kind for change in changes])
         if before.epoch > epoch:
             raise RefusedError(
                 f"{name} belongs to epoch {before.epoch} by now; this controller is at {epoch}",
                 "another controller has failed over since: look at its history",
             )
-        if before.addresses == {new} and before.epoch == epoch:
-            return before
-        if not before.addresses <= {old, new}:
-            raise RefusedError(
-                f"{name} points at {', '.join(sorted(before.addresses))}, which the plan does not know",
-                f"set it to {old} or {new} by hand, or correct the plan, then call again",
-            )
-        update = dns.update.UpdateMessage(self.name, keyring=self._keyring())
+        if before.epoch == epoch and all(before.values[change.kind] == {change.wanted} for change in changes):
+            return Prepared(name, before, None)
+        if objection := self.objection(name, changes, before):
+            raise objection
+        update = self._update()
         host, marker = (dns.name.from_text(n) for n in (name, marker_name(name)))
-        if before.addresses:
-            update.present(host, "A", *sorted(before.addresses))
-        else:
-            update.absent(host, "A")
         if before.marker:
             update.present(marker, "TXT", *before.marker)
         else:
             update.absent(marker, "TXT")
-        update.replace(host, ttl, "A", new)
+        for change in changes:
+            if values := before.values[change.kind]:
+                update.present(host, change.kind, *sorted(values))
+            elif change.kind == "CNAME":
+                # Servers ignore a CNAME beside other records, without a word.
+                update.absent(host)
+            else:
+                update.absent(host, change.kind)
+        if all(change.kind != "CNAME" for change in changes):
+            update.absent(host, "CNAME")
+        for change in changes:
+            update.replace(host, change.ttl, change.kind, change.new)
         update.replace(marker, MARKER_TTL, "TXT", f'"{marker_text(epoch)}"')
-        rcode = self._send(update)
+        return Prepared(name, before, update)
+
+    def commit(self, prepared: Prepared) -> None:
+        """Makes the change, if everything is still as it was when it was prepared.
+
+        Raises OutsideError when it is not, or when the server cannot be used now.
+        """
+        name, before = prepared.name, prepared.before
+        if prepared.update is None:
+            return
+        rcode = self._send(prepared.update)
         if rcode in (dns.rcode.NXRRSET, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.YXDOMAIN):
+            if self.read(self.servers[0], name, list(before.values)) == before:
+                raise OutsideError(
+                    f"DNS server {self.servers[0]} does not let {name} be changed: a wildcard answers for it, or other "
+                    "records stand beside a CNAME",
+                    "give the name records of its own, and only those of the plan, then call again",
+                )
             raise OutsideError(f"{name} was changed by somebody else at this moment", "call again")
         if rcode != dns.rcode.NOERROR:
-            raise OutsideError(
-                f"DNS server {primary} answers {dns.rcode.to_text(rcode)} to the update of {name}",
-                f"allow A and TXT for {name} and {marker_name(name)} in the zone's update-policy",
-            )
-        return before
+            raise self._refused(name, list(before.values), rcode)
 
-    def wait_until_everywhere(self, name: str, address: str, timeout: float) -> list[str]:
-        """Asks every authoritative server until each gives `address`; the names of those that did.
+    # -- every server ------------------------------------------------------------------------------------------
+
+    def wait_until_everywhere(self, name: str, wanted: Mapping[str, str], timeout: float) -> list[str]:
+        """Asks every authoritative server until each gives the `wanted` value of each type; the names of the servers.
 
         Raises OutsideError, which names the servers that do not after `timeout` seconds.
         """
+        canonical = {kind: frozenset((_canonical(kind, value),)) for kind, value in wanted.items()}
         deadline = self._clock.now() + timeout
-        missing = {server.name: server for server in self.servers}
-        trouble: dict[str, str] = {}
-        while True:
-            for server in list(missing.values()):
-                try:
-                    found = self.read(server, name).addresses
-                except OutsideError as error:
-                    trouble[server.name] = error.message
-                    continue
-                if found == {address}:
-                    del missing[server.name]
-                else:
-                    shown = ", ".join(sorted(found)) or "nothing"
-                    trouble[server.name] = f"DNS server {server} still gives {shown} for {name}"
-            if not missing:
-                return [server.name for server in self.servers]
-            if self._clock.now() >= deadline:
-                raise OutsideError("; ".join(trouble[n] for n in missing), "check the zone transfer, then call again")
-            self._clock.sleep(0.1)
+
+        def trouble_of(server: Server) -> str:
+            try:
+                found = self.read(server, name, list(wanted))
+            except OutsideError as error:
+                return f"{error.message}: it may lack {name}"
+            if found.values == canonical:
+                return ""
+            return f"DNS server {server} still gives {found.alias or _shown(found.all_values)} for {name}"
+
+        missing = list(self.servers)
+        with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(missing))) as pool:
+            while True:
+                trouble = dict(zip(missing, pool.map(trouble_of, missing), strict=True))
+                missing = [server for server in missing if trouble[server]]
+                if not missing:
+                    return [server.name for server in self.servers]
+                if self._clock.now() >= deadline:
+                    good = [server.name for server in self.servers if server not in missing]
+                    done = f" ({', '.join(good)} {'have' if len(good) > 1 else 'has'} it)" if good else ""
+                    raise OutsideError(
+                        "; ".join(trouble[server] for server in missing) + done,
+                        "check that server and the zone's transfer to it, then call again",
+                    )
+                self._clock.sleep(0.1)

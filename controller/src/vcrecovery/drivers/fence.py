@@ -17,7 +17,7 @@ def power_off(host: str, command: Sequence[str], timeout: float) -> str:
         f"see that it works, or end {host} by hand and say so: `vcrecovery failover SERVICE --primary-is-down SERVICE`"
     )
     try:
-        printed = run(command, timeout=timeout, whole_group=True)
+        printed = run(command, timeout=timeout)
     except OutsideError as error:
         raise OutsideError(f"hypervisor {host} was not fenced: {error.message}", way_out) from error
     lines = [line.strip() for line in printed.decode(errors="replace").splitlines() if line.strip()]

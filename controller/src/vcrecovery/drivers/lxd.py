@@ -307,15 +307,18 @@ class LxdServer:
     def create_pool(self, pool: str) -> None:
         self._guard(lambda api: api.storage_pools.post(json={"name": pool, "driver": "dir"}))
 
-    def create_network(self, network: str, address: str) -> None:
-        """A bridge with this address, without DHCP, DNS or NAT: standbys have fixed addresses."""
+    def create_network(self, network: str, address: str, address6: str = "none") -> None:
+        """A bridge with these addresses, without DHCP, DNS or NAT: standbys have fixed addresses."""
         config = {
             "ipv4.address": address,
             "ipv4.dhcp": "false",
             "ipv4.nat": "false",
-            "ipv6.address": "none",
+            "ipv6.address": address6,
             "dns.mode": "none",
         }
+        if address6 != "none":
+            # LXD's rules only let in what its DHCP and DNS would need, and 5.0 does not get rid of those for IPv6.
+            config |= {"ipv6.dhcp": "false", "ipv6.nat": "false", "ipv6.firewall": "false"}
         self._guard(lambda api: api.networks.post(json={"name": network, "type": "bridge", "config": config}))
 
     def remove_pool_and_network(self, pool: str, network: str) -> None:

@@ -1,37 +1,236 @@
-"""Do ports answer?"""
+"""Does a service answer, and as it should?"""
 
 from __future__ import annotations
 
+import re
 import socket
+import ssl
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.process import run
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.probes import HttpProbe, Port, Trust
+
+#: So many probes run at once.
+AT_ONCE = 32
+#: Seconds for a connection to be accepted, while a port is waited for.
+CONNECT_TIMEOUT = 1.0
+#: Seconds between two looks at the ports.
+EVERY = 0.05
+_HEADER_LIMIT = 8192
+
+Target = tuple[str, Port]
 
 
-def answers(address: str, port: int, timeout: float) -> bool:
-    """Whether a TCP connection to the port is accepted within `timeout` seconds."""
+@dataclass(frozen=True)
+class Result:
+    """What came of one probe. `reason` is empty when it is good; `reached`: something accepted the connection."""
+
+    label: str
+    reason: str
+    reached: bool
+
+    @property
+    def ok(self) -> bool:
+        return not self.reason
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.reason}" if self.reason else self.label
+
+
+class _BadAnswerError(Exception):
+    """What answers is not what it should be; the message says why."""
+
+
+def label_of(address: str, port: Port) -> str:
+    where = f"[{address}]:{port.number}" if ":" in address else f"{address}:{port.number}"
+    if port.tls:
+        return f"{where} tls"
+    if port.http:
+        return f"{where} {'https' if port.http.tls else 'http'} {port.http.path}"
+    if port.command:
+        return f"{address} {Path(port.command[0]).name}"
+    return where
+
+
+def ask(address: str, port: Port, timeout: float) -> Result:
+    """One probe, which takes `timeout` seconds at most."""
+    label = label_of(address, port)
+    if port.command:
+        try:
+            run([word.replace("{address}", address) for word in port.command], timeout=timeout)
+        except OutsideError as error:
+            return Result(label, error.message, reached=False)
+        return Result(label, "", reached=True)
+    deadline, reached = time.monotonic() + timeout, False
     try:
-        with socket.create_connection((address, port), timeout=timeout):
-            return True
-    except OSError:
-        return False
+        with socket.create_connection((address, port.number or 0), timeout=timeout) as sock:
+            reached = True
+            if port.tls:
+                _handshake(sock, port.tls, port.tls.name, deadline).close()
+            elif port.http:
+                _get(sock, address, port.http, deadline)
+    except TimeoutError:
+        return Result(label, f"no answer within {timeout:g} s", reached)
+    except ssl.SSLCertVerificationError as error:
+        return Result(label, f"certificate: {error.verify_message}", reached)
+    except ssl.SSLError as error:
+        return Result(label, f"no TLS: {(error.reason or str(error)).replace('_', ' ').lower()}", reached)
+    except OSError as error:
+        return Result(label, (error.strerror or str(error) or type(error).__name__).lower(), reached)
+    except _BadAnswerError as error:
+        return Result(label, str(error), reached)
+    return Result(label, "", reached)
 
 
-def open_ports(address: str, ports: Sequence[int], timeout: float) -> list[int]:
-    """Those of `ports` that answer, asked all at once."""
-    with ThreadPoolExecutor(max_workers=max(1, len(ports))) as pool:
-        found = pool.map(lambda port: answers(address, port, timeout), ports)
-        return [port for port, answered in zip(ports, found, strict=True) if answered]
+def _left(deadline: float) -> float:
+    """Seconds up to `deadline`. Raises TimeoutError when there are none."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
-def wait_for_ports(address: str, ports: Sequence[int], clock: Clock, timeout: float) -> list[int]:
-    """Asks until every port answers or `timeout` seconds are over; the ports that still do not answer."""
+@lru_cache(maxsize=16)
+def _context(ca_file: Path | None, _written_at: int, verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca_file)
+    # The names are compared below, so that a wrong one can be shown.
+    context.check_hostname = False
+    if not verify:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _handshake(sock: socket.socket, trust: Trust, name: str, deadline: float) -> ssl.SSLSocket:
+    try:
+        written_at = trust.ca_file.stat().st_mtime_ns if trust.ca_file else 0
+        context = _context(trust.ca_file, written_at, trust.verify)
+    except OSError as error:
+        # An SSLError too: a file that holds no certificate.
+        raise _BadAnswerError(f"{trust.ca_file} holds no usable certificate: {error.strerror}") from error
+    sock.settimeout(_left(deadline))
+    wrapped = context.wrap_socket(sock, server_hostname=name)
+    if trust.verify:
+        certificate: Any = wrapped.getpeercert() or {}
+        named = [str(text).lower() for _kind, text in certificate.get("subjectAltName", ())]
+        if not any(_covers(text, name) for text in named):
+            wrapped.close()
+            raise _BadAnswerError(f"certificate is for {', '.join(named) or 'no name'}")
+    return wrapped
+
+
+def _covers(named: str, name: str) -> bool:
+    """Whether a name in a certificate, which may be `*.example.net`, stands for `name` (RFC 6125)."""
+    if named.startswith("*."):
+        return name.partition(".")[2] == named[2:]
+    return named == name
+
+
+def _get(sock: socket.socket, address: str, probe: HttpProbe, deadline: float) -> None:
+    name = probe.host or address
+    stream = _handshake(sock, probe, name, deadline) if probe.tls else sock
+    try:
+        host = probe.host or (f"[{address}]" if ":" in address else address)
+        if probe.port != (443 if probe.tls else 80):
+            host += f":{probe.port}"
+        lines = (f"GET {probe.path} HTTP/1.1", f"Host: {host}", "User-Agent: vcrecovery", "Accept: */*")
+        stream.settimeout(_left(deadline))
+        stream.sendall("\r\n".join((*lines, "Connection: close", "", "")).encode())
+        answer = b""
+        while b"\n" not in answer and len(answer) < _HEADER_LIMIT:
+            stream.settimeout(_left(deadline))
+            received = stream.recv(1024)
+            if not received:
+                break
+            answer += received
+    finally:
+        stream.close()
+    match = re.match(rb"HTTP/1\.[01] (\d{3})[ \r\n]", answer)
+    if match is None:
+        raise _BadAnswerError("answers, but not in HTTP" if answer else "hangs up without an answer")
+    status = int(match[1])
+    good = status in probe.status if probe.status else 200 <= status < 400
+    if not good:
+        wanted = " or ".join(map(str, probe.status)) or "200 to 399"
+        raise _BadAnswerError(f"status {status}, not {wanted}")
+
+
+def ask_all(targets: Sequence[Target], timeout: float) -> list[Result]:
+    """The probes of all targets, made at once; `timeout` seconds for each."""
+    return _ask([(address, port, timeout) for address, port in targets])
+
+
+def answering(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
+    """What of `ports` answers as it should, as labels, asked at once."""
+    return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.ok]
+
+
+def answering_or_not(address: str, ports: Sequence[Port], at_most: float) -> dict[str, bool]:
+    """Label of each of `ports` -> whether it answers as it should; each gets its own time, but no more than that."""
+    found = _ask([(address, port, min(at_most, _patience(port))) for port in ports])
+    return {result.label: result.ok for result in found}
+
+
+def alive(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
+    """What of `ports` accepts a connection, as labels, whatever it then says: something lives at that address."""
+    return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.reached]
+
+
+def _ask(questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
+    if not questions:
+        return []
+    with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(questions))) as pool:
+        return list(pool.map(lambda question: ask(*question), questions))
+
+
+def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle: float) -> list[Result]:
+    """Asks until all probes have been good together for `settle` seconds on end, or `timeout` seconds are over.
+
+    The last result of each; those that are not `ok` have failed. Commands are asked once all ports answer, since they
+    cost more.
+    """
     deadline = clock.now() + timeout
-    waiting = list(ports)
+    ports = [number for number, (_, port) in enumerate(targets) if not port.command]
+    commands = [number for number, (_, port) in enumerate(targets) if port.command]
+    last = [Result(label_of(*target), "not asked: other ports do not answer", reached=False) for target in targets]
+    lost = [0] * len(targets)
+    good_since: float | None = None
+
+    def look(numbers: Sequence[int]) -> bool:
+        left = max(CONNECT_TIMEOUT, deadline - clock.now())
+        found = _ask([(*targets[n], min(left, _patience(targets[n][1]))) for n in numbers])
+        for number, result in zip(numbers, found, strict=True):
+            lost[number] += last[number].ok and not result.ok
+            last[number] = result
+        return all(result.ok for result in found)
+
     while True:
-        answered = open_ports(address, waiting, timeout=1.0)
-        waiting = [port for port in waiting if port not in answered]
-        if not waiting or clock.now() >= deadline:
-            return waiting
-        clock.sleep(0.05)
+        good = look(ports) and look(commands)
+        now = clock.now()
+        if not good:
+            good_since = None
+        elif good_since is None:
+            good_since = now
+        elif now - good_since >= settle:
+            return last
+        if now >= deadline and not good:
+            return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
+        clock.sleep(EVERY)
+
+
+def _patience(port: Port) -> float:
+    return CONNECT_TIMEOUT if port.tcp else port.timeout
+
+
+def _with_losses(result: Result, times: int) -> Result:
+    if result.ok or not times:
+        return result
+    said = f"{result.reason}; it answered and ceased to {times} time{'s' if times > 1 else ''}"
+    return Result(result.label, said, result.reached)

@@ -11,20 +11,16 @@ from collections.abc import Sequence
 from vcrecovery.errors import OutsideError
 
 
-def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", whole_group: bool = False) -> bytes:
+def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> bytes:
     """What `argv` prints. No shell; `timeout` in seconds.
 
-    With `whole_group` its children end with it at the timeout; otherwise one that holds its output is waited for.
+    Its children end with it at the timeout.
     Raises OutsideError with the command's name and its last line when it fails or takes too long.
     """
+    pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=whole_group,
-        )
+        # A session of its own, so that at the timeout its children go too.
+        process = subprocess.Popen(list(argv), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     except FileNotFoundError as error:
         raise OutsideError(f"{argv[0]} is not installed") from error
     except OSError as error:
@@ -33,12 +29,10 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", whole_group:
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout)
         except BaseException as error:
-            if whole_group:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise OutsideError(f"{argv[0]} did not finish within {timeout:.0f} s") from error
+                raise OutsideError(f"{argv[0]} did not finish within {timeout:g} s") from error
             raise
     if process.returncode:
         lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines() or ["it printed nothing"]

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.names import record_problems, record_warnings
 
 Key = tuple[str | int, ...]
 
@@ -129,7 +130,11 @@ def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
         for kind, value, key in (
             ("VM", str(service.primary.uuid), (*here, "primary", "uuid")),
             ("address", str(service.standby.address), (*here, "standby", "address")),
+            ("address", str(service.standby.address6 or ""), (*here, "standby", "address6")),
+            ("address", str(service.virtual_ip.address.ip if service.virtual_ip else ""), (*here, "virtual_ip")),
         ):
+            if not value:
+                continue
             if other := taken.get(value):
                 yield key, f"{kind} {value} already belongs to service {other}"
             taken[value] = name
@@ -139,19 +144,44 @@ def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
         if secondary and service.standby.address not in secondary.network.address.network:
             network = secondary.network.address.network
             yield (*here, "standby", "address"), f"is outside the secondary's network {network}"
-        for index, record in enumerate(service.dns):
-            if record.name != record.zone and not record.name.endswith(f".{record.zone}"):
-                yield (*here, "dns", index, "name"), f"{record.name} is not in zone {record.zone}"
-            if other := taken.get(record.name):
-                yield (*here, "dns", index, "name"), f"{record.name} already follows service {other}"
-            taken[record.name] = name
+        if (address6 := service.standby.address6) and secondary:
+            network6 = secondary.network.address6
+            if network6 is None:
+                yield (*here, "standby", "address6"), "needs the secondary's network.address6"
+            elif address6 not in network6.network:
+                yield (*here, "standby", "address6"), f"is outside the secondary's network {network6.network}"
+        if service.virtual_ip and service.virtual_ip.address.version == 6 and not service.standby.address6:
+            yield (*here, "virtual_ip", "address"), "is IPv6, which needs standby.address6"
         for index, path in enumerate(service.sync.exclude):
             if not path.startswith("/") or path == "/":
                 yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
 
 
+def _place(raw: Any, location: tuple[int | str, ...]) -> Key:
+    """The key that pydantic means: without `[key]`, and without the names that it gives to the kinds of a section."""
+    key: list[str | int] = []
+    for number, part in enumerate(location):
+        last = number == len(location) - 1
+        if part == "[key]" or (isinstance(raw, dict) and not last and part not in raw):
+            continue
+        key.append(part)
+        try:
+            raw = raw[part]
+        except (KeyError, IndexError, TypeError):
+            raw = None
+    return tuple(key)
+
+
 def load_plan(path: Path) -> Plan:
     """The plan in `path`.
+
+    Raises PlanError with every problem found.
+    """
+    return load_with_warnings(path)[0]
+
+
+def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
+    """The plan in `path`, and what may be meant so but delays or endangers a recovery.
 
     Raises PlanError with every problem found.
     """
@@ -181,13 +211,14 @@ def load_plan(path: Path) -> Plan:
         plan = Plan.model_validate(raw)
     except ValidationError as error:
         for item in error.errors():
-            key = tuple(part for part in item["loc"] if part != "[key]")
+            key = _place(raw, item["loc"])
             message = item["msg"].removeprefix("Value error, ")
             if item["type"] == "extra_forbidden":
                 message = "is no key of the plan"
             problems.append(Problem(reader.line(key), dotted(key), message[:1].lower() + message[1:]))
     if plan is not None:
-        problems += [Problem(reader.line(key), dotted(key), message) for key, message in _consistency(plan)]
+        found = (*_consistency(plan), *record_problems(plan))
+        problems += [Problem(reader.line(key), dotted(key), message) for key, message in found]
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))
-    return plan
+    return plan, sorted(Problem(reader.line(key), dotted(key), message) for key, message in record_warnings(plan))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.rules import shipped_rules
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
-
-
-def _port(value: Any) -> Any:
-    """`80` is short for `{tcp: 80}`."""
-    return {"tcp": value} if isinstance(value, int) else value
+from vcrecovery.plan.probes import Port
+from vcrecovery.plan.records import DnsRecord, VirtualAddress
 
 
 def _profile(name: str) -> str:
@@ -62,6 +59,7 @@ class Network(Section):
 
     bridge: str = Field(description="an LXD-managed network or a bridge", max_length=15)
     address: IPv4Interface = Field(description="the bridge's own, and the standbys' gateway", examples=["10.20.0.1/24"])
+    address6: IPv6Interface | None = Field(None, description="the same for IPv6", examples=["fd00:20::1/64"])
 
 
 class Receiver(Section):
@@ -114,6 +112,7 @@ class Primary(Section):
     hypervisor: Name
     uuid: UUID
     address: IPv4Address
+    address6: IPv6Address | None = None
 
 
 class Standby(Section):
@@ -121,30 +120,18 @@ class Standby(Section):
 
     secondary: Name
     address: IPv4Address
+    address6: IPv6Address | None = Field(None, description="in the network's address6; the ports are probed there too")
     host_keys: Literal["own", "copied"] = Field("copied", description="whose SSH host keys the standby shows")
-
-
-class Port(Section):
-    """A port that must answer before DNS points here."""
-
-    tcp: PortNumber
-
-
-class DnsRecord(Section):
-    """An A record that follows the service."""
-
-    name: DomainName
-    zone: DomainName
-    ttl: int = Field(30, ge=1, le=86400, description="seconds")
 
 
 class Timeouts(Section):
     """How long each step may take."""
 
-    confirm: Duration = Field(0.5, description="for a port of the primary to answer, when a failure is confirmed")
+    confirm: Duration = Field(0.5, description="for a probe of the primary to answer, when a failure is confirmed")
     fence: Duration = Field(30.0, description="from destroying the VM to reading back that it is off")
     start: Duration = Field(60.0, description="for the standby to be running")
     ports: Duration = Field(60.0, description="from the start to every port open")
+    settle: Duration = Field(0.3, description="for which every port has to go on answering before DNS follows")
     dns: Duration = Field(10.0, description="for every authoritative server to show the new address")
 
 
@@ -236,8 +223,9 @@ class Service(Section):
     primary: Primary
     standby: Standby
     mode: Literal["cold"] = Field("cold", description="cold: the standby boots when it is needed")
-    ports: list[Annotated[Port, BeforeValidator(_port)]] = Field(min_length=1, examples=[[80, 443]])
+    ports: list[Port] = Field(min_length=1, description="what has to answer", examples=[[80, 443]])
     dns: list[DnsRecord] = Field([], description="names that follow the service")
+    virtual_ip: VirtualAddress | None = Field(None, description="an address that follows it, beside DNS or instead")
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
     timeouts: Timeouts = Timeouts()
     sync: Sync = Sync()

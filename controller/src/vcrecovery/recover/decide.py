@@ -112,9 +112,11 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
             f"`vcrecovery failover {name} --primary-is-down {name}`",
         )
     reason = confirm.evidence.get("reason", "")
-    if power in OFF and (answering or reason == "migrated"):
+    # Something lives there even if it does not answer as it should.
+    alive: list[str] = list(confirm.evidence.get("reached", answering))
+    if power in OFF and (alive or reason == "migrated"):
         # Its hypervisor has nothing to destroy, so a fence would prove nothing.
-        where = f"{', '.join(answering)} answers" if answering else "it was migrated"
+        where = f"{', '.join(alive)} answers" if alive else "it was migrated"
         return Close(
             Outcome.FALSE_ALARM if request.automatic else Outcome.REFUSED,
             f"the primary of {name} is off on its hypervisor but {where}: it may run elsewhere",
@@ -148,7 +150,8 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Non
     other, with --force.
     """
     request, name, evidence = episode.request, episode.service, confirm.evidence
-    answering: list[str] = list(evidence["open_ports"])
+    # As with its neighbours: whatever accepts a connection there lives, well or not.
+    answering: list[str] = list(evidence.get("reached", evidence["open_ports"]))
     neighbours: list[str] = list(evidence.get("neighbours") or [])
     word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
     if not evidence.get("fence_command") or (request.automatic and request.doubt is not Doubt.HOST):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.drivers.probe import open_ports
+from vcrecovery.drivers.probe import alive
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Side
@@ -44,8 +44,8 @@ class Neighbours:
 
         def ask(name: str) -> None:
             service = self._plan.services[name]
-            address, ports = str(service.primary.address), [port.tcp for port in service.ports]
-            found[name] = [f"{address}:{port}" for port in open_ports(address, ports, service.timeouts.confirm)]
+            # Whatever accepts a connection would end with the hypervisor, well or not.
+            found[name] = alive(str(service.primary.address), service.ports, service.timeouts.confirm)
 
         threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
         for thread in threads:

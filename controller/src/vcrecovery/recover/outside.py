@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 from vcrecovery.detect.cpu import CpuSample, utilisation
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.drivers.probe import open_ports, wait_for_ports
+from vcrecovery.drivers.probe import ask_all, wait_for_all
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.recover import records, virtual_address
 from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
@@ -33,7 +35,7 @@ def policy_for(world: World, name: str) -> Policy:
     detection = world.plan.detection
     return Policy(
         max_staleness=service.max_staleness,
-        has_dns=bool(service.dns),
+        has_dns=bool(service.dns or service.virtual_ip),
         cpu_high=detection.cpu_high,
         cpu_high_for=detection.cpu_high_for,
         cpu_zero_for=detection.cpu_zero_for,
@@ -52,7 +54,10 @@ class Outside:
         self._secondary = world.plan.secondaries[self._service.standby.secondary]
         self._host = world.hosts[self._service.primary.hypervisor]
         self._lxd = world.lxd[self._service.standby.secondary]
-        self._ports = [port.tcp for port in self._service.ports]
+
+    @cached_property
+    def _names(self) -> list[records.Name]:
+        return records.names_of(self._world, self._service)
 
     def epoch_elsewhere(self) -> int:
         # One that does not answer is reported by the step that needs it.
@@ -60,11 +65,7 @@ class Outside:
         with contextlib.suppress(OutsideError):
             instance = self._lxd.get(self._name)
             found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
-        for record in self._service.dns:
-            zone = self._world.zones[record.zone]
-            with contextlib.suppress(OutsideError):
-                found.append(zone.read(zone.servers[0], record.name).epoch)
-        return max(found)
+        return max(*found, records.newest_epoch(self._names))
 
     def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
         match step:
@@ -93,17 +94,20 @@ class Outside:
         """Signals that do not depend on each other: what libvirt says now, whether the ports answer, and, where the
         CPU made us look, whether it still does what it did.
         """
-        primary = str(self._service.primary.address)
+        primary, ports_of = str(self._service.primary.address), self._service.ports
+        timeout = self._service.timeouts.confirm
         with ThreadPoolExecutor(max_workers=4) as pool:
             used = pool.submit(self._used_now, episode.request.doubt)
-            ports = pool.submit(open_ports, primary, self._ports, self._service.timeouts.confirm)
+            ports = pool.submit(ask_all, [(primary, port) for port in ports_of], timeout)
             problem = pool.submit(self._standby_problem, episode)
             freshness = pool.submit(read_freshness_quietly, self._lxd, self._name, self._secondary)
             reading = self._read_primary()
             found, fresh, trouble = ports.result(), freshness.result(), problem.result()
             cpu = used.result()
-        answering = [f"{primary}:{port}" for port in found]
+        answering = [result.label for result in found if result.ok]
+        unwell = [str(result) for result in found if result.reached and not result.ok]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
+        on_ports += "".join(f"; {text}" for text in unwell)
         # What the failure can have cost is counted up to when it began, not up to now.
         began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
         age = None if fresh.stamped_at is None else max(0.0, began_at - fresh.stamped_at)
@@ -128,6 +132,7 @@ class Outside:
             "fence_command": fence_command,
             "neighbours": list(neighbours),
             "open_ports": answering,
+            "reached": [result.label for result in found if result.reached],
             "standby_problem": trouble,
             "freshness": age,
             "freshness_detail": fresh.detail,
@@ -270,30 +275,31 @@ class Outside:
     def _probe(self) -> dict[str, Any]:
         # It may have stopped since it was started.
         self._lxd.start(self._name, self._service.timeouts.start)
-        address, timeout = str(self._service.standby.address), self._service.timeouts.ports
-        closed = wait_for_ports(address, self._ports, self._world.clock, timeout)
-        if closed:
-            shown = ", ".join(f"{address}:{port}" for port in closed)
+        standby, timeouts = self._service.standby, self._service.timeouts
+        addresses = [str(address) for address in (standby.address, standby.address6) if address]
+        targets = [(address, port) for address in addresses for port in self._service.ports]
+        results = wait_for_all(targets, self._world.clock, timeouts.ports, timeouts.settle)
+        if closed := [str(result) for result in results if not result.ok]:
             raise OutsideError(
-                f"the standby of {self._name} does not answer on {shown} after {timeout:.0f} s; DNS was not changed",
+                f"the standby of {self._name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
+                "DNS was not changed",
                 f"look inside with `lxc exec {self._name} -- systemctl --failed`, then call again",
             )
-        return {"summary": ", ".join(f"{address}:{port}" for port in self._ports), "address": address}
+        return {"summary": ", ".join(result.label for result in results), "address": addresses[0]}
 
     def _switch(self, episode: Episode) -> dict[str, Any]:
-        old, new = str(self._service.primary.address), str(self._service.standby.address)
-        before = {}
-        for record in self._service.dns:
-            zone = self._world.zones[record.zone]
-            reading = zone.switch(record.name, old, new, record.ttl, episode.epoch)
-            before[record.name] = sorted(reading.addresses)
-        names = ", ".join(record.name for record in self._service.dns)
-        return {"summary": f"{names} -> {new}", "before": before}
+        # DNS first: it knows whether another controller has a newer epoch. A server that is down holds nothing else up.
+        try:
+            before = records.switch(self._names, episode.epoch)
+        except OutsideError:
+            virtual_address.take(self._service, self._world.clock)
+            raise
+        moved = virtual_address.take(self._service, self._world.clock)
+        named = [records.summary(self._names)] if self._names else []
+        return {"summary": "; ".join([*named, *moved]), "before": before}
 
     def _verify(self) -> dict[str, Any]:
-        address, timeout = str(self._service.standby.address), self._service.timeouts.dns
-        servers: dict[str, None] = {}
-        for record in self._service.dns:
-            zone = self._world.zones[record.zone]
-            servers.update(dict.fromkeys(zone.wait_until_everywhere(record.name, address, timeout)))
-        return {"summary": f"on {', '.join(servers)}"}
+        # It may have gone since, with a restart of this machine.
+        virtual_address.keep(self._service, self._world.clock)
+        servers = records.verify(self._names, self._service.timeouts.dns)
+        return {"summary": f"on {', '.join(servers) or 'this machine'}"}

@@ -26,6 +26,7 @@ def _seconds(value: Any) -> str:
 _WORDS: Mapping[str, tuple[str, Callable[[Any], str] | None]] = {
     "power": ("hypervisor says", None),
     "open_ports": ("ports that answer", None),
+    "reached": ("accept a connection", None),
     "vanished": ("gone with its end", None),
     "standby_problem": ("standby", None),
     "freshness": ("standby's files", _age),

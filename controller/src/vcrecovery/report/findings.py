@@ -178,14 +178,13 @@ def _names(view: ServiceView) -> Iterator[Finding]:
 
 
 def _ports(view: ServiceView) -> Iterator[Finding]:
-    closed = [str(port) for port, answers in (view.ports or {}).items() if not answers]
+    closed = [port for port, answers in (view.ports or {}).items() if not answers]
     serving = view.verdict.kind in (Kind.HEALTHY, Kind.FAILED_OVER, Kind.STALE_PRIMARY)
     if closed and serving and view.state.open_episode is None:
-        address = view.plan.primary_address if view.protected else view.plan.standby_address
         yield Finding(
             Level.ATTENTION,
             view.name,
-            f"the {view.state.side} at {address} does not answer on port {', '.join(closed)}",
+            f"the {view.state.side} does not answer on {', '.join(closed)}",
             f"`vcrecovery failover {view.name}` destroys the VM and fails over" if view.protected else "look inside it",
         )
 

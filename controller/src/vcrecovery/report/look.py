@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from vcrecovery.detect.verdict import judge
 from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.drivers.probe import open_ports
+from vcrecovery.drivers.probe import answering_or_not
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.states import Power, ServiceState, Side
+from vcrecovery.plan.records import VirtualAddress
+from vcrecovery.recover.records import Name, names_of
+from vcrecovery.recover.states import Power, Side
 from vcrecovery.recover.world import World
 from vcrecovery.report.asking import Asker, Pending
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
@@ -19,8 +22,8 @@ from vcrecovery.sync.freshness import read_freshness_quietly
 
 #: Seconds for everything that is asked.
 WITHIN = 5.0
-#: Seconds for a port of the side that serves to answer.
-PORT_TIMEOUT = 1.0
+#: Seconds for a probe of the side that serves, whatever the plan gives it: some of WITHIN is left to say so.
+PROBE_WITHIN = 3.0
 T = TypeVar("T")
 
 
@@ -64,8 +67,8 @@ class _Questions:
         self._power = asker.ask(("hypervisor", host), name, self._read_power)
         self._standby = asker.ask(("secondary", secondary), name, self._read_standby)
         self._names = {
-            record.name: asker.ask(("zone", record.zone), record.name, self._reader_of(record.zone, record.name))
-            for record in service.dns
+            name: asker.ask(("zone", name.zone.name), name.text, partial(_values, name))
+            for name in names_of(world, service, self._state.side)
         }
         self._ports = asker.ask(("ports", name), name, self._read_ports) if ports else None
 
@@ -81,16 +84,10 @@ class _Questions:
         age = None if fresh.stamped_at is None else max(0.0, self._world.clock.now() - fresh.stamped_at)
         return StandbyView(instance.status.lower(), fresh.detail, age, fresh)
 
-    def _reader_of(self, zone_name: str, name: str) -> Callable[[], tuple[str, ...]]:
-        zone = self._world.zones[zone_name]
-        return lambda: tuple(sorted(zone.read(zone.servers[0], name).addresses))
-
-    def _read_ports(self) -> dict[int, bool]:
+    def _read_ports(self) -> dict[str, bool]:
         service = self._world.plan.services[self._name]
         side = service.primary if self._state.side is Side.PRIMARY else service.standby
-        wanted = [port.tcp for port in service.ports]
-        answering = open_ports(str(side.address), wanted, PORT_TIMEOUT)
-        return {port: port in answering for port in wanted}
+        return answering_or_not(str(side.address), service.ports, PROBE_WITHIN)
 
     def answered(self, patience: _Patience) -> ServiceView:
         world, name = self._world, self._name
@@ -102,7 +99,7 @@ class _Questions:
             standby = patience.wait(self._standby, f"LXD on secondary {self._secondary}")
         except OutsideError as error:
             standby = StandbyView("unreachable", error.message)
-        names = tuple(self._name_view(text, patience) for text in self._names)
+        names = tuple(self._name_view(name, patience) for name in self._names)
         # A failover may have gone on meanwhile: what the journal says now is what holds.
         state, now = world.journal.state(name), world.clock.now()
         return ServiceView(
@@ -120,7 +117,7 @@ class _Questions:
             ports=self._ports_view(patience),
         )
 
-    def _ports_view(self, patience: _Patience) -> dict[int, bool] | None:
+    def _ports_view(self, patience: _Patience) -> dict[str, bool] | None:
         if self._ports is None:
             return None
         try:
@@ -128,17 +125,18 @@ class _Questions:
         except OutsideError:
             return None
 
-    def _name_view(self, text: str, patience: _Patience) -> NameView:
-        wanted = (_wanted(self._world, self._name, self._state),)
+    def _name_view(self, name: Name, patience: _Patience) -> NameView:
+        wanted = tuple(sorted(change.wanted for change in name.changes))
         try:
-            return NameView(text, patience.wait(self._names[text], "its DNS server"), wanted)
+            return NameView(name.text, patience.wait(self._names[name], "its DNS server"), wanted)
         except OutsideError as error:
-            return NameView(text, None, wanted, error.message)
+            return NameView(name.text, None, wanted, error.message)
 
 
-def _wanted(world: World, name: str, state: ServiceState) -> str:
-    service = world.plan.services[name]
-    return str(service.primary.address if state.side is Side.PRIMARY else service.standby.address)
+def _values(name: Name) -> tuple[str, ...]:
+    """What the server says of the name, for the types that follow the service."""
+    reading = name.read()
+    return (f"{reading.alias} (an alias)",) if reading.alias else tuple(reading.all_values)
 
 
 def _of_plan(world: World, name: str) -> PlanView:
@@ -153,10 +151,15 @@ def _of_plan(world: World, name: str) -> PlanView:
         primary_address=str(service.primary.address),
         standby_address=str(service.standby.address),
         max_staleness=service.max_staleness,
-        has_dns=bool(service.dns),
+        has_dns=bool(service.dns or service.virtual_ip),
+        virtual_ip=_of_address(service.virtual_ip),
         cool_down=world.plan.detection.cool_down,
         replicated_by=dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
     )
+
+
+def _of_address(wanted: VirtualAddress | None) -> str:
+    return "" if wanted is None else f"{wanted.address.ip} on {wanted.interface}"
 
 
 def holder(state_dir: Path, service: str) -> str:

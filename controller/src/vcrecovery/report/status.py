@@ -116,13 +116,15 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     address = plan.primary_address if view.protected else plan.standby_address
     say("serves", f"{view.state.side} at {address}, epoch {view.state.epoch}")
     if view.ports is not None:
-        say("ports", ", ".join(f"{port} {'answers' if up else 'is closed'}" for port, up in view.ports.items()))
+        say("ports", ", ".join(f"{port} {'answers' if up else 'does not answer'}" for port, up in view.ports.items()))
     say("primary", f"{view.reading}: VM {plan.uuid} on {plan.hypervisor} (site {plan.site})")
     say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}, on {plan.secondary}")
     for text in _sync(view):
         say("sync", text)
     for entry in view.names:
         say("dns", f"{entry.name} -> {_points_at(entry)}")
+    if plan.virtual_ip:
+        say("address", f"{plan.virtual_ip} of the controller's machine, while the standby serves")
     if view.done is not None and view.done.closed_at is not None:
         took = view.done.closed_at - view.done.opened_at
         say(
@@ -188,8 +190,9 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "at_work": view.holder or None,
         "last_failover": _done(view),
         "dns": {entry.name: None if entry.found is None else list(entry.found) for entry in view.names},
+        "virtual_ip": view.plan.virtual_ip or None,
         "dns_wanted": {entry.name: list(entry.wanted) for entry in view.names},
-        "ports": {str(port): up for port, up in view.ports.items()} if view.ports is not None else None,
+        "ports": None if view.ports is None else dict(view.ports),
         "replicated_by": dict(view.plan.replicated_by),
         "findings": [
             {"level": finding.level.value, "sentence": finding.sentence, "way_out": finding.way_out}

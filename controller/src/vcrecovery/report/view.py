@@ -52,6 +52,7 @@ class PlanView:
     standby_address: str
     max_staleness: float
     has_dns: bool = True
+    virtual_ip: str = ""
     cool_down: float = 0.0
     replicated_by: Mapping[str, str] = field(default_factory=dict)
 
@@ -61,7 +62,7 @@ class ServiceView:
     """One service at the time `at`.
 
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
-    work on it. `ports`: which ports of the side that serves answer; None when nobody has looked.
+    work on it. `ports`: which probes of the side that serves answer; None when nobody has looked.
     """
 
     name: str
@@ -75,7 +76,7 @@ class ServiceView:
     last: Episode | None = None
     done: Episode | None = None
     holder: str = ""
-    ports: Mapping[int, bool] | None = None
+    ports: Mapping[str, bool] | None = None
 
     @property
     def pause(self) -> Pause | None:

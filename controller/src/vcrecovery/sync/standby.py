@@ -46,14 +46,20 @@ def secondary_of(plan: Plan, service: Service) -> Secondary:
 
 
 def _config(service: Service, secondary: Secondary) -> dict[str, str]:
-    network = secondary.network.address
+    network, network6 = secondary.network.address, secondary.network.address6
+    # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
+    lines = [
+        f"lxc.net.0.ipv4.address = {service.standby.address}/{network.network.prefixlen}",
+        f"lxc.net.0.ipv4.gateway = {network.ip}",
+    ]
+    if service.standby.address6 and network6:
+        lines += [
+            f"lxc.net.0.ipv6.address = {service.standby.address6}/{network6.network.prefixlen}",
+            f"lxc.net.0.ipv6.gateway = {network6.ip}",
+        ]
     return {
         "boot.autostart": "false",
-        # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
-        "raw.lxc": (
-            f"lxc.net.0.ipv4.address = {service.standby.address}/{network.network.prefixlen}\n"
-            f"lxc.net.0.ipv4.gateway = {network.ip}"
-        ),
+        "raw.lxc": "\n".join(lines),
         ROLE_KEY: STANDBY,
     }
 
@@ -158,7 +164,7 @@ def _storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes)
             "name another pool in the plan; one that does not exist is created",
         )
     if not lxd.network_exists(bridge):
-        lxd.create_network(bridge, str(secondary.network.address))
+        lxd.create_network(bridge, str(secondary.network.address), str(secondary.network.address6 or "none"))
         changes.note(True, f"network {bridge} created")
 
 

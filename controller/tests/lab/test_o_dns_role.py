@@ -1,0 +1,178 @@
+"""The role `dns` lays out a primary and a secondary from the plan, and a second run changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.dns import Change, Key, Server, Zone
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.run import run
+
+from .ports import free_port
+from .waiting import wait_for
+
+pytestmark = pytest.mark.lab
+
+SERVERS = ("ns1", "ns2")
+
+
+@dataclass
+class Laid:
+    """Two hosts on this machine, each with a BIND of its own."""
+
+    folder: Path
+    ports: dict[str, int]
+
+    def play(self) -> str:
+        """What ansible-playbook prints."""
+        program = CHECKOUT / ".venv/bin/ansible-playbook"
+        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / "play.yml"]
+        env = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
+        done = run(command, timeout=300, env=env, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def dig(self, server: str, *words: str) -> str:
+        command = ["dig", "@127.0.0.1", "-p", str(self.ports[server]), "+short", "+tcp", "+time=3", "+tries=1", *words]
+        return run(command, timeout=30).stdout.strip()
+
+    def update(self, key: str) -> subprocess.CompletedProcess[str]:
+        script = (
+            f"server 127.0.0.1 {self.ports['ns1']}\n"
+            "update delete www.example.test A\nupdate add www.example.test 5 A 10.9.9.9\nsend\n"
+        )
+        return run(["nsupdate", "-k", self.folder / "ns1" / f"{key}.key"], timeout=30, stdin=script, check=False)
+
+
+def _write(laid: Laid) -> None:
+    service = {
+        "primary": {"hypervisor": "hv1", "address": "10.10.0.10", "address6": "fd00::10"},
+        "standby": {"secondary": "sec1", "address": "10.20.0.10", "address6": "fd00::20"},
+        "dns": [
+            {"name": "www.example.test", "zone": "example.test", "ttl": 5},
+            {"name": "www.example.test", "zone": "example.test", "type": "AAAA"},
+            {"name": "shop.example.test", "zone": "example.test", "type": "CNAME", "primary": "a.x", "standby": "b.x"},
+            {
+                "name": "_sip._tcp.other.test",
+                "zone": "other.test",
+                "type": "SRV",
+                "primary": {"target": "a.x", "port": 5060},
+                "standby": {"target": "b.x", "port": 5060},
+            },
+        ],
+    }
+    plan = {
+        "dns": {
+            "servers": {name: {"address": "127.0.0.1", "port": port} for name, port in laid.ports.items()},
+            "keys": {"key1": {"name": "vcrt.key", "secret_file": str(laid.folder / "secrets/key1")}},
+            "zones": {
+                "example.test": {"servers": ["ns1", "ns2"], "key": "key1"},
+                "other.test": {"servers": ["ns2"], "key": "key1"},
+            },
+        },
+        "services": {"web": service},
+    }
+    hosts = {
+        name: {
+            "ansible_connection": "local",
+            "dns_server": name,
+            "dns_config_dir": str(laid.folder / name),
+            "dns_zone_dir": str(laid.folder / name / "zones"),
+            "dns_run_dir": str(laid.folder / name / "run"),
+        }
+        for name in SERVERS
+    }
+    variables = {
+        "vcrecovery_plan": plan,
+        "dns_standalone": True,
+        "dns_packages": [],
+        "dns_supervisor": "process",
+        "dns_log_dir": str(laid.folder),
+        "dns_controllers": ["ns1"],
+    }
+    inventory = {"all": {"children": {"dns_servers": {"hosts": hosts}}, "vars": variables}}
+    (laid.folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    play = {"hosts": "all", "gather_facts": False, "roles": ["vcrecovery.standby.dns"]}
+    (laid.folder / "play.yml").write_text(yaml.safe_dump([play]))
+
+
+def _end(laid: Laid) -> None:
+    for name in SERVERS:
+        record = laid.folder / name / "run/vcrecovery-named.json"
+        if not record.exists():
+            continue
+        entry = json.loads(record.read_text())
+        stat = Path(f"/proc/{entry['pid']}/stat")
+        if stat.exists() and stat.read_text().rpartition(")")[2].split()[19] == entry["started"]:
+            os.kill(entry["pid"], signal.SIGTERM)
+            wait_for(
+                lambda stat=stat: not stat.exists() or ") Z " in stat.read_text(),  # type: ignore[misc]
+                f"the end of {name}",
+            )
+
+
+@pytest.fixture(scope="module")
+def laid() -> Iterator[Laid]:
+    # Not in pytest's folder, which BIND's own user may not enter.
+    folder = Path(tempfile.mkdtemp(prefix="vcrt-dns-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    laid = Laid(folder, {name: free_port() for name in SERVERS})
+    _write(laid)
+    try:
+        laid.play()
+        yield laid
+    finally:
+        _end(laid)
+        shutil.rmtree(folder)
+
+
+def test_both_servers_serve_what_the_plan_says(laid: Laid) -> None:
+    wait_for(lambda: laid.dig("ns2", "www.example.test", "A"), "the first transfer to ns2", timeout=90)
+    for server in SERVERS:
+        assert laid.dig(server, "www.example.test", "A") == "10.10.0.10"
+        assert laid.dig(server, "www.example.test", "AAAA") == "fd00::10"
+        assert laid.dig(server, "shop.example.test", "CNAME") == "a.x."
+        assert sorted(laid.dig(server, "example.test", "NS").split()) == ["ns1.example.test.", "ns2.example.test."]
+    assert laid.dig("ns2", "_sip._tcp.other.test", "SRV") == "0 0 5060 a.x."
+    assert laid.dig("ns1", "_sip._tcp.other.test", "SRV") == ""
+
+
+def test_the_keys_may_do_what_they_are_for_and_nothing_else(laid: Laid) -> None:
+    assert "update failed: REFUSED" in laid.update("key1-transfer").stderr
+    transfer = ("example.test", "AXFR")
+    assert "Transfer failed" in laid.dig("ns1", *transfer)
+    assert "Transfer failed" in laid.dig("ns1", "-k", str(laid.folder / "ns1/key1.key"), *transfer)
+    assert "10.10.0.10" in laid.dig("ns1", "-k", str(laid.folder / "ns2/key1-transfer.key"), *transfer)
+    assert "Transfer failed" in laid.dig("ns2", "-k", str(laid.folder / "ns2/key1-transfer.key"), *transfer)
+    # ns2 is a primary of another zone with the same key; were it none, it would not have it.
+    secrets = [re.findall(r'secret "(\S+)"', (laid.folder / n / "key1.key").read_text()) for n in SERVERS]
+    assert secrets[0] == secrets[1]
+    assert (laid.folder / "secrets/key1").read_text().strip() == secrets[0][0]
+
+
+def test_a_switch_reaches_the_secondary_and_a_second_run_changes_nothing(laid: Laid) -> None:
+    servers = [Server(name, "127.0.0.1", port) for name, port in laid.ports.items()]
+    key = Key("vcrt.key", "hmac-sha256", laid.folder / "secrets/key1")
+    zone = Zone("example.test", servers, key, SystemClock())
+    changes = [Change("A", "10.10.0.10", "10.20.0.10", 5), Change("AAAA", "fd00::10", "fd00::20", 5)]
+    zone.check_key({"www.example.test": ["A", "AAAA"], "shop.example.test": ["CNAME"]})
+    zone.commit(zone.prepare("www.example.test", changes, 1))
+    wanted = {"A": "10.20.0.10", "AAAA": "fd00::20"}
+    assert zone.wait_until_everywhere("www.example.test", wanted, timeout=60) == list(SERVERS)
+    printed = laid.play()
+    for name in SERVERS:
+        assert re.search(rf"^{name} .*changed=0 .*failed=0", printed, re.MULTILINE), printed
+    assert laid.dig("ns1", "www.example.test", "A") == "10.20.0.10"

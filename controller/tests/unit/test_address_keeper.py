@@ -1,0 +1,92 @@
+"""A virtual address that the controller's machine has lost is taken again, and nobody else's is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.drivers import virtual_ip
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.virtual_ip import VirtualIp
+from vcrecovery.errors import BusyError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.address_keeper import keep, keep_addresses
+from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.states import Outcome, Request, Step
+from vcrecovery.recover.world import World
+
+NONE = "vcrnone0"
+
+
+class Machine:
+    """Takes the place of this machine's interface."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken: list[str] = []
+        monkeypatch.setattr(virtual_ip, "holds", self._holds)
+        monkeypatch.setattr(virtual_ip, "take", self._take)
+
+    def _holds(self, wanted: VirtualIp, standby: str) -> bool:
+        return bool(self.taken)
+
+    def _take(self, wanted: VirtualIp, standby: str, clock: Clock) -> bool:
+        self.taken.append(f"{wanted} -> {standby}")
+        return True
+
+
+@pytest.fixture
+def world(plan_file: Path) -> World:
+    text = plan_file.read_text().replace(
+        "    max_staleness", f"    virtual_ip: {{address: 10.10.0.50/24, interface: {NONE}}}\n    max_staleness"
+    )
+    plan_file.write_text(text)
+    return World(load_plan(plan_file))
+
+
+def fail_over(world: World) -> None:
+    episode = world.journal.open("web", "a test", Request(by="test"), 1.0)
+    world.journal.end(world.journal.begin(episode, Step.START, 1.0), 1.5, ok=True, evidence={})
+    world.journal.close(episode, Outcome.DONE, "done", 2.0)
+
+
+def test_one_that_was_lost_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    assert not keep(world, "web")
+    assert machine.taken == []
+    fail_over(world)
+    assert keep(world, "web")
+    assert machine.taken == [f"10.10.0.50 on {NONE} -> 10.20.0.10"]
+    assert not keep(world, "web")
+    assert len(machine.taken) == 1
+    machine.taken.clear()
+    world.journal.serve_from_primary("web")
+    assert not keep(world, "web")
+    assert machine.taken == []
+
+
+def test_one_that_somebody_works_on_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    fail_over(world)
+    with service_lock(world.plan.state_dir, "web"), pytest.raises(BusyError):
+        keep(world, "web")
+    assert machine.taken == []
+
+
+def test_a_failure_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    class SomeRounds(threading.Event):
+        rounds = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.rounds += 1
+            if self.rounds > 3:
+                self.set()
+            return self.is_set()
+
+    fail_over(world)
+    with caplog.at_level(logging.WARNING):
+        keep_addresses(world, SomeRounds())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("web: its virtual address is not here: ")

@@ -1,0 +1,159 @@
+"""Name servers that do not speak as they should: one line that names the server, whatever comes back."""
+
+from __future__ import annotations
+
+import base64
+import random
+import socketserver
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dns.flags
+import dns.message
+import dns.update
+import pytest
+
+from vcrecovery.drivers import dns as driver
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.dns import Change, Key, Server, Zone
+from vcrecovery.errors import OutsideError
+
+CHANGE = Change("A", "10.10.0.10", "10.20.0.10", 30)
+Answer = Callable[[bytes], bytes]
+
+
+@contextmanager
+def server(answer: Answer) -> Iterator[Server]:
+    """A TCP server that reads one message and sends what `answer` makes of it."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            (length,) = struct.unpack("!H", self.request.recv(2))
+            self.request.sendall(answer(self.request.recv(length)))
+
+    class Threads(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Threads(("127.0.0.1", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield Server("ns1", "127.0.0.1", made.server_address[1])
+        finally:
+            made.shutdown()
+            thread.join()
+
+
+def framed(message: bytes) -> bytes:
+    return struct.pack("!H", len(message)) + message
+
+
+def reply(query: bytes, flags: int = dns.flags.AA) -> dns.message.Message:
+    made = dns.message.make_response(dns.message.from_wire(query))
+    made.flags |= flags
+    return made
+
+
+def zone(at: Server, folder: Path) -> Zone:
+    secret = folder / "secret"
+    secret.write_text(base64.b64encode(b"x" * 32).decode())
+    return Zone("example.test", [at], Key("key", "hmac-sha256", secret), SystemClock())
+
+
+def one_line_about(at: Server, caught: pytest.ExceptionInfo[OutsideError]) -> None:
+    said = str(caught.value)
+    assert str(at) in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _query: b"",
+        lambda _query: b"\x00",
+        lambda _query: b"\x01\x00half a message",
+        lambda _query: framed(b""),
+        lambda _query: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 2000,
+        lambda query: framed(query[:5]),
+        lambda query: framed(query[:12]),
+        lambda query: framed(bytes(2) + query[2:]),
+        lambda query: framed(query),
+        lambda query: framed(reply(query).to_wire()[:-3]),
+        lambda query: framed(reply(query).to_wire() + b"more"),
+        lambda query: framed(reply(query, 0).to_wire()),
+    ],
+    ids=[
+        *("hangs-up", "one-byte", "half", "empty", "http", "short-header", "header-only", "other-id", "echo"),
+        *("cut", "too-long", "no-authority"),
+    ],
+)
+def test_what_is_no_answer(answer: Answer, tmp_path: Path) -> None:
+    with server(answer) as at:
+        with pytest.raises(OutsideError) as caught:
+            zone(at, tmp_path).read(at, "www.example.test", ["A"])
+        one_line_about(at, caught)
+
+
+def test_anything_at_all(tmp_path: Path) -> None:
+    chance = random.Random(1)  # noqa: S311  no secret
+
+    def noise(query: bytes) -> bytes:
+        made = bytearray(reply(query).to_wire() + chance.randbytes(chance.randrange(40)))
+        for _ in range(chance.randrange(1, 20)):
+            made[chance.randrange(2, len(made))] = chance.randrange(256)
+        return framed(bytes(made))
+
+    said = []
+    with server(noise) as at:
+        for _ in range(300):
+            try:
+                zone(at, tmp_path).read(at, "www.example.test", ["A", "SRV"])
+            except OutsideError as error:
+                said.append(str(error))
+    assert said
+    assert all(str(at) in text and len(text.splitlines()) == 1 for text in said)
+
+
+def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 0.3)
+    gone = threading.Event()
+
+    def silence(_query: bytes) -> bytes:
+        gone.wait(60)
+        return b""
+
+    with server(silence) as at:
+        with pytest.raises(OutsideError, match="timed out") as caught:
+            zone(at, tmp_path).read(at, "www.example.test", ["A"])
+        one_line_about(at, caught)
+        gone.set()
+
+
+def test_an_update_that_somebody_else_answers(tmp_path: Path) -> None:
+    def unsigned(query: bytes) -> bytes:
+        if query[2] >> 3 & 15 == 5:  # an update
+            # Without the key its question and its signature cannot be read, only answered.
+            return framed(query[:2] + b"\xa8\x00" + bytes(8))
+        return framed(reply(query).to_wire())
+
+    with server(unsigned) as at:
+        asked = zone(at, tmp_path)
+        prepared = asked.prepare("www.example.test", [CHANGE], 1)
+        with pytest.raises(OutsideError, match=r"TSIG|signature") as caught:
+            asked.commit(prepared)
+        one_line_about(at, caught)
+
+
+def test_an_update_on_which_the_server_hangs_up(tmp_path: Path) -> None:
+    def hangs_up(query: bytes) -> bytes:
+        return b"" if query[2] >> 3 & 15 == 5 else framed(reply(query).to_wire())
+
+    with server(hangs_up) as at:
+        asked = zone(at, tmp_path)
+        prepared = asked.prepare("www.example.test", [CHANGE], 1)
+        with pytest.raises(OutsideError, match="hangs up") as caught:
+            asked.commit(prepared)
+        one_line_about(at, caught)
