@@ -21,7 +21,7 @@ _VERBS = {
     "plan": ("plan", "plan", "Check the plan file."),
     "receive": ("receive", "receive", "Take files for one standby (a forced command of sshd)."),
     "resume": ("protection", "resume", "End a pause."),
-    "standby": ("restore_points", "standby", "Make and fill standbys on this secondary."),
+    "standby": ("standby_verbs", "standby", "Make and fill standbys on this secondary."),
     "status": ("report", "status", "Who serves what, and how fresh the standbys are."),
     "watch": ("watch", "watch", "Watch the primaries and fail over by itself."),
 }

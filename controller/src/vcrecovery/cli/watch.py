@@ -23,6 +23,7 @@ from vcrecovery.recover.states import DONE_WORD, Episode, Request, Side, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.package_watch import PackageWatch
 from vcrecovery.sync.restore_point_loop import keep_making
+from vcrecovery.sync.standby_keeper import StandbyKeeper
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -89,5 +90,7 @@ def watch(verbose: bool, plan_path: Path) -> None:
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
+    keeper = StandbyKeeper(plan, World(plan).lxd, world.journal, world.clock)
+    threading.Thread(target=keeper.run, args=(stop,), daemon=True).start()
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
     Watch(world, recover).run(stop, ready=lambda: _tell_systemd("READY=1"))

@@ -14,6 +14,7 @@ from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.promote import promote
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, settle
@@ -197,8 +198,8 @@ class Outside:
             self._lxd.configure(instance, claim)
         # Those that were let in before that would go on writing.
         ended = end_sessions(self._world.plan.state_dir, self._name, SESSIONS_END_WITHIN)
-        self._lxd.start(self._name, self._service.timeouts.start)
-        summary = f"container {self._name} on {self._lxd.name}"
+        how = promote(self._lxd, self._name, self._service.timeouts.start)
+        summary = f"container {self._name} on {self._lxd.name}: {how}"
         if ended:
             summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
         return {"summary": summary, "was_running": instance.running, "sessions_ended": ended}

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync import idmap
+from vcrecovery.sync.modes import RAW_KEY, with_init_of
 from vcrecovery.sync.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -50,7 +52,7 @@ def _config(service: Service, secondary: Secondary) -> dict[str, str]:
     return {
         "boot.autostart": "false",
         # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
-        "raw.lxc": (
+        RAW_KEY: (
             f"lxc.net.0.ipv4.address = {service.standby.address}/{network.network.prefixlen}\n"
             f"lxc.net.0.ipv4.gateway = {network.ip}"
         ),
@@ -90,7 +92,10 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
             f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
             "rename that container or the service",
         )
-    config = _differs(instance.config, _config(service, secondary))
+    wanted = _config(service, secondary)
+    # How it boots in its mode is the keeper's.
+    wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
+    config = _differs(instance.config, wanted)
     devices = {n: d for n, d in _devices(secondary).items() if instance.devices.get(n) != d}
     if config or devices:
         lxd.configure(instance, config, devices)
@@ -133,7 +138,7 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
 def stand_by_again(lxd: LxdServer, name: str) -> None:
     """Makes a container that served a standby again. Raises RefusedError while it runs."""
     instance = _must_get(lxd, name)
-    if instance.running:
+    if instance.status != STOPPED:
         raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
     lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
 
@@ -178,7 +183,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
     deadline = clock.now() + 30
     while True:
         instance = _must_get(lxd, name)
-        if instance.status == "Stopped":
+        if instance.status == STOPPED:
             # LXD still writes keys of its own for a moment.
             with contextlib.suppress(TryAgainError):
                 lxd.configure(instance, {READY_KEY: "true"})
