@@ -20,6 +20,7 @@ from vcrecovery.errors import OutsideError
 from vcrecovery.recover.states import Episode, Outcome
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import Reconcile, progress_line, read_freshness_quietly
+from vcrecovery.sync.modes import ChosenModes
 
 _SHADE = {Kind.HEALTHY: "green", Kind.FAILED_OVER: "yellow", Kind.PAUSED: "yellow"}
 
@@ -68,6 +69,7 @@ def _describe(world: World, name: str, reading: DomainReading) -> dict[str, Any]
         "verdict": verdict.kind.value,
         "sentence": verdict.sentence,
         "primary": str(reading),
+        "mode": ChosenModes(world.plan.state_dir).of(name, service).value,
         "standby": _standby(world, name),
         "max_staleness": service.max_staleness,
         "paused_until": state.pause.until if state.pause and state.pause.holds(now) else None,
@@ -109,7 +111,7 @@ def _shown(entry: dict[str, Any]) -> Sequence[str]:
         f"{colour(entry['service'], shade)}  {entry['verdict']}",
         f"  serves    {entry['serves']}, epoch {entry['epoch']}",
         f"  primary   {entry['primary']}",
-        f"  standby   {standby['state']}, {freshness}",
+        f"  standby   {standby['state']} (mode {entry['mode']}), {freshness}",
         *_sync_lines(standby),
         *(f"  sync      {path} is replicated by {by}" for path, by in entry["replicated_by"].items()),
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.lxd import Instance
+from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import open_ports, wait_for_ports
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import OFF, Episode, Policy, Power, Step
@@ -17,7 +18,7 @@ from vcrecovery.sync.freshness import read_freshness_quietly
 from vcrecovery.sync.promote import promote
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
-from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, settle
+from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
 
 #: Seconds for killed processes to be gone.
 SESSIONS_END_WITHIN = 10.0
@@ -139,6 +140,8 @@ class Outside:
         """Why the restore point that was asked for cannot be had, and its age."""
         if (asked := episode.request.restore_point) is None:
             return "", None
+        if not self._lxd.is_here:
+            return f"secondary {self._lxd.name} is another machine: only there can its standbys be put back", None
         try:
             point = find(restore_points(self._lxd, self._name), self._name, asked)
         except VCRecoveryError as error:
@@ -150,7 +153,11 @@ class Outside:
         asked = episode.request.restore_point or ""
         point = find(restore_points(self._lxd, self._name), self._name, asked)
         instance = self._startable(episode)
-        if instance.status != "Stopped":
+        if instance.status != STOPPED and instance.config.get(ROLE_KEY) == STANDBY:
+            # Nobody has used it yet.
+            self._lxd.stop(self._name, self._service.timeouts.start)
+            instance = self._startable(episode)
+        if instance.status != STOPPED:
             raise OutsideError(
                 f"container {self._name} is {instance.status.lower()}: a restore would throw away what it has written",
                 f"if you want that: `lxc stop {self._name}`, then call again",

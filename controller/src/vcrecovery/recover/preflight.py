@@ -16,7 +16,10 @@ def warnings_outside(world: World) -> list[str]:
     found: list[str] = []
     for name, service in world.plan.services.items():
         place = world.plan.secondaries[service.standby.secondary]
-        rootfs = world.lxd[service.standby.secondary].rootfs(place.storage_pool, name)
+        lxd = world.lxd[service.standby.secondary]
+        if not lxd.is_here:
+            continue
+        rootfs = lxd.rootfs(place.storage_pool, name)
         if os.access(rootfs, os.R_OK | os.X_OK):
             found += copied_as_files(name, service, Rootfs(rootfs, []))
     return found

@@ -4,6 +4,8 @@ A file that rsync has replaced stays what it was for a process that had it open.
 start (settings, scripts) may have changed since. So two things are looked for: processes that map or hold open files
 that are gone, whose units are restarted; and settings, programs of the operator's own or packages that have changed
 since the processes started, for which all services are.
+
+A failover may come in between: from its mark on, what the keeper began changes nothing more.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ _SCRIPT = r"""
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
 what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6
-echo "now $(date +%s.%N)"
-read -r init </proc/1/comm
-[ "$init" = systemd ] || { echo "started nothing: its init is $init"; exit 0; }
+now=$(date +%s.%N 2>/dev/null)
+case $now in *[!0-9.]* | '') now=$since ;; esac
+echo "now $now"
+# The file, not the process: right after its start the process is still another.
+case $(readlink -f /sbin/init 2>/dev/null) in */systemd) ;; *) exit 0 ;; esac
 masks=/run/systemd/system.control
+[ "$what" = settle ] || : >/run/vcrecovery-serves
 if [ "$what" = settle ]; then
   left=$((patience * 5))
   while [ $left -gt 0 ]; do
@@ -35,6 +40,11 @@ if [ "$what" = settle ]; then
     sleep 0.2
     left=$((left - 1))
   done
+fi
+exec 9>/run/vcrecovery-lock
+flock -w "$patience" 9 2>/dev/null
+if [ "$what" = settle ]; then
+  [ -e /run/vcrecovery-serves ] && exit 0
   new=
   for unit in $masked; do
     [ -L "$masks/$unit" ] && continue

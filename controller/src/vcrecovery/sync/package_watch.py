@@ -26,6 +26,9 @@ _RESTART_SECONDS = _UNITS_SECONDS = 60.0
 class Containers(Protocol):
     """What is needed of LXD."""
 
+    @property
+    def is_here(self) -> bool: ...
+
     def get(self, instance: str) -> Instance | None: ...
 
     def rootfs(self, pool: str, instance: str) -> Path: ...
@@ -68,6 +71,8 @@ class PackageWatch:
         if choice == "nothing":
             return None
         lxd = self._lxd[entry.standby.secondary]
+        if not lxd.is_here:
+            return None  # its refresh finds that too, only later
         tree = Rootfs(lxd.rootfs(secondary_of(self._plan, entry).storage_pool, service), [])
         if not _runs_as_standby(lxd.get(service)):
             return None

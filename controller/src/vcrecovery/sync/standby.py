@@ -79,6 +79,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     changes = Changes()
+    path = lxd.rootfs(secondary.storage_pool, name)
     _storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
@@ -100,7 +101,6 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     if config or devices:
         lxd.configure(instance, config, devices)
         changes.note(True, f"container {name} set to the plan")
-    path = lxd.rootfs(secondary.storage_pool, name)
     if instance.config.get(READY_KEY) != "true":
         _choose_id_map(lxd, name, path, clock)
         changes.note(True, "ID map chosen")

@@ -39,6 +39,7 @@ log = logging.getLogger("vcrecovery.watch")
 
 EVERY = 2.0
 _WORKERS = 4
+_ACTS_AT_ONCE = 6
 #: Seconds: for LXD to start or freeze a container; for one to end by itself; for each wait inside one that boots.
 _START_SECONDS, _STOP_SECONDS, _BOOT_SECONDS = 60.0, 10.0, 60.0
 _LONGEST_DELAY = 300.0
@@ -87,7 +88,12 @@ class StandbyKeeper:
                 if self._clock.now() < self._not_before.get(service, 0.0):
                     continue
                 try:
-                    looked = self.look(service)
+                    # One act leads to the next: thaw, refresh, freeze.
+                    for _ in range(_ACTS_AT_ONCE):
+                        looked = self.look(service)
+                        if looked.act is None or stop.is_set():
+                            break
+                        log.info("%s: %s", service, looked.sentence)
                 except BusyError:
                     continue  # a failover is at work; it decides what this container does
                 except VCRecoveryError as error:
@@ -96,9 +102,7 @@ class StandbyKeeper:
                         log.warning("%s: the standby is not in its mode: %s", service, error)
                     said[service] = error.message
                     continue
-                if looked.act is not None:
-                    log.info("%s: %s", service, looked.sentence)
-                elif not looked.there and said.get(service) != looked.sentence:
+                if not looked.there and looked.act is None and said.get(service) != looked.sentence:
                     log.warning("%s: %s", service, looked.sentence)
                 said[service] = looked.sentence
 
