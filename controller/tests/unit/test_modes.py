@@ -21,6 +21,7 @@ from vcrecovery.sync.modes import (
     boots_to_base,
     level_of,
     next_act,
+    note,
     settled,
     with_init,
     with_init_of,
@@ -110,10 +111,13 @@ def test_every_state_leads_to_the_mode_and_stays(mode: Mode, status: str, level:
 
 
 def test_what_was_noted_holds_for_that_boot_only() -> None:
-    instance = Instance("web", True, "Running", {SETTLED_KEY: "all 500.25"}, {}, started_at=500.0)
-    assert settled(instance) == Settled(Level.ALL, 500.25)
-    assert settled(replace(instance, started_at=501.0)) is None
-    for text in ("", "all", "all x", "half 5", "500.25"):
+    instance = Instance("web", True, "Running", {}, {}, started_at=1732233591.1661480)
+    for since in (1732233591.2500001, 1732230000.0):  # the second: the clock was set back by an hour
+        noted = replace(instance, config={SETTLED_KEY: note(Level.ALL, since, instance)})
+        assert settled(noted) == Settled(Level.ALL, since)
+        assert settled(replace(noted, started_at=1732233591.1661482)) is None
+        assert settled(replace(noted, started_at=1732240000.0)) is None
+    for text in ("", "all", "all x", "all 5", "half 5 5", "500.25", "all 5 5 5"):
         assert settled(replace(instance, config={SETTLED_KEY: text})) is None
 
 

@@ -21,13 +21,13 @@ from vcrecovery.sync.modes import Level
 _MARGIN = 30.0
 
 #: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait.
-#: Prints a line `now SECONDS` at first, then `restarted UNIT...`, `started ...` or `failed ...`, as it happens.
+#: Prints a line `now SECONDS` (or `now`) at first, then `restarted UNIT...`, `started ...` or `failed ...`, as it happens.
 _SCRIPT = r"""
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
 what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6
 now=$(date +%s.%N 2>/dev/null)
-case $now in *[!0-9.]* | '') now=$since ;; esac
+case $now in *[!0-9.]*) now=$(date +%s) ;; esac
 echo "now $now"
 # The file, not the process: right after its start the process is still another.
 case $(readlink -f /sbin/init 2>/dev/null) in */systemd) ;; *) exit 0 ;; esac
@@ -111,9 +111,12 @@ class Containers(Protocol):
 
 @dataclass(frozen=True)
 class Did:
-    """What the script did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing."""
+    """What the script did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing.
 
-    at: float
+    `at` is None where the container has no clock that tells seconds.
+    """
+
+    at: float | None
     words: str
 
 
@@ -144,13 +147,10 @@ def _run(lxd: Containers, instance: str, arguments: Sequence[object], patience: 
     status, printed = lxd.ask(instance, ["/bin/sh", "-c", _SCRIPT, "vcrecovery", *words], patience * waits + _MARGIN)
     first, *lines = printed.splitlines() or [""]
     said = "; ".join(lines)
-    try:
-        at = float(first.removeprefix("now "))
-    except ValueError:
-        status, at = status or 1, 0.0
-    if status:
+    word, _, seconds = first.partition(" ")
+    if status or word != "now":
         raise OutsideError(
             f"the services in container {instance} of {lxd.name} could not be started: {said or f'status {status}'}",
             f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",
         )
-    return Did(at, said)
+    return Did(float(seconds) if seconds else None, said)

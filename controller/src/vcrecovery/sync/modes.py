@@ -58,12 +58,18 @@ def level_of(mode: Mode) -> Level:
 
 def settled(instance: Instance) -> Settled | None:
     """None when nothing is known of the boot that it is in."""
-    level, _, since = instance.config.get(SETTLED_KEY, "").partition(" ")
     try:
+        level, since, boot = instance.config.get(SETTLED_KEY, "").split(" ")
         found = Settled(Level(level), float(since))
+        # The same boot, not a later one: the clock may have been set back since.
+        return found if float(boot) == instance.started_at else None
     except ValueError:
         return None
-    return found if found.since >= instance.started_at else None
+
+
+def note(level: Level, since: float, instance: Instance) -> str:
+    """What `settled` reads."""
+    return f"{level} {since!r} {instance.started_at!r}"
 
 
 def next_act(mode: Mode, status: str, found: Settled | None, every: float, now: float) -> Act | None:

@@ -30,6 +30,7 @@ from vcrecovery.sync.modes import (
     ChosenModes,
     level_of,
     next_act,
+    note,
     settled,
     with_init,
 )
@@ -176,7 +177,7 @@ class StandbyKeeper:
 
     def _settle(self, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> Looked:
         before, level = settled(found), level_of(mode)
-        since = before.since if before is not None else found.started_at
+        since, begun = before.since if before is not None else found.started_at, self._clock.now()
         done = inside.settle(lxd, service, since, level, entry.masked_units, entry.warm_units, _BOOT_SECONDS)
         with service_lock(self._plan.state_dir, service):
             for _ in range(5):
@@ -184,7 +185,7 @@ class StandbyKeeper:
                 if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):
                     return Looked(False, "the standby was changed at this moment")
                 try:
-                    lxd.configure(now, {SETTLED_KEY: f"{level} {done.at:.6f}"})
+                    lxd.configure(now, {SETTLED_KEY: note(level, begun if done.at is None else done.at, found)})
                 except TryAgainError:
                     continue
                 break

@@ -91,7 +91,13 @@ class Connection:
             )
         # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
         session.trust_env = False
-        client = pylxd.Client(endpoint=address, timeout=CALL_TIMEOUT, session=session)
+        try:
+            client = pylxd.Client(endpoint=address, timeout=CALL_TIMEOUT, session=session)
+        except ValueError as error:
+            if isinstance(self._place, Path):
+                raise
+            file = self._place.server_certificate
+            raise OutsideError(f"LXD's server certificate {file} is no certificate", "copy server.crt there") from error
         if not client.trusted:
             raise OutsideError(
                 f"LXD on secondary {self.name} ({address}) does not know the certificate of this controller",
