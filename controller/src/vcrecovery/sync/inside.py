@@ -19,9 +19,11 @@ from vcrecovery.sync.modes import Level
 
 #: Seconds beyond those for its parts that the script is waited for.
 _MARGIN = 30.0
+#: Seconds: a file's time of change is that of the kernel's last tick.
+_TICK = 0.1
 
 #: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait.
-#: Prints a line `now SECONDS` (or `now`) at first, then `restarted UNIT...`, `started ...` or `failed ...`, as it happens.
+#: Prints a line `now SECONDS` (or `now`) at first, then `restarted UNIT...`, `started ...` or `failed ...`.
 _SCRIPT = r"""
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
@@ -134,12 +136,12 @@ def settle(
     `since` is the time before which its processes have not started; `patience`, in seconds, holds for each wait.
     Raises OutsideError when it cannot be done.
     """
-    return _run(lxd, instance, ["settle", since, level, " ".join(masked), " ".join(units)], patience, 3)
+    return _run(lxd, instance, ["settle", since - _TICK, level, " ".join(masked), " ".join(units)], patience, 3)
 
 
 def promote(lxd: Containers, instance: str, since: float, patience: float) -> Did:
     """Takes the masks away, restarts what is older than its files, and has the rest start. Raises OutsideError."""
-    return _run(lxd, instance, ["promote", since, Level.ALL, "", ""], patience, 1)
+    return _run(lxd, instance, ["promote", since - _TICK, Level.ALL, "", ""], patience, 1)
 
 
 def _run(lxd: Containers, instance: str, arguments: Sequence[object], patience: float, waits: int) -> Did:
