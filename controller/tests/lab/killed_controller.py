@@ -16,7 +16,7 @@ from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.outside import Outside
 
 
-class _Countdown:
+class Countdown:
     def __init__(self, boundary: int) -> None:
         self.left = boundary
 
@@ -36,7 +36,7 @@ class _Countdown:
 
 
 if __name__ == "__main__":
-    countdown = _Countdown(int(sys.argv.pop(1)))
+    countdown = Countdown(int(sys.argv.pop(1)))
     for owner, names in ((Journal, ("open", "begin", "end", "close")), (Outside, ("carry_out",))):
         for name in names:
             setattr(owner, name, countdown.around(getattr(owner, name)))

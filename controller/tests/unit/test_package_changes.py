@@ -34,6 +34,8 @@ class FakeClock:
 class FakeLxd:
     """One container, and what was done to it."""
 
+    is_here = True
+
     def __init__(self, rootfs: Path) -> None:
         self.tree, self.did = rootfs, list[str]()
         self.instance: Instance | None = Instance("web", True, "Running", {ROLE_KEY: "standby"}, {})

@@ -23,7 +23,9 @@ from test_exposition import check_exposition
 
 from simulation import Simulation
 from vcrecovery.errors import ExitCode
+from vcrecovery.plan.modes import Mode
 from vcrecovery.recover.states import Policy
+from vcrecovery.sync.modes import ChosenModes
 
 #: Seconds for what takes one or two; machines differ.
 PATIENCE = 60.0
@@ -145,6 +147,12 @@ def test_status_as_data(failed_over: Path) -> None:
     assert entry["dns"] == {"www.example.test": None}
     assert entry["standby"]["state"] == "unreachable"
     assert {finding["level"] for finding in entry["findings"]} == {"attention", "warning"}
+
+
+def test_the_mode_that_was_chosen_is_shown(failed_over: Path) -> None:
+    assert only(vcrecovery("status", "--json", "--plan", failed_over).stdout)["mode"] == "cold"
+    ChosenModes(failed_over.parent / "state").write("web", Mode.FROZEN)
+    assert only(vcrecovery("status", "--json", "--plan", failed_over).stdout)["mode"] == "frozen"
 
 
 def test_status_of_one_service(failed_over: Path) -> None:

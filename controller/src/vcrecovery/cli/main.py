@@ -34,7 +34,7 @@ VERBS = {
     "relay": ("relay", "relay", "Tell Zabbix what the hypervisors' SNMP agents say."),
     "resume": ("protection", "resume", "End a pause."),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Show a hypervisor's VMs by SNMP, and tell of their changes."),
-    "standby": ("restore_points", "standby", "Make and fill standbys on this secondary."),
+    "standby": ("standby_verbs", "standby", "Make and fill standbys on this secondary."),
     "status": ("status", "status", "Who serves what, and how fresh the standbys are."),
     "watch": ("watch", "watch", "Watch the primaries and fail over by itself."),
 }

@@ -13,8 +13,6 @@ from vcrecovery.cli.standby import standby
 from vcrecovery.recover.world import World
 from vcrecovery.sync.restore_points import age_in_words, make, restore_points
 
-__all__ = ["standby"]
-
 
 @standby.command()
 @click.argument("service", required=False)

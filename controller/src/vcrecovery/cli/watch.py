@@ -22,6 +22,7 @@ from vcrecovery.recover.unattended import Unattended
 from vcrecovery.recover.world import World
 from vcrecovery.sync.package_watch import PackageWatch
 from vcrecovery.sync.restore_point_loop import keep_making
+from vcrecovery.sync.standby_keeper import StandbyKeeper
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -78,6 +79,8 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
     threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
+    keeper = StandbyKeeper(plan, World(plan).lxd, world.journal, world.clock)
+    threading.Thread(target=keeper.run, args=(stop,), daemon=True).start()
     threading.Thread(target=keep_addresses, args=(World(plan), stop), daemon=True).start()
     _take_zabbix_events(world, recover, stop)
     _serve_metrics(plan, stop)

@@ -13,6 +13,7 @@ from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.rules import shipped_rules
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
 from vcrecovery.plan.metrics import Metrics
+from vcrecovery.plan.modes import MODE_DESCRIPTION, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
@@ -69,10 +70,21 @@ class Receiver(Section):
     port: PortNumber = 7022
 
 
+class LxdOverHttps(Section):
+    """LXD on a machine that the controller is not on."""
+
+    url: str = Field(pattern=r"^https://", examples=["https://sec1.example.net:8443"])
+    certificate: Path = Field(description="the controller's; LXD may restrict it to its project `default`")
+    key: Path = Field(description="of that certificate; mode 0600")
+    server_certificate: Path = Field(description="LXD's own (server.crt): no other is believed")
+
+
 class Secondary(Section):
     """A machine that runs LXD and holds standbys."""
 
-    lxd: Path = Field(Path("/var/lib/lxd/unix.socket"), description="LXD's unix socket")
+    lxd: Path | LxdOverHttps = Field(
+        Path("/var/lib/lxd/unix.socket"), description="LXD's unix socket; on another machine: its URL and certificates"
+    )
     storage_pool: str = Field("default", description="the pool that holds the standbys")
     network: Network
     receiver: Receiver
@@ -222,7 +234,14 @@ class Service(Section):
 
     primary: Primary
     standby: Standby
-    mode: Literal["cold"] = Field("cold", description="cold: the standby boots when it is needed")
+    mode: Mode = Field(Mode.COLD, description=MODE_DESCRIPTION)
+    warm_units: list[UnitName] = Field(
+        [], description="mode warm: the units that run while it waits", examples=[["mariadb.service"]]
+    )
+    masked_units: list[UnitName] = Field(
+        [], description="units that never run before it serves", examples=[["cron.service", "certbot.timer"]]
+    )
+    refresh: Refresh = Refresh()
     ports: list[Port] = Field(min_length=1, description="what has to answer", examples=[[80, 443]])
     dns: list[DnsRecord] = Field([], description="names that follow the service")
     virtual_ip: VirtualAddress | None = Field(None, description="an address that follows it, beside DNS or instead")
@@ -230,6 +249,15 @@ class Service(Section):
     timeouts: Timeouts = Timeouts()
     sync: Sync = Sync()
     restore_points: RestorePoints = RestorePoints()
+
+    @model_validator(mode="after")
+    def _can_have_restore_points(self) -> Self:
+        if self.restore_points.keep and self.mode is not Mode.COLD:
+            raise ValueError(
+                f"mode {self.mode} has no restore points, since its container is never off; set restore_points.keep to "
+                "0, or mode to cold"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_synced_in_time(self) -> Self:

@@ -47,7 +47,7 @@ def keep(world: World, name: str) -> bool:
     if not _ours(world, name) or virtual_address.is_here(service):
         return False
     # Under the lock, so that a `standby reset` that gives it up at this moment does not get it back.
-    with service_lock(world.plan.state_dir, name):
+    with service_lock(world.plan.state_dir, name, brief=True):
         return _ours(world, name) and virtual_address.keep(service, world.clock)
 
 

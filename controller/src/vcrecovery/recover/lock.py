@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from vcrecovery.errors import BusyError, OutsideError
 
+#: What whoever holds it for one short act writes behind its name.
+_BRIEF = " for a moment"
+#: Seconds for which somebody who holds it only for a moment is waited for.
+PATIENCE = 15.0
+#: Seconds for a holder to write who it is.
+_NAMES_ITSELF_WITHIN = 0.5
+_EVERY = 0.02
+
 
 @contextmanager
-def service_lock(state_dir: Path, service: str) -> Iterator[None]:
+def service_lock(state_dir: Path, service: str, *, brief: bool = False) -> Iterator[None]:
     """Holds the service for this process.
 
-    Raises BusyError, which names the holder, when another process has it.
+    Who holds it for one `brief` act is waited for by the others, and does not wait itself: a failover must not be
+    turned away by a standby that is just being frozen.
+    Raises BusyError, which names the holder, when another has it, or still has it after PATIENCE seconds.
     """
     path = state_dir / "locks" / f"{service}.lock"
     try:
@@ -25,21 +37,35 @@ def service_lock(state_dir: Path, service: str) -> Iterator[None]:
     except OSError as error:
         raise OutsideError(f"the lock {path} cannot be used: {error.strerror}", "correct its rights") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise BusyError(
-                f"{holder} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
-            ) from None
+        _take(file, service, 0.0 if brief else PATIENCE)
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
-            file.write(f"process {os.getpid()}")
+            file.write(f"process {os.getpid()}{_BRIEF if brief else ''}")
             file.flush()
         try:
             yield
         finally:
             with contextlib.suppress(OSError):
                 file.truncate(0)
+
+
+def _take(file: TextIO, service: str, patience: float) -> None:
+    begun = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            # Past the buffer of the file, which would go on telling the first holder.
+            holder = os.pread(file.fileno(), 200, 0).decode(errors="replace").strip()
+        most = PATIENCE if holder.endswith(_BRIEF) else 0.0 if holder else _NAMES_ITSELF_WITHIN
+        if time.monotonic() - begun >= min(patience, most):
+            if holder.endswith(_BRIEF):
+                name = holder.removesuffix(_BRIEF)
+                raise BusyError(f"{name} is still at work on the standby of {service}", "call again")
+            name = holder or "another process"
+            raise BusyError(
+                f"{name} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
+            )
+        time.sleep(_EVERY)

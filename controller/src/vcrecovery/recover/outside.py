@@ -11,6 +11,7 @@ from typing import Any
 from vcrecovery.detect.cpu import CpuSample, utilisation
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.lxd import Instance
+from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import ask_all, wait_for_all
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover import records, virtual_address
@@ -18,9 +19,10 @@ from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.promote import promote
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
-from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, settle
+from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
 
 #: Seconds between the two readings that say how much CPU a VM uses now.
 USED_OVER = 1.0
@@ -207,6 +209,8 @@ class Outside:
         """Why the restore point that was asked for cannot be had, and its age."""
         if (asked := episode.request.restore_point) is None:
             return "", None
+        if not self._lxd.is_here:
+            return f"secondary {self._lxd.name} is another machine: only there can its standbys be put back", None
         try:
             point = find(restore_points(self._lxd, self._name), self._name, asked)
         except VCRecoveryError as error:
@@ -218,7 +222,11 @@ class Outside:
         asked = episode.request.restore_point or ""
         point = find(restore_points(self._lxd, self._name), self._name, asked)
         instance = self._startable(episode)
-        if instance.status != "Stopped":
+        if instance.status != STOPPED and instance.config.get(ROLE_KEY) == STANDBY:
+            # Nobody has used it yet.
+            self._lxd.stop(self._name, self._service.timeouts.start)
+            instance = self._startable(episode)
+        if instance.status != STOPPED:
             raise OutsideError(
                 f"container {self._name} is {instance.status.lower()}: a restore would throw away what it has written",
                 f"if you want that: `lxc stop {self._name}`, then call again",
@@ -266,8 +274,8 @@ class Outside:
             self._lxd.configure(instance, claim)
         # Those that were let in before that would go on writing.
         ended = end_sessions(self._world.plan.state_dir, self._name, SESSIONS_END_WITHIN)
-        self._lxd.start(self._name, self._service.timeouts.start)
-        summary = f"container {self._name} on {self._lxd.name}"
+        how = promote(self._lxd, self._name, self._service.timeouts.start)
+        summary = f"container {self._name} on {self._lxd.name}: {how}"
         if ended:
             summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
         return {"summary": summary, "was_running": instance.running, "sessions_ended": ended}

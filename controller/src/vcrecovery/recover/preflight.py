@@ -20,9 +20,11 @@ def warnings_outside(world: World) -> list[str]:
     found: list[str] = []
     for name, service in world.plan.services.items():
         place = world.plan.secondaries[service.standby.secondary]
-        rootfs = world.lxd[service.standby.secondary].rootfs(place.storage_pool, name)
-        if os.access(rootfs, os.R_OK | os.X_OK):
-            found += copied_as_files(name, service, Rootfs(rootfs, []))
+        lxd = world.lxd[service.standby.secondary]
+        if lxd.is_here:
+            rootfs = lxd.rootfs(place.storage_pool, name)
+            if os.access(rootfs, os.R_OK | os.X_OK):
+                found += copied_as_files(name, service, Rootfs(rootfs, []))
         if service.virtual_ip and service.virtual_ip.interface not in (known for _, known in socket.if_nameindex()):
             found.append(
                 f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.dns import Key, Server, Zone
 from vcrecovery.drivers.libvirt import LibvirtHost
-from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.plan.model import Plan
+from vcrecovery.drivers.lxd import LxdServer, OverHttps
+from vcrecovery.plan.model import Plan, Secondary
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.neighbours import Neighbours
 
@@ -20,7 +21,7 @@ class World:
         self.plan = plan
         self.clock: Clock = clock or SystemClock()
         self.hosts = {name: LibvirtHost(name, entry.uri) for name, entry in plan.hypervisors.items()}
-        self.lxd = {name: LxdServer(name, entry.lxd, self.clock) for name, entry in plan.secondaries.items()}
+        self.lxd = {name: LxdServer(name, _place(entry), self.clock) for name, entry in plan.secondaries.items()}
 
     @cached_property
     def neighbours(self) -> Neighbours:
@@ -38,3 +39,10 @@ class World:
             name: Zone(name, [servers[s] for s in zone.servers], keys[zone.key], self.clock)
             for name, zone in self.plan.dns.zones.items()
         }
+
+
+def _place(secondary: Secondary) -> Path | OverHttps:
+    place = secondary.lxd
+    if isinstance(place, Path):
+        return place
+    return OverHttps(place.url, place.certificate, place.key, place.server_certificate)

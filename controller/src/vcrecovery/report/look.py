@@ -19,6 +19,7 @@ from vcrecovery.recover.world import World
 from vcrecovery.report.asking import Asker, Pending
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.modes import ChosenModes
 
 #: Seconds for everything that is asked.
 WITHIN = 5.0
@@ -146,7 +147,7 @@ def _of_plan(world: World, name: str) -> PlanView:
         hypervisor=service.primary.hypervisor,
         site=world.plan.hypervisors[service.primary.hypervisor].site,
         secondary=service.standby.secondary,
-        mode=service.mode,
+        mode=_mode(world, name),
         uuid=str(service.primary.uuid),
         primary_address=str(service.primary.address),
         standby_address=str(service.standby.address),
@@ -156,6 +157,14 @@ def _of_plan(world: World, name: str) -> PlanView:
         cool_down=world.plan.detection.cool_down,
         replicated_by=dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
     )
+
+
+def _mode(world: World, name: str) -> str:
+    """The plan's, or what `standby set` has chosen since."""
+    try:
+        return ChosenModes(world.plan.state_dir).of(name, world.plan.services[name]).value
+    except OutsideError:
+        return "not known"
 
 
 def _of_address(wanted: VirtualAddress | None) -> str:

@@ -143,9 +143,10 @@ def progress_line(running: Reconcile) -> str:
 
 
 def _reader(lxd: LxdServer, service: str, secondary: Secondary) -> Callable[[str], bytes | None]:
-    rootfs = lxd.rootfs(secondary.storage_pool, service)
-    if os.access(rootfs, os.R_OK | os.X_OK):
-        return Rootfs(rootfs, []).read
+    if lxd.is_here:
+        rootfs = lxd.rootfs(secondary.storage_pool, service)
+        if os.access(rootfs, os.R_OK | os.X_OK):
+            return Rootfs(rootfs, []).read
     return lambda path: lxd.file(service, path)
 
 

@@ -26,6 +26,9 @@ _RESTART_SECONDS = _UNITS_SECONDS = 60.0
 class Containers(Protocol):
     """What is needed of LXD."""
 
+    @property
+    def is_here(self) -> bool: ...
+
     def get(self, instance: str) -> Instance | None: ...
 
     def rootfs(self, pool: str, instance: str) -> Path: ...
@@ -68,6 +71,8 @@ class PackageWatch:
         if choice == "nothing":
             return None
         lxd = self._lxd[entry.standby.secondary]
+        if not lxd.is_here:
+            return None  # its refresh finds that too, only later
         tree = Rootfs(lxd.rootfs(secondary_of(self._plan, entry).storage_pool, service), [])
         if not _runs_as_standby(lxd.get(service)):
             return None
@@ -80,7 +85,7 @@ class PackageWatch:
             return None
         if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.now()):
             return None
-        with service_lock(self._plan.state_dir, service):
+        with service_lock(self._plan.state_dir, service, brief=True):
             # It may have been promoted or stopped since.
             if not _runs_as_standby(lxd.get(service)):
                 return None

@@ -86,6 +86,8 @@ def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> Made:
     wanted = plan.services[service].restore_points
     if wanted.keep == 0:
         return Made(None, "nothing to do: restore_points.keep is 0")
+    if not lxd.is_here:
+        return Made(None, f"nothing to do: secondary {lxd.name} is another machine")
     if why := _not_now(plan, service, lxd, clock):
         return Made(None, why)
     with set_aside(plan.state_dir, service, _SESSIONS_END_WITHIN):

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync import idmap
+from vcrecovery.sync.modes import RAW_KEY, with_init_of
 from vcrecovery.sync.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -59,7 +61,7 @@ def _config(service: Service, secondary: Secondary) -> dict[str, str]:
         ]
     return {
         "boot.autostart": "false",
-        "raw.lxc": "\n".join(lines),
+        RAW_KEY: "\n".join(lines),
         ROLE_KEY: STANDBY,
     }
 
@@ -83,6 +85,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     changes = Changes()
+    path = lxd.rootfs(secondary.storage_pool, name)
     _storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
@@ -96,12 +99,14 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
             f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
             "rename that container or the service",
         )
-    config = _differs(instance.config, _config(service, secondary))
+    wanted = _config(service, secondary)
+    # How it boots in its mode is the keeper's.
+    wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
+    config = _differs(instance.config, wanted)
     devices = {n: d for n, d in _devices(secondary).items() if instance.devices.get(n) != d}
     if config or devices:
         lxd.configure(instance, config, devices)
         changes.note(True, f"container {name} set to the plan")
-    path = lxd.rootfs(secondary.storage_pool, name)
     if instance.config.get(READY_KEY) != "true":
         _choose_id_map(lxd, name, path, clock)
         changes.note(True, "ID map chosen")
@@ -139,7 +144,7 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
 def stand_by_again(lxd: LxdServer, name: str) -> None:
     """Makes a container that served a standby again. Raises RefusedError while it runs."""
     instance = _must_get(lxd, name)
-    if instance.running:
+    if instance.status != STOPPED:
         raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
     lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
 
@@ -184,7 +189,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
     deadline = clock.now() + 30
     while True:
         instance = _must_get(lxd, name)
-        if instance.status == "Stopped":
+        if instance.status == STOPPED:
             # LXD still writes keys of its own for a moment.
             with contextlib.suppress(TryAgainError):
                 lxd.configure(instance, {READY_KEY: "true"})

@@ -1,0 +1,99 @@
+"""`vcrecovery standby set` and `vcrecovery standby modes`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.standby import standby
+from vcrecovery.errors import BusyError, OutsideError, UsageError
+from vcrecovery.plan.fields import parse_duration
+from vcrecovery.plan.modes import Mode
+from vcrecovery.recover.world import World
+from vcrecovery.sync.modes import ChosenModes, settled
+from vcrecovery.sync.standby_keeper import StandbyKeeper
+
+_LOOK_EVERY = 0.2
+PLAN = "plan"
+
+
+@standby.command("set")
+@click.argument("service")
+@click.argument("mode", type=click.Choice([*(mode.value for mode in Mode), PLAN]))
+@click.option("--timeout", default="5m", show_default=True, help="How long to wait: 90s, 10m.")
+@plan_option
+def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
+    """Let the standby of SERVICE wait in another MODE than the plan's; `plan` gives that back.
+
+    Waits until it does. The choice outlives restarts; the watcher keeps the standby there.
+    """
+    plan = read_plan(plan_path)
+    entry = plan.services[known_service(plan, plan_path, service)]
+    try:
+        seconds = parse_duration(timeout)
+    except ValueError as error:
+        raise UsageError(f"--timeout: {error}") from error
+    chosen, wanted = ChosenModes(plan.state_dir), None if mode == PLAN else Mode(mode)
+    if entry.restore_points.keep and (wanted or entry.mode) is not Mode.COLD:
+        click.echo(f"{service}: no restore points are made in mode {wanted}: its container is never off", err=True)
+    changed = chosen.read(service) != wanted
+    if changed:
+        chosen.write(service, wanted)
+    world = World(plan)
+    keeper = StandbyKeeper(plan, world.lxd, world.journal, world.clock)
+    deadline = world.clock.now() + seconds
+    while True:
+        try:
+            looked = keeper.look(service)
+        except BusyError as error:
+            busy: str | None = str(error)
+        else:
+            busy = None
+            if looked.act is not None:
+                changed = True
+                click.echo(f"{service}: {looked.sentence}")
+            if looked.there:
+                break
+        if world.clock.now() > deadline:
+            why = busy or looked.sentence
+            raise OutsideError(
+                f"{service} is not in mode {chosen.of(service, entry)} after {seconds:.0f} s: {why}",
+                "`vcrecovery watch` goes on with it",
+            )
+        if busy is not None or looked.act is None:
+            world.clock.sleep(_LOOK_EVERY)
+    click.echo(f"{service}: {looked.sentence}" + ("" if changed else "; nothing to do"))
+
+
+@standby.command()
+@json_option
+@plan_option
+def modes(as_json: bool, plan_path: Path) -> None:
+    """Show in which mode each standby waits, and how old the processes in it are."""
+    plan = read_plan(plan_path)
+    world, chosen = World(plan), ChosenModes(plan.state_dir)
+    shown: dict[str, dict[str, Any]] = {}
+    for name, service in plan.services.items():
+        try:
+            found = world.lxd[service.standby.secondary].get(name)
+            state = "missing" if found is None else found.status.lower()
+        except OutsideError:
+            found, state = None, "unreachable"
+        since = settled(found) if found is not None else None
+        shown[name] = {
+            "mode": chosen.of(name, service).value,
+            "plan": service.mode.value,
+            "state": state,
+            "refreshed": since.since if since is not None and state in ("running", "frozen") else None,
+        }
+    if as_json:
+        click.echo(json.dumps({"services": shown}, indent=2))
+        return
+    for name, entry in shown.items():
+        other = f" (the plan says {entry['plan']})" if entry["mode"] != entry["plan"] else ""
+        age = entry["refreshed"] and f", refreshed {max(0.0, world.clock.now() - entry['refreshed']):.0f} s ago"
+        click.echo(f"{name}  {entry['mode']}{other}, {entry['state']}{age or ''}")

@@ -1,0 +1,172 @@
+"""How a server is reached: over its unix socket, or over HTTPS with certificates. Every call has a timeout."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import pylxd
+import requests
+from pylxd.client import get_session_for_url
+from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.errors import OutsideError
+
+CALL_TIMEOUT = 10.0
+T = TypeVar("T")
+
+
+class TryAgainError(OutsideError):
+    """The instance has changed since it was read, or is busy. Reading it again and trying again is right."""
+
+
+@dataclass(frozen=True)
+class OverHttps:
+    """A server on another machine. `server_certificate` is its very own: no authority is asked, no name compared."""
+
+    url: str
+    certificate: Path
+    key: Path
+    server_certificate: Path
+
+    def check(self) -> None:
+        """Raises OutsideError when a file cannot be used, or others may read the key."""
+        for what, path in (
+            ("certificate", self.certificate),
+            ("key", self.key),
+            ("server certificate", self.server_certificate),
+        ):
+            try:
+                with path.open("rb") as file:
+                    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            except OSError as error:
+                raise OutsideError(f"LXD's {what} {path} cannot be read: {error.strerror}", "correct that") from error
+            if what == "key" and mode & 0o077:
+                raise OutsideError(f"LXD's key {path} can be read by others (mode {mode:o})", f"`chmod 600 {path}`")
+
+
+class Connection:
+    """The way to the LXD of one secondary. Nothing is connected to before it is used."""
+
+    def __init__(self, name: str, place: Path | OverHttps, clock: Clock) -> None:
+        self.name = name
+        self._place = place
+        self._clock = clock
+        self._client: Any = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on this machine, so that the standbys' files are here too."""
+        return isinstance(self._place, Path)
+
+    @property
+    def socket(self) -> Path:
+        """Raises OutsideError for a server that is reached over HTTPS."""
+        if isinstance(self._place, Path):
+            return self._place
+        raise OutsideError(
+            f"secondary {self.name} is another machine ({self._place.url}), and its files are not here",
+            "call this on the secondary itself, with a plan that names LXD's unix socket",
+        )
+
+    def _connect(self) -> Any:
+        if isinstance(self._place, Path):
+            if not self._place.exists():
+                raise self._unreachable(FileNotFoundError(self._place))
+            address = f"http+unix://{quote(str(self._place), safe='')}"
+            session = get_session_for_url(address)
+        else:
+            self._place.check()
+            address = self._place.url.rstrip("/")
+            session = get_session_for_url(
+                address,
+                cert=(str(self._place.certificate), str(self._place.key)),
+                verify=str(self._place.server_certificate),
+            )
+        # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
+        session.trust_env = False
+        try:
+            client = pylxd.Client(endpoint=address, timeout=CALL_TIMEOUT, session=session)
+        except ValueError as error:
+            if isinstance(self._place, Path):
+                raise
+            file = self._place.server_certificate
+            raise OutsideError(f"LXD's server certificate {file} is no certificate", "copy server.crt there") from error
+        if not client.trusted:
+            raise OutsideError(
+                f"LXD on secondary {self.name} ({address}) does not know the certificate of this controller",
+                "add it there: `lxc config trust add --restricted --projects default FILE`",
+            )
+        return client
+
+    def _unreachable(self, error: Exception) -> OutsideError:
+        if isinstance(self._place, Path):
+            where, reason = str(self._place), str(error) or type(error).__name__
+            if not self._place.exists():
+                reason = "no such socket"
+        else:
+            where, reason = self._place.url, _tls_reason(error)
+        return OutsideError(
+            f"LXD on secondary {self.name} ({where}) does not answer: {reason}", "start it, and try `lxc list` there"
+        )
+
+    def _guard(self, call: Callable[[Any], T]) -> T:
+        """What `call` returns, given pylxd's routes. Raises OutsideError when the server cannot do it or is away."""
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return call(self._client.api)
+        except (ClientConnectionFailed, requests.exceptions.RequestException) as error:
+            self._client = None
+            raise self._unreachable(error) from error
+        except LXDAPIException as error:
+            if error.response.status_code == 503:
+                raise self._unreachable(error) from error
+            kind = TryAgainError if "is busy running" in str(error) else OutsideError
+            raise kind(f"LXD on secondary {self.name}: {error}") from error
+
+    def _found(self, call: Callable[[Any], Any]) -> Any:
+        """What `call` returns; None when the server says that there is no such thing."""
+
+        def read(api: Any) -> Any:
+            try:
+                return call(api)
+            except LXDAPIException as error:
+                if error.response.status_code == 404:
+                    return None
+                raise
+
+        return self._guard(read)
+
+    def _change(self, begin: Callable[[Any], Any], timeout: float, doing: str) -> Mapping[str, Any]:
+        """Begins an operation and waits for it; what it left, once it has ended well."""
+
+        def change(api: Any) -> Mapping[str, Any]:
+            number = begin(api).json()["metadata"]["id"]
+            result = (
+                api.operations[number]
+                .wait.get(params={"timeout": str(max(1, int(timeout)))}, timeout=timeout + CALL_TIMEOUT)
+                .json()["metadata"]
+            )
+            if result["status_code"] == 200:
+                return result["metadata"] or {}
+            if result["status_code"] < 200:
+                raise OutsideError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
+            kind = TryAgainError if "is busy running" in str(result["err"]) else OutsideError
+            raise kind(f"LXD on secondary {self.name}: {doing}: {' '.join(str(result['err']).split())}")
+
+        return self._guard(change)
+
+
+def _tls_reason(error: Exception) -> str:
+    text = str(error)
+    if "Fingerprints did not match" in text:
+        return "it shows another certificate than the plan's server_certificate"
+    # The outermost text is of the library that retries; the reason stands in its last brackets.
+    return text.rpartition(": ")[2].strip("()'\" ") or type(error).__name__

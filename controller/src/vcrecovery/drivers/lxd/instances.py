@@ -1,0 +1,205 @@
+"""Instances: read, create, configure, start, freeze, stop, run a command in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pylxd.exceptions import LXDAPIException
+
+from vcrecovery.drivers.lxd.connection import Connection, TryAgainError
+from vcrecovery.errors import OutsideError
+
+STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
+#: Seconds between two looks at a server that is busy with an instance.
+_BUSY_DELAY = 0.05
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A container as the server describes it. `etag` guards the next write.
+
+    `running`: its processes run, so not while it is frozen. `started_at`: its last start, seconds since the epoch by
+    the server's clock; 0 when it was never started.
+    """
+
+    name: str
+    running: bool
+    status: str
+    config: Mapping[str, str]
+    devices: Mapping[str, Mapping[str, str]]
+    etag: str = field(default="", compare=False)
+    started_at: float = 0.0
+
+
+class Instances(Connection):
+    """The instances of one server."""
+
+    def get(self, instance: str) -> Instance | None:
+        """None when there is no such instance. Raises OutsideError when the server does not answer."""
+        response = self._found(lambda api: api.instances[instance].get())
+        if response is None:
+            return None
+        data = response.json()["metadata"]
+        return Instance(
+            name=instance,
+            running=data["status"] in (RUNNING, "Ready"),
+            status=RUNNING if data["status"] == "Ready" else data["status"],
+            config=data["config"],
+            devices=data["devices"],
+            etag=response.headers.get("ETag", ""),
+            started_at=_seconds(data.get("last_used_at", "")),
+        )
+
+    def create_empty(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
+        """A container without an image; its files come from elsewhere."""
+        body = {
+            "name": instance,
+            "type": "container",
+            "source": {"type": "none"},
+            "profiles": [],
+            "config": dict(config),
+            "devices": {name: dict(device) for name, device in devices.items()},
+        }
+        self._change(lambda api: api.instances.post(json=body), 60, f"the creation of {instance}")
+
+    def configure(
+        self,
+        instance: Instance,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Sets these keys and devices, if nobody has changed the instance since it was read.
+
+        Raises TryAgainError when somebody has.
+        """
+        body: dict[str, Any] = {"config": dict(config)}
+        if devices:
+            body["devices"] = {name: dict(device) for name, device in devices.items()}
+
+        def patch(api: Any) -> None:
+            try:
+                api.instances[instance.name].patch(json=body, headers={"If-Match": instance.etag})
+            except LXDAPIException as error:
+                if error.response.status_code == 412:
+                    raise TryAgainError(
+                        f"container {instance.name} was changed by somebody else at this moment", "call again"
+                    ) from error
+                raise
+
+        self._guard(patch)
+
+    def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
+        """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
+
+        `known` is what was read of it a moment ago. Raises OutsideError with the server's reason.
+        """
+        deadline = self._clock.now() + timeout
+        found = known or self.get(instance)
+        started = False
+        while found is None or not found.running:
+            if started and self._clock.now() >= deadline:
+                raise OutsideError(
+                    f"container {instance} stops right after its start",
+                    f"see `lxc info --show-log {instance}`, then call again",
+                )
+            action = "unfreeze" if found is not None and found.status == FROZEN else "start"
+            try:
+                self._set_state(instance, action, timeout, f"the start of {instance}")
+                started = True
+            except TryAgainError:
+                if self._clock.now() >= deadline:
+                    raise
+                self._clock.sleep(_BUSY_DELAY)
+            except OutsideError as error:
+                way_out = f"see `lxc info --show-log {instance}`, then call again"
+                raise OutsideError(error.message, way_out) from error
+            found = self.get(instance)
+
+    def freeze(self, instance: str, timeout: float) -> None:
+        """Stops the processes of a running instance where they are. Raises OutsideError when it does not run."""
+        self._set_state(instance, "freeze", timeout, f"the freezing of {instance}")
+
+    def unfreeze(self, instance: str, timeout: float) -> None:
+        """Lets a frozen instance go on. Raises OutsideError when it is not frozen."""
+        self._set_state(instance, "unfreeze", timeout, f"the thawing of {instance}")
+
+    def stop(self, instance: str, timeout: float) -> None:
+        """Stops it at once. For containers that hold nothing."""
+        self._set_state(instance, "stop", timeout, f"the stop of {instance}", force=True)
+
+    def shut_down(self, instance: str, timeout: float) -> None:
+        """Lets it end by itself; one that has not within `timeout` seconds is stopped at once. It may be frozen."""
+        found = self.get(instance)
+        if found is not None and found.status == FROZEN:
+            self.unfreeze(instance, timeout)
+        try:
+            self._set_state(instance, "stop", timeout, f"the stop of {instance}", patience=5)
+        except OutsideError:
+            found = self.get(instance)
+            if found is not None and found.status != STOPPED:
+                self.stop(instance, timeout)
+
+    def restart(self, instance: str, timeout: float) -> None:
+        """Shuts it down and starts it; one that does not shut down within `timeout` seconds is stopped at once."""
+        self.shut_down(instance, timeout)
+        self.start(instance, timeout)
+
+    def _set_state(
+        self, instance: str, action: str, timeout: float, doing: str, *, force: bool = False, patience: float = 0
+    ) -> None:
+        body = {"action": action, "force": force, "timeout": max(1, int(timeout))}
+        self._change(lambda api: api.instances[instance].state.put(json=body), timeout + patience, doing)
+
+    def execute(self, instance: str, command: Sequence[str], timeout: float) -> None:
+        """Runs a command in a running instance. Raises OutsideError when it fails; its output is LXD's to keep."""
+        status, _ = self._execute(instance, command, timeout, record=False)
+        if status:
+            raise OutsideError(
+                f"`{' '.join(command)[:80]}` in container {instance} of {self.name}: exit status {status}",
+                f"try it by `lxc exec {instance}`",
+            )
+
+    def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        """Runs a command in a running instance; its exit status and what it printed."""
+        status, logs = self._execute(instance, command, timeout, record=True)
+        printed = b""
+        for number, address in logs.items():
+            printed += self._take_log(str(address), keep=number == "1")
+        return status, printed.decode(errors="replace")
+
+    def _take_log(self, address: str, *, keep: bool) -> bytes:
+        """What is in one of the server's logs, if `keep`; it is removed there."""
+
+        def take(api: Any) -> bytes:
+            for part in address.removeprefix("/1.0/").split("/"):
+                api = api[part]
+            content = bytes(api.get(is_api=False).content) if keep else b""
+            api.delete()
+            return content
+
+        return self._guard(take)
+
+    def _execute(
+        self, instance: str, command: Sequence[str], timeout: float, *, record: bool
+    ) -> tuple[int, Mapping[str, str]]:
+        body = {"command": list(command), "wait-for-websocket": False, "interactive": False, "record-output": record}
+        left = self._change(
+            lambda api: api.instances[instance].exec.post(json=body), timeout, f"`{command[0]}` in {instance}"
+        )
+        return int(left["return"]), left.get("output") or {}
+
+    def delete(self, instance: str) -> None:
+        self._change(lambda api: api.instances[instance].delete(), 60, f"the removal of {instance}")
+
+
+def _seconds(text: str) -> float:
+    """LXD's time, with nine digits after the point or none; 0 for one that it has never set."""
+    whole, _, part = text.rstrip("Z").partition(".")
+    try:
+        at = datetime.fromisoformat(f"{whole}+00:00").timestamp()
+    except ValueError:
+        return 0.0
+    return max(0.0, at) + (float(f"0.{part}") if part.isdigit() and at > 0 else 0.0)

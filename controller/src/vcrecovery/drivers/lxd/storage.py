@@ -1,0 +1,85 @@
+"""Snapshots, files, pools and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vcrecovery.drivers.lxd.connection import Connection
+
+
+class Storage(Connection):
+    """What instances lie on, of one server."""
+
+    def snapshots(self, instance: str) -> list[str]:
+        """The names of the instance's snapshots; none when there is no such instance."""
+        answer = self._found(lambda api: api.instances[instance].snapshots.get())
+        return [] if answer is None else [str(place).rsplit("/", 1)[1] for place in answer.json()["metadata"]]
+
+    def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        body = {"name": snapshot, "stateful": False}
+        doing = f"the snapshot {snapshot} of {instance}"
+        self._change(lambda api: api.instances[instance].snapshots.post(json=body), timeout, doing)
+
+    def rename_snapshot(self, instance: str, snapshot: str, name: str) -> None:
+        doing = f"the renaming of snapshot {snapshot} of {instance}"
+        self._change(lambda api: api.instances[instance].snapshots[snapshot].post(json={"name": name}), 60, doing)
+
+    def delete_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        doing = f"the removal of snapshot {snapshot} of {instance}"
+        self._change(lambda api: api.instances[instance].snapshots[snapshot].delete(), timeout, doing)
+
+    def restore(self, instance: str, snapshot: str, timeout: float) -> None:
+        """Makes the files and the configuration of a stopped instance those of the snapshot."""
+        doing = f"the restore of {instance} from snapshot {snapshot}"
+        self._change(lambda api: api.instances[instance].put(json={"restore": snapshot}), timeout, doing)
+
+    def file(self, instance: str, path: str) -> bytes | None:
+        """A file of the instance, running or not. None when it is not there."""
+        answer = self._found(lambda api: api.instances[instance].files.get(params={"path": path}, is_api=False))
+        return None if answer is None else bytes(answer.content)
+
+    def pool_driver(self, pool: str) -> str | None:
+        """The storage pool's driver; None when there is no such pool."""
+        found = self._found(lambda api: api.storage_pools[pool].get())
+        return None if found is None else str(_metadata(found)["driver"])
+
+    def network_exists(self, network: str) -> bool:
+        return self._found(lambda api: api.networks[network].get()) is not None
+
+    def create_pool(self, pool: str) -> None:
+        self._guard(lambda api: api.storage_pools.post(json={"name": pool, "driver": "dir"}))
+
+    def create_network(self, network: str, address: str, address6: str = "none") -> None:
+        """A bridge with these addresses, without DHCP, DNS or NAT: standbys have fixed addresses."""
+        config = {
+            "ipv4.address": address,
+            "ipv4.dhcp": "false",
+            "ipv4.nat": "false",
+            "ipv6.address": address6,
+            "dns.mode": "none",
+        }
+        if address6 != "none":
+            # LXD's rules only let in what its DHCP and DNS would need, and 5.0 does not get rid of those for IPv6.
+            config |= {"ipv6.dhcp": "false", "ipv6.nat": "false", "ipv6.firewall": "false"}
+        self._guard(lambda api: api.networks.post(json={"name": network, "type": "bridge", "config": config}))
+
+    def remove_pool_and_network(self, pool: str, network: str) -> None:
+        """Removes them if they are there. Raises OutsideError while something uses them."""
+        if self.pool_driver(pool) is not None:
+            self._guard(lambda api: api.storage_pools[pool].delete())
+        if self.network_exists(network):
+            self._guard(lambda api: api.networks[network].delete())
+
+    def rootfs(self, pool: str, instance: str) -> Path:
+        """Where a pool of driver `dir` or `btrfs` keeps the instance's files, on the secondary itself.
+
+        Raises OutsideError on another machine.
+        """
+        return self.socket.parent / "storage-pools" / pool / "containers" / instance / "rootfs"
+
+
+def _metadata(response: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = response.json()["metadata"]
+    return found

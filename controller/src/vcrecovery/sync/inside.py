@@ -1,0 +1,158 @@
+"""What is done inside a standby that runs: masks, units that start, units that are restarted since they are stale.
+
+A file that rsync has replaced stays what it was for a process that had it open. And what a process has read at its
+start (settings, scripts) may have changed since. So two things are looked for: processes that map or hold open files
+that are gone, whose units are restarted; and settings, programs of the operator's own or packages that have changed
+since the processes started, for which all services are.
+
+A failover may come in between: from its mark on, what the keeper began changes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from vcrecovery.errors import OutsideError
+from vcrecovery.sync.modes import Level
+
+#: Seconds beyond those for its parts that the script is waited for.
+_MARGIN = 30.0
+#: Seconds: a file's time of change is that of the kernel's last tick.
+_TICK = 0.1
+
+#: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait.
+#: Prints a line `now SECONDS` (or `now`) at first, then `restarted UNIT...`, `started ...` or `failed ...`.
+_SCRIPT = r"""
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+export PATH LC_ALL
+what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6
+now=$(date +%s.%N 2>/dev/null)
+case $now in *[!0-9.]*) now=$(date +%s) ;; esac
+echo "now $now"
+# The file, not the process: right after its start the process is still another.
+case $(readlink -f /sbin/init 2>/dev/null) in */systemd) ;; *) exit 0 ;; esac
+masks=/run/systemd/system.control
+[ "$what" = settle ] || : >/run/vcrecovery-serves
+if [ "$what" = settle ]; then
+  left=$((patience * 5))
+  while [ $left -gt 0 ]; do
+    case $(systemctl is-system-running 2>/dev/null) in running|degraded|maintenance|stopping) break ;; esac
+    sleep 0.2
+    left=$((left - 1))
+  done
+fi
+exec 9>/run/vcrecovery-lock
+flock -w "$patience" 9 2>/dev/null
+if [ "$what" = settle ]; then
+  [ -e /run/vcrecovery-serves ] && exit 0
+  new=
+  for unit in $masked; do
+    [ -L "$masks/$unit" ] && continue
+    mkdir -p $masks && ln -s /dev/null "$masks/$unit" && new="$new $unit"
+  done
+  if [ -n "$new" ]; then
+    systemctl daemon-reload
+    systemctl stop $new 2>/dev/null
+  fi
+else
+  unmasked=$(find $masks -maxdepth 1 -type l -lname /dev/null -printf '%f ' -delete 2>/dev/null)
+  [ -z "$unmasked" ] || systemctl daemon-reload
+fi
+if ! command -v find >/dev/null; then
+  changed=unknown
+else
+  changed=$(find /etc /usr/local /opt /var/lib/dpkg/status /var/lib/rpm /usr/lib/sysimage/rpm -xdev \
+    -newerct "@$since" -print -quit 2>/dev/null)
+fi
+if [ -n "$changed" ]; then
+  systemctl daemon-reload
+  stale=$(systemctl list-units --type=service --state=running --plain --no-legend | cut -d' ' -f1)
+else
+  stale=$({
+    find /proc/[0-9]*/fd -lname '/*(deleted)' ! -lname '/tmp/*' ! -lname '/var/tmp/*' ! -lname '/run/*' \
+      ! -lname '/dev/*' ! -lname '/proc/*' ! -lname '/memfd:*'
+    grep -lE ' /(usr|lib|lib64|bin|sbin|opt|etc|var|srv|home)/.* \(deleted\)$' /proc/[0-9]*/maps
+  } 2>/dev/null | cut -d/ -f3 | sort -u | while read -r pid; do
+    sed -n 's#.*/\([^/]*\.service\)\(/.*\)\{0,1\}$#\1#p' "/proc/$pid/cgroup" 2>/dev/null
+  done | sort -u)
+fi
+stale=$(printf '%s\n' $stale | grep -vE '^(systemd-|dbus|user@|[a-z]*-?getty[@.])' | sort -u | tr '\n' ' ')
+if [ -n "${stale% }" ]; then
+  if timeout "$patience" systemctl restart $stale; then
+    echo "restarted ${stale% }"
+  else
+    echo "failed to restart ${stale% }"
+  fi
+fi
+[ "$level" = all ] || { [ -z "$units" ] || systemctl start $units || echo "failed to start $units"; exit 0; }
+if ! systemctl is-active --quiet default.target; then
+  [ "$what" = settle ] || no_block=--no-block
+  if timeout "$patience" systemctl start $no_block default.target; then
+    echo "started all services"
+  else
+    echo "failed to start all services"
+    [ "$what" = settle ] || exit 1
+  fi
+fi
+for unit in $unmasked; do
+  systemctl is-enabled --quiet "$unit" 2>/dev/null && systemctl start --no-block "$unit" && echo "started $unit"
+done
+exit 0
+"""
+
+
+class Containers(Protocol):
+    """What is needed of LXD."""
+
+    name: str
+
+    def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]: ...
+
+
+@dataclass(frozen=True)
+class Did:
+    """What the script did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing.
+
+    `at` is None where the container has no clock that tells seconds.
+    """
+
+    at: float | None
+    words: str
+
+
+def settle(
+    lxd: Containers,
+    instance: str,
+    since: float,
+    level: Level,
+    masked: Sequence[str],
+    units: Sequence[str],
+    patience: float,
+) -> Did:
+    """Waits for the boot, then brings a standby to `level` and restarts what is older than its files.
+
+    `since` is the time before which its processes have not started; `patience`, in seconds, holds for each wait.
+    Raises OutsideError when it cannot be done.
+    """
+    return _run(lxd, instance, ["settle", since - _TICK, level, " ".join(masked), " ".join(units)], patience, 3)
+
+
+def promote(lxd: Containers, instance: str, since: float, patience: float) -> Did:
+    """Takes the masks away, restarts what is older than its files, and has the rest start. Raises OutsideError."""
+    return _run(lxd, instance, ["promote", since - _TICK, Level.ALL, "", ""], patience, 1)
+
+
+def _run(lxd: Containers, instance: str, arguments: Sequence[object], patience: float, waits: int) -> Did:
+    words = [str(word) for word in (*arguments, max(1, int(patience)))]
+    status, printed = lxd.ask(instance, ["/bin/sh", "-c", _SCRIPT, "vcrecovery", *words], patience * waits + _MARGIN)
+    first, *lines = printed.splitlines() or [""]
+    said = "; ".join(lines)
+    word, _, seconds = first.partition(" ")
+    if status or word != "now":
+        raise OutsideError(
+            f"the services in container {instance} of {lxd.name} could not be started: {said or f'status {status}'}",
+            f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",
+        )
+    return Did(float(seconds) if seconds else None, said)

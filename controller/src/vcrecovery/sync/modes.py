@@ -1,0 +1,162 @@
+"""How a standby waits: what its mode wants, what it is, and the next step between the two. The steps are pure.
+
+A standby is booted at one of two levels. `base`: systemd is up and nothing else, but for the plan's `warm_units`; from
+there its services start in a failover. `all`: its services run. Which one it has reached, and from when its processes
+are at the oldest, is noted at the container, so that it outlives the controller; a container that was started since is
+not settled yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from vcrecovery.drivers.lxd import Instance
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.model import Service
+from vcrecovery.plan.modes import Mode
+
+SETTLED_KEY = "user.vcrecovery.settled"
+RAW_KEY = "raw.lxc"
+#: The line by which a container boots to `base` only.
+_INIT = "lxc.init.cmd"
+_BASE_INIT = f"{_INIT} = /sbin/init systemd.unit=sysinit.target"
+
+
+class Level(StrEnum):
+    BASE = "base"
+    ALL = "all"
+
+
+class Act(StrEnum):
+    """What brings a standby nearer to its mode."""
+
+    STOP = "stop"
+    BOOT = "boot"
+    #: Wait for the boot, start what belongs to the level, restart what has become stale.
+    SETTLE = "settle"
+    FREEZE = "freeze"
+    THAW = "thaw"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What runs, and since when by the secondary's clock: no file that is newer is known to its processes."""
+
+    level: Level
+    since: float
+
+
+def level_of(mode: Mode) -> Level:
+    return Level.BASE if mode is Mode.WARM else Level.ALL
+
+
+def settled(instance: Instance) -> Settled | None:
+    """None when nothing is known of the boot that it is in."""
+    try:
+        level, since, boot = instance.config.get(SETTLED_KEY, "").split(" ")
+        found = Settled(Level(level), float(since))
+        # The same boot, not a later one: the clock may have been set back since.
+        return found if float(boot) == instance.started_at else None
+    except ValueError:
+        return None
+
+
+def note(level: Level, since: float, instance: Instance) -> str:
+    """What `settled` reads."""
+    return f"{level} {since!r} {instance.started_at!r}"
+
+
+def next_act(mode: Mode, status: str, found: Settled | None, every: float, now: float) -> Act | None:
+    """What to do with a standby in LXD's `status`; None when it is as `mode` wants it, or is changing."""
+    if mode is Mode.COLD:
+        return Act.STOP if status in (RUNNING, FROZEN) else None
+    if status == STOPPED:
+        return Act.BOOT
+    if status not in (RUNNING, FROZEN):
+        return None
+    level = level_of(mode)
+    if found is not None and found.level is Level.ALL and level is Level.BASE:
+        return Act.STOP
+    # A clock that was set back must not put the refresh off for ever.
+    if found is None or found.level is not level or abs(now - found.since) >= every:
+        return Act.THAW if status == FROZEN else Act.SETTLE
+    if mode is Mode.FROZEN:
+        return Act.FREEZE if status == RUNNING else None
+    return Act.THAW if status == FROZEN else None
+
+
+def boots_to_base(config: Mapping[str, str]) -> bool:
+    """Whether a container of this configuration boots to `base` only."""
+    return _BASE_INIT in config.get(RAW_KEY, "")
+
+
+def with_init(raw: str, service: Service, mode: Mode) -> str:
+    """`raw.lxc` for a boot in `mode`. Masks have to be in place before the units start: such a boot goes by `base`."""
+    lines = _without_init(raw)
+    if mode is Mode.WARM:
+        lines.append(" ".join([_BASE_INIT, *(f"systemd.wants={unit}" for unit in service.warm_units)]))
+    elif service.masked_units:
+        lines.append(_BASE_INIT)
+    return "\n".join(lines)
+
+
+def with_init_of(found: str, raw: str) -> str:
+    """`raw` with the way of booting that `found` has."""
+    return "\n".join([raw, *(line for line in found.splitlines() if line.startswith(_INIT))])
+
+
+def without_init(raw: str) -> str:
+    """`raw.lxc` for a boot with everything."""
+    return "\n".join(_without_init(raw))
+
+
+def _without_init(raw: str) -> list[str]:
+    return [line for line in raw.splitlines() if not line.startswith(_INIT)]
+
+
+class ChosenModes:
+    """The modes that `standby set` has chosen instead of the plan's; on disk."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / "modes"
+
+    def read(self, service: str) -> Mode | None:
+        """None when the plan's holds."""
+        try:
+            return Mode((self._folder / service).read_text(encoding="utf-8").strip())
+        except (FileNotFoundError, ValueError):
+            return None
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def write(self, service: str, mode: Mode | None) -> None:
+        """None gives the plan's back."""
+        try:
+            if mode is None:
+                with contextlib.suppress(FileNotFoundError):
+                    (self._folder / service).unlink()
+                return
+            self._folder.mkdir(parents=True, exist_ok=True)
+            scratch = self._folder / f".{service}.new"
+            with scratch.open("w", encoding="utf-8") as file:
+                file.write(f"{mode}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(self._folder / service)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def of(self, name: str, service: Service) -> Mode:
+        """The mode that holds."""
+        return self.read(name) or service.mode
+
+    def _unusable(self, error: OSError) -> OutsideError:
+        return OutsideError(
+            f"the chosen modes in {self._folder} cannot be used: {error.strerror}", "correct its rights"
+        )

@@ -1,0 +1,50 @@
+"""Makes a standby serve, out of whichever state it waits in."""
+
+from __future__ import annotations
+
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.instances import FROZEN
+from vcrecovery.errors import OutsideError
+from vcrecovery.sync import inside
+from vcrecovery.sync.modes import RAW_KEY, boots_to_base, settled, without_init
+
+
+def promote(lxd: LxdServer, name: str, timeout: float) -> str:
+    """Starts or thaws the container, and its services as far as they do not run or are stale; what was done.
+
+    The caller has claimed it. Done once more, it does what is left. Raises OutsideError when it cannot be done now.
+    """
+    found = lxd.get(name)
+    if found is None or not (found.running or found.status == FROZEN):
+        if found is not None and boots_to_base(found.config):
+            # A boot from now on, also one of later, is one with everything.
+            _boot_with_everything(lxd, found)
+        lxd.start(name, timeout)
+        return "booted"
+    frozen = found.status == FROZEN
+    lxd.start(name, timeout, found)
+    state = settled(found)
+    since = state.since if state is not None else found.started_at
+    by_base = boots_to_base(found.config)
+    try:
+        done = inside.promote(lxd, name, since, timeout).words
+    except OutsideError as error:
+        if by_base:
+            raise
+        # It runs. What it serves with is told by its ports.
+        done = error.message
+    if by_base:
+        _boot_with_everything(lxd, found)
+    return "; ".join(["thawed" if frozen else "was running", *([done] if done else [])])
+
+
+def _boot_with_everything(lxd: LxdServer, found: Instance) -> None:
+    # LXD writes keys of its own at times.
+    for _ in range(5):
+        now = lxd.get(found.name) or found
+        try:
+            lxd.configure(now, {RAW_KEY: without_init(now.config.get(RAW_KEY, ""))})
+        except TryAgainError:
+            continue
+        return
+    raise OutsideError(f"container {found.name} is changed by somebody else all the time", "call again")

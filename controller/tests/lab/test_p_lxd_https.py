@@ -1,0 +1,180 @@
+"""LXD over HTTPS, with a certificate that it restricts to one project: the real server, on loopback."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
+from vcrecovery.errors import OutsideError
+from vcrecovery.sync.standby import ROLE_KEY
+from vcrecovery_lab.run import run
+
+from .conftest import Lab
+from .own_standby import OwnStandby, own_standby
+
+pytestmark = pytest.mark.lab
+
+NAME = "vcrt-https"
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A self-signed certificate and its key, as `lxc` makes one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / f"{name}.crt", folder / f"{name}.key"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].touch(mode=0o600)
+    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
+    return files
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The lab's LXD, as a controller on another machine has it."""
+
+    standby: OwnStandby
+    place: OverHttps
+    plan: Path
+
+    def server(self, place: OverHttps | None = None) -> LxdServer:
+        return LxdServer("sec1", place or self.place, SystemClock())
+
+
+@pytest.fixture(scope="module")
+def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    folder = tmp_path_factory.mktemp("https")
+    certificate, key = make_certificate(folder, NAME)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server_certificate = folder / "server.crt"
+    server_certificate.write_bytes((lab.layout.lxd_socket.parent / "server.crt").read_bytes())
+    place = OverHttps(f"https://127.0.0.1:{port}", certificate, key, server_certificate)
+    with own_standby(lab, NAME, lab.layout.pool, folder) as standby:
+        standby.make_source()
+        standby.apply()
+        assert standby.sync().returncode == 0
+        run(["lxc", "config", "set", "core.https_address", f"127.0.0.1:{port}"], timeout=30)
+        try:
+            words = ["--name", NAME, "--type", "client", "--restricted", "--projects", "default"]
+            run(["lxc", "config", "trust", "add", certificate, *words], timeout=30)
+            standby.data["secondaries"]["sec1"]["lxd"] = {
+                "url": place.url,
+                "certificate": str(certificate),
+                "key": str(key),
+                "server_certificate": str(server_certificate),
+            }
+            standby.write_plan()
+            yield Remote(standby, place, standby.plan)
+        finally:
+            listed = run(["lxc", "config", "trust", "list", "--format", "csv"], timeout=30).stdout
+            for line in listed.splitlines():
+                kind, name, _, fingerprint, *_ = line.split(",")
+                if (kind, name) == ("client", NAME):
+                    run(["lxc", "config", "trust", "remove", fingerprint], timeout=30)
+            run(["lxc", "config", "unset", "core.https_address"], timeout=30)
+
+
+def test_all_that_a_controller_needs(remote: Remote) -> None:
+    lxd, name = remote.server(), remote.standby.name
+    assert not lxd.is_here
+    found = lxd.get(name)
+    assert found is not None
+    assert lxd.get("no-such") is None
+    assert lxd.file(name, "/etc/hostname") == f"{name}\n".encode()
+    assert lxd.file(name, "/no/such") is None
+    lxd.start(name, 30)
+    running = lxd.get(name)
+    assert running is not None
+    assert running.running
+    lxd.configure(running, {"user.vcrecovery.note": "x"})
+    with pytest.raises(TryAgainError):
+        lxd.configure(running, {"user.vcrecovery.note": "y"})
+    lxd.freeze(name, 30)
+    frozen = lxd.get(name)
+    assert frozen is not None
+    assert (frozen.status, frozen.running) == ("Frozen", False)
+    lxd.start(name, 30)
+    assert lxd.ask(name, ["/bin/sh", "-c", "echo here; exit 3"], 30) == (3, "here\n")
+    lxd.restart(name, 20)
+    lxd.shut_down(name, 20)
+    assert remote.standby.instance.status == "Stopped"
+
+
+def test_a_restricted_certificate_may_no_more(remote: Remote) -> None:
+    with pytest.raises(OutsideError):
+        remote.server().create_pool("vcrt-none")
+    with pytest.raises(OutsideError, match=r"is another machine .* its files are not here; call this on the secondary"):
+        remote.server().rootfs("pool", remote.standby.name)
+    done = remote.standby.vcrecovery("standby", "apply")
+    assert done.returncode == 4
+    assert "is another machine" in done.stderr
+
+
+def test_modes_and_a_failover(remote: Remote) -> None:
+    standby = remote.standby
+    for mode, status in (("hot", "Running"), ("frozen", "Frozen"), ("cold", "Stopped"), ("frozen", "Frozen")):
+        done = standby.vcrecovery("standby", "set", standby.name, mode)
+        assert done.returncode == 0, done.stderr
+        assert standby.instance.status == status
+    shown = standby.vcrecovery("status")
+    assert "frozen (mode frozen), files " in shown.stdout
+    refused = standby.fail_over("--restore-point", "latest")
+    assert refused.returncode == 3
+    assert "only there can its standbys be put back" in refused.stderr
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.instance.config[ROLE_KEY] == "active"
+    assert "thawed" in standby.steps()["start"]["summary"]
+
+
+def test_what_is_wrong_is_said(remote: Remote, tmp_path: Path) -> None:
+    other, key = make_certificate(tmp_path, "other")
+    place = remote.place
+    open_key = tmp_path / "open.key"
+    open_key.write_bytes(place.key.read_bytes())
+    open_key.chmod(0o640)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nobody = f"https://127.0.0.1:{probe.getsockname()[1]}"
+    for wrong, said in (
+        (replace(place, server_certificate=other), "it shows another certificate than the plan's server_certificate"),
+        (replace(place, certificate=other, key=key), "does not know the certificate of this controller"),
+        (replace(place, key=open_key), "can be read by others .mode 640.; `chmod 600"),
+        (replace(place, certificate=tmp_path / "none"), "LXD's certificate .*/none cannot be read: No such file"),
+        (replace(place, server_certificate=open_key), "LXD's server certificate .* is no certificate"),
+        (replace(place, url=nobody), "does not answer: .*Connection refused"),
+    ):
+        with pytest.raises(OutsideError, match=said) as error:
+            remote.server(wrong).get("any")
+        assert "\n" not in str(error.value)
+
+
+def test_proxies_of_the_environment_are_not_asked(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/hostname")
+    assert remote.server().get(remote.standby.name) is not None

@@ -1,0 +1,82 @@
+"""Who may hold a service, and for whom one waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.errors import BusyError
+from vcrecovery.recover import lock
+from vcrecovery.recover.lock import service_lock
+
+
+@contextmanager
+def held(state_dir: Path, *, brief: bool) -> Iterator[threading.Event]:
+    """Somebody else holds the service until the event is set."""
+    has, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with service_lock(state_dir, "web", brief=brief):
+            has.set()
+            over.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert has.wait(30)
+    try:
+        yield over
+    finally:
+        over.set()
+        holder.join(30)
+
+
+def test_who_is_at_work_turns_the_others_away_at_once(tmp_path: Path) -> None:
+    with held(tmp_path, brief=False):
+        begun = time.monotonic()
+        for brief in (False, True):
+            with pytest.raises(BusyError, match=r"process \d+ is already at work on web"):  # noqa: SIM117
+                with service_lock(tmp_path, "web", brief=brief):
+                    pytest.fail("it was held twice")
+        assert time.monotonic() - begun < lock.PATIENCE / 2
+
+
+def test_a_failover_waits_for_a_short_act(tmp_path: Path) -> None:
+    got: list[float] = []
+
+    def fail_over() -> None:
+        with service_lock(tmp_path, "web"):
+            got.append(time.monotonic())
+
+    with held(tmp_path, brief=True) as over:
+        waiting = threading.Thread(target=fail_over)
+        waiting.start()
+        # Another short act does not wait.
+        with pytest.raises(BusyError, match="at work on the standby of web"):  # noqa: SIM117
+            with service_lock(tmp_path, "web", brief=True):
+                pytest.fail("it was held twice")
+        assert got == []
+        ended = time.monotonic()
+        over.set()
+        waiting.join(30)
+    assert got
+    assert got[0] >= ended
+
+
+def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PATIENCE", 0.2)
+    with held(tmp_path, brief=True), pytest.raises(BusyError, match="still at work on the standby of web"):  # noqa: SIM117
+        with service_lock(tmp_path, "web"):
+            pytest.fail("it was held twice")
+
+
+def test_one_whose_wait_ends_at_a_failover_is_turned_away(tmp_path: Path) -> None:
+    with service_lock(tmp_path, "web", brief=True):
+        pass
+    with held(tmp_path, brief=False), pytest.raises(BusyError, match="already at work"):  # noqa: SIM117
+        with service_lock(tmp_path, "web"):
+            pytest.fail("it was held twice")
