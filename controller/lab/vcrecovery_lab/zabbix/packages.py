@@ -6,7 +6,6 @@ the dependencies with lists of its own, so that backports need not be among this
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from vcrecovery_lab.mirror import debian_mirror, proxy_environment
@@ -16,7 +15,7 @@ from vcrecovery_lab.run import LabError, run
 #: The release that holds each version.
 RELEASES = {"7.0": "bookworm-backports", "6.0": "bookworm"}
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_ZABBIX = ("zabbix-server-pgsql", "zabbix-agent", "zabbix-sender")
+_ZABBIX = ("zabbix-server-pgsql", "zabbix-agent")
 _OTHERS = (
     "postgresql-15", "postgresql-client-15",
     "php8.2-cli", "php8.2-common", "php8.2-pgsql", "php8.2-gd", "php8.2-mbstring", "php8.2-bcmath", "php8.2-xml",
@@ -51,14 +50,15 @@ def unpack(version: str, folder: Path, progress: Progress) -> None:
 def _download(version: str, debs: Path) -> None:
     apt = _Apt(debs)
     release = RELEASES[version]
-    apt.get("update", "-qq")
-    wanted = [*(f"{name}/{release}" for name in _ZABBIX), *_OTHERS]
+    apt.run("apt-get", "update", "-qq")
+    zabbix = [apt.exact(name, release) for name in _ZABBIX]
     # Named ones are fetched even if they are installed: what is unpacked must not hang on what is installed later.
-    uris = apt.get("install", "-qq", "--yes", "--reinstall", "--no-install-recommends", "--print-uris", *wanted)
+    options = ("-qq", "--yes", "--reinstall", "--allow-downgrades", "--no-install-recommends", "--print-uris")
+    uris = apt.run("apt-get", "install", *options, *zabbix, *_OTHERS)
     names = [line.split()[1].partition("_") for line in uris.splitlines() if line.startswith("'")]
-    exact = [f"{name}={_version(rest)}" for name, _, rest in names if name not in _UNUSED]
+    resolved = [f"{name}={_version(rest)}" for name, _, rest in names if name not in _UNUSED]
     # Without its dependencies, which are web servers.
-    apt.get("download", "-qq", *exact, f"zabbix-frontend-php/{release}")
+    apt.run("apt-get", "download", "-qq", *resolved, apt.exact("zabbix-frontend-php", release))
 
 
 def _version(rest: str) -> str:
@@ -67,7 +67,7 @@ def _version(rest: str) -> str:
 
 
 class _Apt:
-    """apt-get with folders of its own below `folder`, this machine's mirror and proxy, and its list of packages."""
+    """apt with folders of its own below `folder`, this machine's mirror and proxy, and its list of packages."""
 
     def __init__(self, folder: Path) -> None:
         for name in ("lists/partial", "archives/partial"):
@@ -93,11 +93,20 @@ class _Apt:
             "Debug::NoLocking": "1",
         }
         options = (word for name, value in settings.items() for word in ("-o", f"{name}={value}"))
-        self._start: Sequence[str] = ("env", f"--chdir={folder}", "apt-get", *options)
+        self._folder, self._options = folder, tuple(options)
 
-    def get(self, *words: str) -> str:
+    def run(self, program: str, command: str, *words: str) -> str:
         env = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **proxy_environment()}
-        return run([*self._start, *words], timeout=_DOWNLOAD_TIMEOUT, env=env).stdout
+        start = ("env", f"--chdir={self._folder}", program, command, *self._options)
+        return run([*start, *words], timeout=_DOWNLOAD_TIMEOUT, env=env).stdout
+
+    def exact(self, name: str, release: str) -> str:
+        """`name=version` of that release. `name/release` would take the dependencies from there, older or not."""
+        for line in self.run("apt-cache", "madison", name).splitlines():
+            _, version, source = (word.strip() for word in line.split("|"))
+            if f" {release}/main " in source:
+                return f"{name}={version}"
+        raise LabError(f"{release} holds no {name}")
 
 
 def _sources() -> list[str]:

@@ -136,7 +136,7 @@ class Stack:
 
     def api(self, token: str = "") -> ZabbixAPI:
         """Logged in with a token, or else as the administrator."""
-        client = ZabbixAPI(self.url, timeout=60)
+        client = ZabbixAPI(self.url, timeout=120)
         if token:
             client.login(api_token=token)
         else:
@@ -145,6 +145,8 @@ class Stack:
 
     def send(self, *values: tuple[str, str, object], seconds: float = 30) -> None:
         """Values as (host, key, value) to trapper items, again until the server knows the items.
+
+        It may know an item before a trigger that was made right after it: then the value is taken, and starts nothing.
 
         Raises LabError when it does not take all of them within `seconds`.
         """
