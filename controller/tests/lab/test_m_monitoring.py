@@ -464,6 +464,15 @@ def test_a_cpu_that_is_busy_for_too_long_is_a_problem_until_it_is_well_again(mon
     assert monitoring.events("hv-busy", vms=["busy"]) == ["cpu-high"]
 
 
+def test_a_guest_that_boots_may_use_all_of_its_cpu(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-busy", "young")
+    samples = Samples(monitoring, "hv-busy", "young")
+    state = f"vcr.state[{uuid('young')}]"
+    monitoring.send("hv-busy", (state, "shutoff (destroyed)", samples.at - 60), (state, "running", samples.at))
+    assert samples.send(*[99] * 40) == [], "200 seconds"
+    assert samples.send(*[99] * 20) == ["cpu-high"], "300 seconds"
+
+
 def test_the_problem_of_a_busy_cpu_ends_with_the_vm(monitoring: Monitoring) -> None:
     monitoring.discover("hv-busy", "ended")
     samples = Samples(monitoring, "hv-busy", "ended")

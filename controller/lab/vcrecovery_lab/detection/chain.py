@@ -165,6 +165,15 @@ class Chain:
     def wait_for_value(self, key: str, text: str) -> None:
         wait_until(lambda: self.newest(key)[0] == text, f"{key} = {text} in Zabbix", PATIENCE, poll=0.1)
 
+    def set_macro(self, name: str, value: str) -> None:
+        """Of the hypervisor's host."""
+        (host,) = self._api.host.get(filter={"host": HOST}, output=["hostid"])
+        found = self._api.usermacro.get(hostids=host["hostid"], filter={"macro": name}, output=["hostmacroid"])
+        if found:
+            self._api.usermacro.update(hostmacroid=found[0]["hostmacroid"], value=value)
+        else:
+            self._api.usermacro.create(hostid=host["hostid"], macro=name, value=value)
+
     def wait_for_calm(self) -> None:
         """Until no problem is open."""
         wait_until(lambda: self.problems() == [], "an end of all problems", PATIENCE, poll=0.1)
