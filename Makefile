@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync bench-relay
+.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync bench-relay bench-detect
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -42,3 +42,6 @@ bench-sync: setup  ## Measure the sync: write to visible, first sync, memory (ab
 
 bench-relay: setup  ## Measure the relay: CPU with 1,000 guests, notification to Zabbix (about 2 minutes; ARGS=--quick: 20 seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m relay_bench $(ARGS)
+
+bench-detect: setup  ## Measure detection: kill to failover, by the own watcher and by Zabbix (about 20 minutes; ARGS=--quick: 4)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m detect_bench $(ARGS)

@@ -58,21 +58,22 @@ def text(results: Results) -> str:
         f"{polling.guests:,} guests on {results.scale.hypervisors} hypervisors (net-snmp's snmpd, SNMPv3), read every "
         f"{results.scale.poll:g} s for {polling.seconds:.0f} s (load of the machine before: {results.load:.1f})"
     )
-    sections = [_section(title, ("", ""), rows)]
+    sections = [section(title, ("", ""), rows)]
     rows_of_latency = [
         (x.what, str(x.count), f"{x.median:.1f}", f"{x.p99:.1f}", f"{x.high:.1f}", f"{x.cores:.3f}")
         for x in results.latencies
     ]
     heads = ("", "notifications", "median ms", "p99 ms", "max ms", "relay's cores")
-    sections.append(_section("Notification sent to value at Zabbix", heads, rows_of_latency))
+    sections.append(section("Notification sent to value at Zabbix", heads, rows_of_latency))
     verdicts = [
         (x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g} {x.unit}", x.verdict) for x in results.targets
     ]
-    sections.append(_section("Targets", ("target", "measured", "limit", ""), verdicts))
+    sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))
     return "\n".join(sections)
 
 
-def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table under its title."""
     lines = [heads, *rows] if any(heads) else list(rows)
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     body = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]

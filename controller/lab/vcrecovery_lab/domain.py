@@ -102,6 +102,16 @@ def blank_domain(name: str, uuid: str) -> str:
 """
 
 
+def boot_sector_domain(name: str, uuid: str, disk: Path) -> str:
+    """A machine that runs what stands in the first sector of a floppy disk, and nothing else."""
+    floppy = (
+        f"<disk type='file' device='floppy'><driver name='qemu' type='raw'/><source file={quoteattr(str(disk))}/>"
+        "<target dev='fda' bus='fdc'/></disk></devices>"
+    )
+    blank = blank_domain(name, uuid)
+    return blank.replace("</devices>", floppy).replace("</os>", "<boot dev='fd'/></os>")
+
+
 def signed(xml: str, *, also: str = "") -> tuple[str, str]:
     """Add to the XML, as metadata, a hash of it and of `also`; return both. By it the lab knows its domains."""
     digest = hashlib.sha256(f"{xml}\0{also}".encode()).hexdigest()

@@ -6,10 +6,12 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 from .domain import blank_domain
 from .pair.waiting import wait_until
@@ -34,6 +36,8 @@ class PrivateLibvirt:
             path.mkdir(parents=True)
         # No log daemon: it would outlive this one.
         (self.folder / "config/libvirt/qemu.conf").write_text('stdio_handler = "file"\n')
+        # Another host than the others of this machine, or libvirt would refuse to migrate.
+        (self.folder / "config/libvirt/libvirtd.conf").write_text(f'host_uuid = "{uuid4()}"\n')
         run(["chown", "-R", "nobody:nogroup", self.folder], timeout=10)
 
     @property
@@ -65,15 +69,31 @@ class PrivateLibvirt:
         return run(["virsh", "-c", self.uri, "-q", *words], timeout=PATIENCE, env={"LC_ALL": "C"}).stdout
 
     def make(self, name: str, uuid: str, *, transient: bool = False, start: bool = True) -> None:
-        xml = self.folder / "domain.xml"
-        xml.write_text(blank_domain(name, uuid))
-        self.virsh("create" if transient else "define", str(xml))
+        self._define(blank_domain(name, uuid), "create" if transient else "define")
         if start and not transient:
             self.virsh("start", name)
+
+    def define_and_start(self, xml: str, name: str) -> None:
+        self._define(xml, "define")
+        self.virsh("start", name)
+
+    def _define(self, xml: str, word: str) -> None:
+        file = self.folder / "domain.xml"
+        file.write_text(xml)
+        self.virsh(word, str(file))
 
     def qemu(self, name: str) -> int:
         """The process id of a VM that runs."""
         return int((self.folder / "run/libvirt/qemu/run" / f"{name}.pid").read_text())
+
+    def migrate(self, name: str, to: PrivateLibvirt) -> None:
+        """Live; it is gone here, and runs there."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            where = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        self.virsh(
+            "migrate", "--live", "--persistent", "--undefinesource", "--unsafe", name, to.uri, "--migrateuri", where
+        )
 
     def forget(self, name: str) -> None:
         """Leaves nothing of a VM."""

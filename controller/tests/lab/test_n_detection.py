@@ -120,11 +120,7 @@ def guest(lab: Lab, code: bytes) -> Iterator[None]:
     lab.layout.machines.mkdir(parents=True, exist_ok=True)
     disk = lab.layout.machines / "boot-sector.img"
     disk.write_bytes(code.ljust(510, b"\0") + b"\x55\xaa" + bytes(1440 * 1024 - 512))
-    floppy = (
-        f"<disk type='file' device='floppy'><driver name='qemu' type='raw'/><source file='{disk}'/>"
-        "<target dev='fda' bus='fdc'/></disk></devices>"
-    )
-    xml = domain.blank_domain(BLANK, BLANK_UUID).replace("</devices>", floppy).replace("</os>", "<boot dev='fd'/></os>")
+    xml = domain.boot_sector_domain(BLANK, BLANK_UUID, disk)
     machine.destroy_and_undefine_blank(BLANK)
     libvirt.define(domain.signed(xml)[0])
     libvirt.start(BLANK)

@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 import yaml
 
+from vcrecovery.drivers.zabbix import METHODS
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILE = CHECKOUT / "templates/zabbix/vcrecovery.yaml"
 EXPORT = yaml.safe_load(FILE.read_text())["zabbix_export"]
@@ -83,3 +85,8 @@ def test_every_threshold_is_a_macro_that_the_role_sets_from_the_plan() -> None:
     for trigger in triggers():
         for window in re.findall(r",(\d+[smh])", trigger["expression"]):
             pytest.fail(f"{trigger['name']}: the time {window} is no macro")
+
+
+def test_the_token_may_do_what_the_controller_asks() -> None:
+    defaults = yaml.safe_load((CHECKOUT / "roles/monitoring/defaults/main.yml").read_text())
+    assert defaults["monitoring_api_methods"] == sorted(METHODS)

@@ -32,8 +32,9 @@ class Chain:
     `plan` has `services` and what else differs from the chain's own plan; `uri` is the hypervisor.
     """
 
-    def __init__(self, stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any]) -> None:
+    def __init__(self, stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any], poll: str = "1s") -> None:
         self.stack, self.folder, self.uri = stack, folder, uri
+        self._poll = poll
         self.plan_file = folder / "plan.yml"
         self.state_dir = folder / "state"
         self._secrets()
@@ -60,7 +61,7 @@ class Chain:
             "hypervisors": {
                 HOST: {"uri": self.uri, "snmp": {"address": "127.0.0.1", "port": self._snmp.port, "user": USER}}
             },
-            "snmp": {"users": {USER: user}, "traps": {"listen": "127.0.0.1", "port": free_port()}, "poll": "1s"},
+            "snmp": {"users": {USER: user}, "traps": {"listen": "127.0.0.1", "port": free_port()}, "poll": self._poll},
             "zabbix": {
                 "trapper": {"address": "127.0.0.1", "port": self.stack.trapper_port},
                 "api": {"url": self.stack.url, "token_file": str(self.folder / "secrets/token")},
@@ -164,6 +165,19 @@ class Chain:
     def wait_for_value(self, key: str, text: str) -> None:
         wait_until(lambda: self.newest(key)[0] == text, f"{key} = {text} in Zabbix", PATIENCE, poll=0.1)
 
+    def set_macro(self, name: str, value: str) -> None:
+        """Of the hypervisor's host."""
+        (host,) = self._api.host.get(filter={"host": HOST}, output=["hostid"])
+        found = self._api.usermacro.get(hostids=host["hostid"], filter={"macro": name}, output=["hostmacroid"])
+        if found:
+            self._api.usermacro.update(hostmacroid=found[0]["hostmacroid"], value=value)
+        else:
+            self._api.usermacro.create(hostid=host["hostid"], macro=name, value=value)
+
+    def wait_for_calm(self) -> None:
+        """Until no problem is open."""
+        wait_until(lambda: self.problems() == [], "an end of all problems", PATIENCE, poll=0.1)
+
     def problems(self) -> list[dict[str, str]]:
         """The open ones' tags, and what was answered to them."""
         found = self._api.problem.get(
@@ -187,9 +201,9 @@ class Chain:
 
 
 @contextmanager
-def chain(stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any]) -> Iterator[Chain]:
+def chain(stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any], poll: str = "1s") -> Iterator[Chain]:
     """Up, and gone again."""
-    made = Chain(stack, folder, uri, plan)
+    made = Chain(stack, folder, uri, plan, poll)
     try:
         made.start()
         yield made

@@ -33,5 +33,5 @@ def event(number: str, spool: Path) -> None:
     except OSError as error:
         raise OutsideError(
             f"event {name} cannot be put into {spool}: {error.strerror}",
-            "the folder belongs to the controller and the group of Zabbix's agent; the role `controller` makes it",
+            "the folder belongs to the controller and the group of Zabbix's agent; the role `monitoring` makes it",
         ) from error

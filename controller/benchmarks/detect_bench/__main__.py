@@ -1,0 +1,94 @@
+"""`python -m detect_bench`: measures everything and prints it; see --help."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from exclude_bench.command import Benchmark
+from vcrecovery_lab.detection.chain import Chain, chain
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
+from vcrecovery_lab.progress import stderr_progress
+from vcrecovery_lab.zabbix import zabbix
+
+from .results import Results, as_json, targets, text
+from .scale import FULL, QUICK, Scale
+from .site import UUID, VM, Door, Site, plan_of, watched
+from .stage_alarms import Alarm, measure_alarms
+from .stage_hangs import measure_hang_by_zabbix, measure_hangs, measure_overload
+from .stage_kills import Delays, measure_own, measure_zabbix
+
+#: As the plan's default.
+POLL = "5s"
+
+
+@contextmanager
+def _libvirt() -> Iterator[PrivateLibvirt]:
+    daemon = PrivateLibvirt()
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+@contextmanager
+def _chained(folder: Path, version: str, libvirt: PrivateLibvirt, door: Door, scale: Scale) -> Iterator[Chain]:
+    # `nobody` has to reach it, and the names of its sockets must be short.
+    folder.mkdir(mode=0o755)
+    window = {"cpu_zero_for": f"{scale.window:g}s", "cpu_high_for": f"{scale.window:g}s"}
+    plan = plan_of(door.port, embedded=False, **window)
+    with zabbix(version, folder / "zabbix", progress=stderr_progress) as stack:
+        (folder / "chain").mkdir(mode=0o755)
+        with chain(stack, folder / "chain", libvirt.uri, plan, POLL) as made:
+            yield made
+
+
+def _measured(folder: Path, quick: bool, _seed: int) -> Results:
+    scale = QUICK if quick else FULL
+    load = os.getloadavg()[0]
+    window = f"{scale.window:g}s"
+    folder.chmod(0o755)
+    doubts: list[Delays] = []
+    alarms: list[Alarm] = []
+    with ExitStack() as ends:
+        libvirt = ends.enter_context(_libvirt())
+        door = Door()
+        ends.callback(door.close)
+        libvirt.make(VM, UUID)
+        with stderr_progress("own watcher"), watched(folder / "own", libvirt, plan_of(door.port)) as (site, log):
+            kills = [measure_own(site, log, scale.kills)]
+        plan = plan_of(door.port, cpu_zero_for=window)
+        with stderr_progress("hangs"), watched(folder / "hang", libvirt, plan) as (site, log):
+            doubts.append(measure_hangs(site, log, scale.hangs))
+        for version in ("6.0", "7.0"):
+            with _chained(folder / version, version, libvirt, door, scale) as made:
+                site = Site(libvirt, made.state_dir)
+                with stderr_progress(f"Zabbix {version}"):
+                    kills.append(measure_zabbix(site, made, scale.kills))
+                if version == "7.0":
+                    other = ends.enter_context(_libvirt())
+                    with stderr_progress("hang, idle guest, operators, restarts"):
+                        doubts.append(measure_hang_by_zabbix(site, made))
+                        alarms = measure_alarms(site, made, other, scale.idle)
+                        doubts.append(measure_overload(site, made, door))
+    return Results(scale, load, kills, doubts, alarms, targets(kills, alarms))
+
+
+def main() -> int:
+    return Benchmark(
+        name="detect_bench",
+        about="How soon a failover begins, and what is taken for a failure wrongly.",
+        seed_of="nothing: nothing is drawn by lot here",
+        measure=_measured,
+        text=text,
+        as_json=as_json,
+        work_help="for Zabbix's files",
+    ).main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""A VM under a libvirt of its own, whose failovers are begun and refused: it has no standby.
+
+So nothing but detection is measured, and the VM can be killed again and again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Episode
+from vcrecovery_lab.detection.chain import HOST, PROGRAM
+from vcrecovery_lab.domain import boot_sector_domain
+from vcrecovery_lab.pair.process import start
+from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
+
+VM, UUID = "vcrlab-bench", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e3002"
+#: Seconds; for what takes its time on a busy machine.
+PATIENCE = 180.0
+#: Boot sectors: one that loops, and one that sleeps until the next tick of the timer, as an idle system does.
+SPINS, IDLES = b"\xeb\xfe", b"\xfb\xf4\xeb\xfc"
+
+
+def plan_of(port: int, **detection: Any) -> dict[str, Any]:
+    """What a plan needs beside its hypervisor. `port` is the service's, on this machine."""
+    return {
+        "secondaries": {
+            "sec1": {
+                "lxd": "/nonexistent/lxd.socket",
+                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                "receiver": {"address": "127.0.0.1"},
+            }
+        },
+        "services": {
+            "web": {
+                "primary": {"hypervisor": HOST, "uuid": UUID, "address": "127.0.0.1"},
+                "standby": {"secondary": "sec1", "address": "10.20.0.10"},
+                "ports": [port],
+            }
+        },
+        "detection": detection,
+    }
+
+
+class Door:
+    """The service's port: closed until it is opened."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+
+    def open(self) -> None:
+        self._socket.listen(64)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Site:
+    """The VM and the journal of whoever watches it."""
+
+    def __init__(self, libvirt: PrivateLibvirt, state_dir: Path) -> None:
+        self.libvirt = libvirt
+        self._state_dir = state_dir
+
+    def episodes(self) -> list[Episode]:
+        """Newest first."""
+        return Journal(self._state_dir / "journal.db").history("web", 1000)
+
+    def begun_after(self, count: int) -> float:
+        """When the first failover after so many began its first step, in seconds since the epoch."""
+        wait_until(lambda: len(self.episodes()) > count and self.episodes()[0].steps, "the failover", PATIENCE)
+        return self.episodes()[-1 - count].steps[0].begun_at
+
+    def make(self, code: bytes) -> None:
+        """The VM runs this, and nothing else."""
+        self.libvirt.forget(VM)
+        disk = self.libvirt.folder / "boot-sector.img"
+        disk.write_bytes(code.ljust(510, b"\0") + b"\x55\xaa" + bytes(1440 * 1024 - 512))
+        shutil.chown(disk, "nobody")
+        self.libvirt.define_and_start(boot_sector_domain(VM, UUID, disk), VM)
+
+
+@contextmanager
+def watched(folder: Path, libvirt: PrivateLibvirt, plan: Mapping[str, Any]) -> Iterator[tuple[Site, Path]]:
+    """`vcrecovery watch` alone, without Zabbix; the site, and the watcher's log."""
+    folder.mkdir()
+    whole = {"version": 1, "state_dir": str(folder / "state"), "hypervisors": {HOST: {"uri": libvirt.uri}}, **plan}
+    file, log = folder / "plan.yml", folder / "watch.log"
+    file.write_text(yaml.safe_dump(whole))
+    process = start([PROGRAM, "watch", "--verbose", "--plan", file], log)
+    try:
+        yield Site(libvirt, folder / "state"), log
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def wait_for_line(log: Path, text: str, count: int = 0) -> None:
+    """Until `text` stands there more than `count` times."""
+    wait_until(lambda: log.exists() and log.read_text().count(text) > count, f"{text!r} in {log.name}", PATIENCE, 0.02)
+
+
+def now() -> float:
+    return time.time()
