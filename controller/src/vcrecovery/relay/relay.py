@@ -15,7 +15,6 @@ from vcrecovery.errors import OutsideError, UsageError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
 from vcrecovery.relay.counts import Counts, Reason
-from vcrecovery.relay.credentials import read_passphrase, read_secret
 from vcrecovery.relay.guard import Guard, Source
 from vcrecovery.relay.guests import Guests
 from vcrecovery.relay.lane import Lane
@@ -27,6 +26,7 @@ from vcrecovery.relay.receiver import Receiver, listen
 from vcrecovery.relay.state_file import write_document
 from vcrecovery.relay.trapper import Trapper
 from vcrecovery.relay.usm import Master
+from vcrecovery.snmp.credentials import read_passphrase, read_secret
 
 log = logging.getLogger("vcrecovery.relay")
 

@@ -94,7 +94,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             )
         case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:
             detail = view.reading.detail or f"hypervisor {view.plan.hypervisor} does not answer"
-            yield now(detail, f"mend that: a failure of {name} would not be noticed, and not be fenced")
+            yield now(detail, f"mend that: until it answers, a failure of {name} may not be seen")
         case _:
             yield now(sentence)
 

@@ -1,4 +1,4 @@
-"""Passphrases and communities, from their files."""
+"""Passphrases and communities of SNMP, from their files."""
 
 from __future__ import annotations
 
