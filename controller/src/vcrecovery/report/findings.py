@@ -95,6 +95,13 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
         case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:
             detail = view.reading.detail or f"hypervisor {view.plan.hypervisor} does not answer"
             yield now(detail, f"mend that: until it answers, a failure of {name} may not be seen")
+        case Kind.STALE_PRIMARY if view.held_since is not None:
+            since = day_and_time(view.held_since)
+            yield later(
+                f"the old primary came back although the standby serves: held paused since {since}",
+                f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
+                f"`vcrecovery pause {name}`, then `virsh resume`; `vcrecovery standby reset {name}` when it is to serve",
+            )
         case _:
             yield now(sentence)
 
