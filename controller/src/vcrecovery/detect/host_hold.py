@@ -100,6 +100,7 @@ class HostHold:
                 lambda event: self._inbox.put((self._monotonic(), event)), self._lost.set
             )
             self._next_look = 0.0
+            log.debug("hypervisor %s: holding what comes back", self._name)
 
     def _end(self) -> None:
         if self._unsubscribe is not None:
@@ -110,6 +111,7 @@ class HostHold:
         name = self._by_vm.get(event.uuid)
         if name is None:
             return
+        log.debug("%s: libvirt event: %s", name, event)
         if event.event in _RUNS:
             self._consider(name, Power.RUNNING, at)
         elif event.stopped:

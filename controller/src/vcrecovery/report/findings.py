@@ -100,7 +100,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield later(
                 f"the old primary came back although the standby serves: held paused since {since}",
                 f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
-                f"`vcrecovery pause {name}`, then `virsh resume`; `vcrecovery standby reset {name}` when it is to serve",
+                f"`vcrecovery pause {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
             )
         case _:
             yield now(sentence)
