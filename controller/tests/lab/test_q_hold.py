@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
-import subprocess
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Outcome, Request, Side, Step
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
+from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
 from .waiting import wait_for
@@ -114,8 +116,7 @@ class Site:
         return hold is not None and hold.held_at is not None
 
     def vcrecovery(self, *words: str) -> str:
-        command = [PROGRAM, *words, "--plan", self.plan]
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+        return run([PROGRAM, *words, "--plan", self.plan], timeout=PATIENCE).stdout
 
     def findings(self) -> list[str]:
         (view,) = json.loads(self.vcrecovery("status", "old", "--json"))["services"]
@@ -181,7 +182,7 @@ def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> 
         site.libvirt.virsh("suspend", OLD)
         site.libvirt.virsh("resume", OLD)
         # One after the other: what came of the start is over then.
-        wait_for(lambda: "event='resumed'" in site.said(), "the events", PATIENCE)
+        wait_for(lambda: "old: the VM is resumed" in site.said(), "the events", PATIENCE)
         assert site.book.history("old") == []
         assert site.state_of(OLD) == "running"
         site.vcrecovery("resume", "old")
@@ -203,6 +204,21 @@ def test_a_vm_that_somebody_else_had_paused_is_not_resumed(site: Site, monkeypat
         assert done.exit_code == 0, done.output
     assert site.state_of(OLD) == "paused"
     assert site.journal.state("old").side is Side.PRIMARY
+
+
+def test_one_whose_qemu_does_not_hear_is_held_when_it_hears_again(site: Site) -> None:
+    site.libvirt.virsh("start", OLD)
+    qemu = site.libvirt.qemu(OLD)
+    os.kill(qemu, signal.SIGSTOP)
+    try:
+        with site.watched():
+            wait_for(lambda: "old: its old primary cannot be held" in site.said(), "the complaint", PATIENCE)
+            # The watcher goes on meanwhile.
+            wait_for(lambda: "well: the primary is running" in site.said(), "its look at the others", PATIENCE)
+            os.kill(qemu, signal.SIGCONT)
+            site.wait_until_held()
+    finally:
+        os.kill(qemu, signal.SIGCONT)
 
 
 def test_one_that_is_not_to_be_held_runs(site: Site) -> None:

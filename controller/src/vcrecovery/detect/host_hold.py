@@ -111,8 +111,8 @@ class HostHold:
         name = self._by_vm.get(event.uuid)
         if name is None:
             return
-        log.debug("%s: libvirt event: %s", name, event)
         if event.event in _RUNS:
+            log.debug("%s: the VM is %s, says hypervisor %s", name, event.event, self._name)
             self._consider(name, Power.RUNNING, at)
         elif event.stopped:
             self._next_look = 0.0
