@@ -78,7 +78,9 @@ class HostHold:
             stop.wait(TICK)
             return
         # First the events, then the states: a start in between is seen by both, none by neither.
-        self._subscribe()
+        if not self._subscribed():
+            stop.wait(TICK)
+            return
         if self._monotonic() >= self._next_look:
             self._look(wanted)
             self._next_look = self._monotonic() + LOOK_EVERY
@@ -88,19 +90,27 @@ class HostHold:
 
     # -- what libvirt says -------------------------------------------------------------------------------------
 
-    def _subscribe(self) -> None:
+    def _subscribed(self) -> bool:
+        """Whether libvirt reports to us; if it did not before, everything is looked at anew."""
         if self._unsubscribe is not None:
             if not self._lost.is_set() and self._host.alive():
-                return
+                return True
             self._end()
         self._lost.clear()
-        # What cannot be had is said by the look, which fails too.
-        with contextlib.suppress(OutsideError):
+        try:
             self._unsubscribe = self._host.subscribe(
                 lambda event: self._inbox.put((self._monotonic(), event)), self._lost.set
             )
-            self._next_look = 0.0
-            log.debug("hypervisor %s: holding what comes back", self._name)
+        except OutsideError as error:
+            self._unanswered(error)
+            return False
+        self._next_look = 0.0
+        log.debug("hypervisor %s: holding what comes back", self._name)
+        return True
+
+    def _unanswered(self, error: OutsideError) -> None:
+        # One that was powered off by a fence is silent for long, and rightly so.
+        self._say(self._name, f"it is not known whether an old primary is back: {error}", logging.WARNING)
 
     def _end(self) -> None:
         if self._unsubscribe is not None:
@@ -123,7 +133,7 @@ class HostHold:
                 power = self._host.read(self._uuids[name]).power
             except OutsideError as error:
                 # The others would take their time too; the next look tries again.
-                self._say(self._name, f"it is not known whether an old primary is back: {error}")
+                self._unanswered(error)
                 return
             self._consider(name, power, None)
         self._said.pop(self._name, None)
@@ -161,6 +171,7 @@ class HostHold:
             return
         elif act is Act.NOTE:
             self._book.held(hold.id, now)
+            self._tell(name)
         elif act is Act.RESUME:
             self._host.resume(hold.uuid, WITHIN)
             self._book.release(hold.id, now, "the primary serves again")
@@ -178,16 +189,8 @@ class HostHold:
             # Two live copies are worse than a VM that somebody has to resume by hand.
             self._say(self._name, f"{name}: its old primary is paused, and that is not written down: {error}")
         paused = self._host.suspend(uuid, WITHIN)
-        took = "" if event_at is None else f", {self._monotonic() - event_at:.3f} s after its start was reported"
         if paused:
-            log.warning(
-                "%s: the old primary came back although the standby serves: VM %s is held paused on %s%s",
-                name,
-                uuid,
-                self._name,
-                took,
-                extra={"service": name},
-            )
+            self._tell(name, None if event_at is None else self._monotonic() - event_at)
         if number is None:
             return
         if paused or hold is not None:
@@ -195,8 +198,18 @@ class HostHold:
         else:
             self._book.release(number, now(), "somebody else had paused it, or it was off already")
 
-    def _say(self, about: str, sentence: str) -> None:
+    def _tell(self, name: str, took: float | None = None) -> None:
+        log.warning(
+            "%s: the old primary came back after its failover: VM %s is held paused on %s%s",
+            name,
+            self._uuids[name],
+            self._name,
+            "" if took is None else f", {took:.3f} s after libvirt reported it",
+            extra={"service": name},
+        )
+
+    def _say(self, about: str, sentence: str, level: int = logging.ERROR) -> None:
         """Each thing once, until it is well again."""
         if self._said.get(about) != sentence:
             self._said[about] = sentence
-            log.error("%s", sentence)
+            log.log(level, "%s", sentence)
