@@ -9,7 +9,9 @@ from pathlib import Path
 import yaml
 from view_cases import DONE, NOW, OPEN, standby, view
 
-from vcrecovery.recover.states import Outcome, ServiceState, Side
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.recover.holds import Hold
+from vcrecovery.recover.states import Outcome, Power, ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
 from vcrecovery.report.metrics import families
 
@@ -80,6 +82,13 @@ def test_a_service_whose_failover_is_not_finished() -> None:
     assert found["vcrecovery_episode_opened_timestamp_seconds"] == {'service="web"': NOW}
     assert math.isclose(found["vcrecovery_last_failover_duration_seconds"]['service="web"'], 4.701, abs_tol=1e-4)
     assert "vcrecovery_standby_freshness_age_seconds" not in found
+
+
+def test_an_old_primary_that_is_held() -> None:
+    state = ServiceState("web", epoch=3, side=Side.STANDBY)
+    hold = Hold(1, "web", 3, "", NOW - 60, NOW - 60)
+    found = page(view(state=state, reading=DomainReading(Power.PAUSED), hold=hold), view("mail"))
+    assert found["vcrecovery_primary_held"] == {'service="web"': 1, 'service="mail"': 0}
 
 
 def test_labels_are_escaped() -> None:

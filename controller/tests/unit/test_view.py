@@ -17,6 +17,7 @@ from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED
 from vcrecovery.detect.verdict import Kind
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import ExitCode
+from vcrecovery.recover.holds import Hold
 from vcrecovery.recover.states import Episode, Outcome, Pause, Policy, Power, ServiceState, Side, Step
 from vcrecovery.report import evidence, explain, status
 from vcrecovery.report.findings import Level, all_findings, exit_code, findings
@@ -28,6 +29,8 @@ from vcrecovery.report.view import NameView, ServiceView, StandbyView
 GOLDEN = Path(__file__).parent / "golden"
 POLICY = Policy(max_staleness=120.0)
 SERVED = ServiceState("web", epoch=3, side=Side.STANDBY, seen_running_at=NOW - 9999)
+SUSPENDED = DomainReading(Power.PAUSED)
+HELD = Hold(1, "web", 3, PLAN.uuid, NOW - 60.1, NOW - 60)
 HOSTILE = "evil\x1b]0;title\x07\x1b[2J\r\nweb: all is well\u202e\x9b31m"
 
 
@@ -128,6 +131,21 @@ def test_a_service_that_is_well_needs_nobody() -> None:
         (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
+        (
+            view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), hold=HELD),
+            Level.WARNING,
+            f"came back after its failover: held paused since 2026-11-22 03:11:04; `virsh destroy {PLAN.uuid}` on hv1",
+        ),
+        (
+            view(reading=RUNNING, state=SERVED, standby=standby(state="running"), hold=HELD),
+            Level.ATTENTION,
+            "the old primary is running although the standby serves: shut it down",
+        ),
+        (
+            view(reading=SUSPENDED, state=SERVED, standby=standby(state="running")),
+            Level.ATTENTION,
+            "the old primary is paused although the standby serves: shut it down",
+        ),
         (view(standby=standby(121.0)), Level.ATTENTION, "2 min 1 s old, more than 2 min"),
         (
             view(standby=standby(None, detail="no heartbeat has come")),

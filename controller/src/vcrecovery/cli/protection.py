@@ -23,7 +23,8 @@ from vcrecovery.recover.world import World
 def pause(service: str, duration: str, reason: str, plan_path: Path) -> None:
     """Protect SERVICE no more for a while: you may shut its primary down or destroy it.
 
-    If the primary has crashed when the pause ends, it is failed over then.
+    If the primary has crashed when the pause ends, it is failed over then. While the standby of SERVICE serves, a pause
+    lets the old primary run, which is held paused otherwise.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)

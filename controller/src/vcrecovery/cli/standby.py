@@ -11,6 +11,7 @@ from vcrecovery.cli.options import json_option, known_service, plan_option, read
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.recover import virtual_address
+from vcrecovery.recover.holds import serve_from_primary
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.records import names_of
 from vcrecovery.recover.states import Side
@@ -52,7 +53,8 @@ def reset(service: str, plan_path: Path) -> None:
     """Let the primary of SERVICE serve again, after you have brought it back by hand.
 
     Stop the container, copy what changed in it to the VM, point DNS back, then call this: the standby takes the
-    primary's files again, and the watcher protects it.
+    primary's files again, and the watcher protects it. A VM that the watcher holds paused is resumed; to have it run
+    before, `vcrecovery pause SERVICE`, and resume it by hand.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
@@ -67,7 +69,9 @@ def reset(service: str, plan_path: Path) -> None:
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         stand_by_again(world.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(plan.services[service])
-        world.journal.serve_from_primary(service)
+        resumed = serve_from_primary(world, service)
+    if resumed:
+        click.echo(f"{service}: its VM was held paused, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 

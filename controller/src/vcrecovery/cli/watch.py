@@ -14,6 +14,7 @@ import click
 from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
+from vcrecovery.detect.host_hold import hold_returning
 from vcrecovery.detect.watch import Watch
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.address_keeper import keep_addresses
@@ -82,6 +83,7 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
     keeper = StandbyKeeper(plan, World(plan).lxd, world.journal, world.clock)
     threading.Thread(target=keeper.run, args=(stop,), daemon=True).start()
     threading.Thread(target=keep_addresses, args=(World(plan), stop), daemon=True).start()
+    hold_returning(World(plan), stop)
     _take_zabbix_events(world, recover, stop)
     _serve_metrics(plan, stop)
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)

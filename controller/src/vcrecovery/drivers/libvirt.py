@@ -1,4 +1,4 @@
-"""One libvirt host: states, lifecycle events, destroy.
+"""One libvirt host: states, lifecycle events, destroy, suspend, resume.
 
 libvirt-python has no timeouts. A keep-alive on the connection ends calls into a daemon that hangs, and since even
 opening a connection can hang, every call runs in a thread that is given up after its time.
@@ -309,6 +309,57 @@ class LibvirtHost:
             raise OutsideError(
                 f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
                 "end the VM by hand, then call again",
+            ) from error
+
+    def suspend(self, uuid: str, timeout: float | None = None) -> bool:
+        """Pauses the VM, and keeps it from starting with its host; whether it ran.
+
+        Nothing happens to one that is paused or off. Raises OutsideError when the host does not answer or will not.
+        """
+
+        def pause(domain: Any) -> bool:
+            if _POWER.get(domain.state()[0], Power.RUNNING) is not Power.RUNNING:
+                return False
+            domain.suspend()
+            if domain.isPersistent() and domain.autostart():
+                domain.setAutostart(0)
+            return True
+
+        return self._change(uuid, pause, "pause", timeout)
+
+    def resume(self, uuid: str, timeout: float | None = None) -> bool:
+        """Lets a paused VM go on; whether it was paused.
+
+        Raises OutsideError when the host does not answer or will not.
+        """
+
+        def go_on(domain: Any) -> bool:
+            if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
+                return False
+            domain.resume()
+            return True
+
+        return self._change(uuid, go_on, "resume", timeout)
+
+    def _change(self, uuid: str, change: Callable[[Any], bool], word: str, timeout: float | None) -> bool:
+        """False when there is no such VM, or it has ended meanwhile."""
+
+        def changed() -> bool:
+            domain = self._domain(uuid)
+            try:
+                return domain is not None and change(domain)
+            except libvirt.libvirtError as error:
+                gone = error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN)
+                if gone and domain is not None and not domain.isActive():
+                    return False
+                raise
+
+        try:
+            return self._call(changed, timeout)
+        except libvirt.libvirtError as error:
+            raise OutsideError(
+                f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",
+                f"{word} the VM by hand, then call again",
             ) from error
 
     def subscribe(

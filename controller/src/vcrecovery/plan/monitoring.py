@@ -77,3 +77,7 @@ class Detection(Section):
         3600.0,
         description="after a failover of a service no second one by itself for so long, unless acknowledged",
     )
+    hold_returning: bool = Field(
+        True,
+        description="whether a primary that comes back while its standby serves is held paused by its hypervisor",
+    )

@@ -17,6 +17,7 @@ from typing import Any
 
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.events import EVENT_SCHEMA
+from vcrecovery.recover.holds import HOLD_SCHEMA
 from vcrecovery.recover.states import (
     Doubt,
     Episode,
@@ -75,7 +76,7 @@ class Journal:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA + EVENT_SCHEMA)
+            self._db.executescript(_SCHEMA + EVENT_SCHEMA + HOLD_SCHEMA)
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error

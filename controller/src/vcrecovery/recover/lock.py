@@ -23,14 +23,14 @@ _EVERY = 0.02
 
 
 @contextmanager
-def service_lock(state_dir: Path, service: str, *, brief: bool = False) -> Iterator[None]:
+def service_lock(state_dir: Path, service: str, *, brief: bool = False, part: str = "") -> Iterator[None]:
     """Holds the service for this process.
 
     Who holds it for one `brief` act is waited for by the others, and does not wait itself: a failover must not be
-    turned away by a standby that is just being frozen.
+    turned away by a standby that is just being frozen. A `part` of the service has a lock of its own.
     Raises BusyError, which names the holder, when another has it, or still has it after PATIENCE seconds.
     """
-    path = state_dir / "locks" / f"{service}.lock"
+    path = state_dir / "locks" / part / f"{service}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+", encoding="utf-8")

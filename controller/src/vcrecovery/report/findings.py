@@ -73,6 +73,13 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
     if (cools := view.cools_until) is not None and kind is not Kind.FAILED_OVER:
         yield later(f"no failover by itself until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` ends that")
     match kind:
+        case Kind.STALE_PRIMARY | Kind.HEALTHY if view.held_since is not None:
+            since = day_and_time(view.held_since)
+            yield later(
+                f"the old primary came back after its failover: held paused since {since}",
+                f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
+                f"`vcrecovery pause {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
+            )
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
             yield later("the primary is suspended", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
         case Kind.HEALTHY | Kind.PAUSED:

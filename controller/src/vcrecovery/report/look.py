@@ -13,6 +13,7 @@ from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.probe import answering_or_not
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.records import VirtualAddress
+from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.records import Name, names_of
 from vcrecovery.recover.states import Power, Side
 from vcrecovery.recover.world import World
@@ -116,6 +117,7 @@ class _Questions:
             done=world.journal.newest_done(name),
             holder=holder(world.plan.state_dir, name),
             ports=self._ports_view(patience),
+            hold=HoldBook(world.journal).open(name),
         )
 
     def _ports_view(self, patience: _Patience) -> dict[str, bool] | None:

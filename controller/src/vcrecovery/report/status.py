@@ -186,6 +186,7 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "paused_until": view.pause.until if view.pause else None,
         "paused": view.pause.reason if view.pause else None,
         "cools_until": view.cools_until,
+        "held_since": view.held_since,
         "unfinished": {"episode": episode.id, "epoch": episode.epoch, "cause": episode.cause} if episode else None,
         "at_work": view.holder or None,
         "last_failover": _done(view),

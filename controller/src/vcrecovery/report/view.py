@@ -8,7 +8,8 @@ from typing import Any
 
 from vcrecovery.detect.verdict import Verdict
 from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.recover.states import Episode, Pause, ServiceState, Side
+from vcrecovery.recover.holds import Hold
+from vcrecovery.recover.states import Episode, Pause, Power, ServiceState, Side
 from vcrecovery.sync.freshness import Freshness
 
 
@@ -62,7 +63,8 @@ class ServiceView:
     """One service at the time `at`.
 
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
-    work on it. `ports`: which probes of the side that serves answer; None when nobody has looked.
+    work on it. `ports`: which probes of the side that serves answer; None when nobody has looked. `hold`: that its old
+    primary is held paused.
     """
 
     name: str
@@ -77,12 +79,18 @@ class ServiceView:
     done: Episode | None = None
     holder: str = ""
     ports: Mapping[str, bool] | None = None
+    hold: Hold | None = None
 
     @property
     def pause(self) -> Pause | None:
         """The pause that holds now."""
         pause = self.state.pause
         return pause if pause is not None and pause.holds(self.at) else None
+
+    @property
+    def held_since(self) -> float | None:
+        """Since when the old primary has been held paused, which it still is."""
+        return self.hold.held_at if self.hold is not None and self.reading.power is Power.PAUSED else None
 
     @property
     def cools_until(self) -> float | None:

@@ -1,0 +1,215 @@
+"""Holds old primaries on one hypervisor: paused as soon as libvirt reports their start, and looked at again and again.
+
+A thread of its own for each hypervisor, with a connection of its own, since any call to one may hang. It connects only
+while there is something to hold, and whoever detects failures, this program or Zabbix, it works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from vcrecovery.detect.hold import Act, decide, why_forgotten
+from vcrecovery.drivers.libvirt import DomainEvent
+from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
+from vcrecovery.recover.holds import Hold, HoldBook, hold_lock
+from vcrecovery.recover.states import Power, ServiceState
+from vcrecovery.recover.world import World
+
+log = logging.getLogger("vcrecovery.watch")
+
+#: Seconds between two looks at the journal, and at the VMs that are in question.
+TICK = 1.0
+LOOK_EVERY = 5.0
+#: Seconds for libvirt to pause or resume a VM; below the time for which a `standby reset` waits for us.
+WITHIN = 5.0
+_RUNS = frozenset({"started", "resumed"})
+
+
+def hold_returning(world: World, stop: threading.Event) -> None:
+    """Starts the threads, if the plan wants it. They end soon after `stop` is set."""
+    if not world.plan.detection.hold_returning:
+        return
+    on: dict[str, list[str]] = {}
+    for name, service in world.plan.services.items():
+        on.setdefault(service.primary.hypervisor, []).append(name)
+    for host, names in on.items():
+        threading.Thread(
+            target=HostHold(world, host, names).run, args=(stop,), name=f"hold-{host}", daemon=True
+        ).start()
+
+
+class HostHold:
+    """`world` is not shared with whoever else subscribes to events: a connection has one close callback."""
+
+    def __init__(
+        self, world: World, host: str, services: Sequence[str], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._world = world
+        self._name = host
+        self._host = world.hosts[host]
+        self._uuids = {name: str(world.plan.services[name].primary.uuid) for name in services}
+        self._by_vm = {uuid: name for name, uuid in self._uuids.items()}
+        self._book = HoldBook(world.journal)
+        self._monotonic = monotonic
+        self._inbox: queue.Queue[tuple[float, DomainEvent]] = queue.Queue()
+        self._lost = threading.Event()
+        self._unsubscribe: Callable[[], None] | None = None
+        self._next_look = 0.0
+        self._said: dict[str, str] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                self._round(stop)
+            except VCRecoveryError as error:  # the journal
+                self._say(self._name, str(error))
+                stop.wait(TICK)
+        self._end()
+
+    def _round(self, stop: threading.Event) -> None:
+        wanted = sorted(self._book.in_question() & set(self._uuids))
+        if not wanted:
+            self._end()
+            stop.wait(TICK)
+            return
+        # First the events, then the states: a start in between is seen by both, none by neither.
+        if not self._subscribed():
+            stop.wait(TICK)
+            return
+        if self._monotonic() >= self._next_look:
+            self._look(wanted)
+            self._next_look = self._monotonic() + LOOK_EVERY
+        with contextlib.suppress(queue.Empty):
+            at, event = self._inbox.get(timeout=TICK)
+            self._came(at, event)
+
+    # -- what libvirt says -------------------------------------------------------------------------------------
+
+    def _subscribed(self) -> bool:
+        """Whether libvirt reports to us; if it did not before, everything is looked at anew."""
+        if self._unsubscribe is not None:
+            if not self._lost.is_set() and self._host.alive():
+                return True
+            self._end()
+        self._lost.clear()
+        try:
+            self._unsubscribe = self._host.subscribe(
+                lambda event: self._inbox.put((self._monotonic(), event)), self._lost.set
+            )
+        except OutsideError as error:
+            self._unanswered(error)
+            return False
+        self._next_look = 0.0
+        log.debug("hypervisor %s: holding what comes back", self._name)
+        return True
+
+    def _unanswered(self, error: OutsideError) -> None:
+        # One that was powered off by a fence is silent for long, and rightly so.
+        self._say(self._name, f"it is not known whether an old primary is back: {error}", logging.WARNING)
+
+    def _end(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def _came(self, at: float, event: DomainEvent) -> None:
+        name = self._by_vm.get(event.uuid)
+        if name is None:
+            return
+        if event.event in _RUNS:
+            log.debug("%s: the VM is %s, says hypervisor %s", name, event.event, self._name)
+            self._consider(name, Power.RUNNING, at)
+        elif event.stopped:
+            self._next_look = 0.0
+
+    def _look(self, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                power = self._host.read(self._uuids[name]).power
+            except OutsideError as error:
+                # The others would take their time too; the next look tries again.
+                self._unanswered(error)
+                return
+            self._consider(name, power, None)
+        self._said.pop(self._name, None)
+
+    # -- what is done ------------------------------------------------------------------------------------------
+
+    def _consider(self, name: str, power: Power, event_at: float | None) -> None:
+        """`event_at`: when libvirt reported that the VM runs, by the monotonic clock."""
+        try:
+            if self._decide(name, power)[0] is Act.NOTHING:
+                self._said.pop(name, None)
+                return
+            with hold_lock(self._world.plan.state_dir, name, brief=True):
+                # Again, since a `standby reset` may have come between.
+                act, state, hold = self._decide(name, power)
+                self._act(act, name, power, state, hold, event_at)
+        except BusyError:
+            self._next_look = self._monotonic() + TICK
+        except VCRecoveryError as error:
+            self._say(name, f"{name}: its old primary cannot be held: {error}")
+        else:
+            self._said.pop(name, None)
+
+    def _decide(self, name: str, power: Power) -> tuple[Act, ServiceState, Hold | None]:
+        state, hold = self._world.journal.state(name), self._book.open(name)
+        return decide(state, power, hold, self._world.clock.now()), state, hold
+
+    def _act(
+        self, act: Act, name: str, power: Power, state: ServiceState, hold: Hold | None, event_at: float | None
+    ) -> None:
+        now = self._world.clock.now()
+        if act is Act.PAUSE:
+            self._pause(name, state, hold, event_at)
+        elif hold is None:
+            return
+        elif act is Act.NOTE:
+            self._book.held(hold.id, now)
+            self._tell(name)
+        elif act is Act.RESUME:
+            self._host.resume(hold.uuid, WITHIN)
+            self._book.release(hold.id, now, "the primary serves again")
+            log.warning("%s: its primary serves again and is not held any more", name, extra={"service": name})
+        elif act is Act.FORGET:
+            self._book.release(hold.id, now, why_forgotten(power))
+            log.info("%s: its old primary is not held any more: %s", name, why_forgotten(power))
+
+    def _pause(self, name: str, state: ServiceState, hold: Hold | None, event_at: float | None) -> None:
+        uuid, now = self._uuids[name], self._world.clock.now
+        number: int | None = None
+        try:
+            number = self._book.begin(name, state.epoch, uuid, now())
+        except OutsideError as error:
+            # Two live copies are worse than a VM that somebody has to resume by hand.
+            self._say(self._name, f"{name}: its old primary is paused, and that is not written down: {error}")
+        paused = self._host.suspend(uuid, WITHIN)
+        if paused:
+            self._tell(name, None if event_at is None else self._monotonic() - event_at)
+        if number is None:
+            return
+        if paused or hold is not None:
+            self._book.held(number, now())
+        else:
+            self._book.release(number, now(), "somebody else had paused it, or it was off already")
+
+    def _tell(self, name: str, took: float | None = None) -> None:
+        log.warning(
+            "%s: the old primary came back after its failover: VM %s is held paused on %s%s",
+            name,
+            self._uuids[name],
+            self._name,
+            "" if took is None else f", {took:.3f} s after libvirt reported it",
+            extra={"service": name},
+        )
+
+    def _say(self, about: str, sentence: str, level: int = logging.ERROR) -> None:
+        """Each thing once, until it is well again."""
+        if self._said.get(about) != sentence:
+            self._said[about] = sentence
+            log.log(level, "%s", sentence)

@@ -1,0 +1,278 @@
+"""Which old primaries are held: the decision as a table, and the thread with a hypervisor that comes and goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.waiting import wait_for
+from vcrecovery.detect import host_hold
+from vcrecovery.detect.hold import Act, decide
+from vcrecovery.detect.host_hold import HostHold
+from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.holds import Hold, HoldBook, hold_lock, serve_from_primary
+from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.recover.world import World
+
+NOW = 1000.0
+UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
+STARTED = DomainEvent(UUID, stopped=False, reason="", name="vm", event="started", detail="booted")
+HELD = Hold(1, "web", 1, UUID, 990.0, 990.1)
+BEGUN = Hold(1, "web", 1, UUID, 990.0)
+OPEN = Episode(1, "web", 1, "a test", Request(), 900.0)
+FENCED = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0, 902.0, ok=True),))
+FENCING = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0),))
+SERVES = ServiceState("web")
+PASSED = ServiceState("web", 1, Side.STANDBY)
+HANDS_OFF = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, None, "repair"))
+WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, 960.0, "repair"))
+
+
+@pytest.mark.parametrize(
+    ("state", "power", "hold", "act"),
+    [
+        (PASSED, Power.RUNNING, None, Act.PAUSE),
+        (PASSED, Power.RUNNING, HELD, Act.PAUSE),
+        (PASSED, Power.RUNNING, BEGUN, Act.PAUSE),
+        (PASSED, Power.PAUSED, None, Act.NOTHING),
+        (PASSED, Power.PAUSED, HELD, Act.NOTHING),
+        (PASSED, Power.PAUSED, BEGUN, Act.NOTE),
+        (PASSED, Power.SHUTOFF, None, Act.NOTHING),
+        (PASSED, Power.SHUTOFF, HELD, Act.FORGET),
+        (PASSED, Power.CRASHED, HELD, Act.FORGET),
+        (PASSED, Power.ABSENT, HELD, Act.FORGET),
+        (PASSED, Power.UNREACHABLE, HELD, Act.NOTHING),
+        (PASSED, Power.UNREACHABLE, None, Act.NOTHING),
+        (HANDS_OFF, Power.RUNNING, None, Act.NOTHING),
+        (HANDS_OFF, Power.RUNNING, HELD, Act.FORGET),
+        (HANDS_OFF, Power.PAUSED, HELD, Act.NOTHING),
+        (WAS_PAUSED, Power.RUNNING, None, Act.PAUSE),
+        (SERVES, Power.RUNNING, None, Act.NOTHING),
+        (SERVES, Power.PAUSED, None, Act.NOTHING),
+        (SERVES, Power.PAUSED, HELD, Act.RESUME),
+        (SERVES, Power.RUNNING, HELD, Act.FORGET),
+        (ServiceState("web", open_episode=OPEN), Power.RUNNING, None, Act.NOTHING),
+        (ServiceState("web", open_episode=FENCING), Power.RUNNING, None, Act.NOTHING),
+        (ServiceState("web", open_episode=FENCING), Power.PAUSED, HELD, Act.NOTHING),
+        (ServiceState("web", 1, open_episode=FENCED), Power.RUNNING, None, Act.PAUSE),
+    ],
+)
+def test_what_is_done(state: ServiceState, power: Power, hold: Hold | None, act: Act) -> None:
+    assert decide(state, power, hold, NOW) is act
+
+
+class FakeHost:
+    """A hypervisor with one VM; it can be away, and can fail to pause."""
+
+    def __init__(self) -> None:
+        self.power = Power.SHUTOFF
+        self.away = self.stubborn = False
+        self.suspended = self.resumed = 0
+        self.tried = threading.Semaphore(0)
+        self.told: Callable[[DomainEvent], None] | None = None
+
+    def _ask(self) -> None:
+        if self.away:
+            raise OutsideError("hypervisor hv1 does not answer")
+
+    def read(self, _uuid: str) -> DomainReading:
+        self._ask()
+        return DomainReading(self.power)
+
+    def suspend(self, _uuid: str, _timeout: float | None = None) -> bool:
+        self._ask()
+        self.tried.release()
+        if self.stubborn:
+            raise OutsideError("hypervisor hv1 did not pause the VM")
+        if self.power is not Power.RUNNING:
+            return False
+        self.power = Power.PAUSED
+        self.suspended += 1
+        return True
+
+    def resume(self, _uuid: str, _timeout: float | None = None) -> bool:
+        self._ask()
+        if self.power is not Power.PAUSED:
+            return False
+        self.power = Power.RUNNING
+        self.resumed += 1
+        return True
+
+    def subscribe(self, on_event: Callable[[DomainEvent], None], _on_close: Callable[[], None]) -> Callable[[], None]:
+        self._ask()
+        self.told = on_event
+        return lambda: None
+
+    def alive(self) -> bool:
+        return not self.away
+
+    def start(self) -> None:
+        self.power = Power.RUNNING
+        if self.told is not None:
+            self.told(STARTED)
+
+
+class Stage:
+    def __init__(self, plan_file: Path) -> None:
+        self.world = World(load_plan(plan_file))
+        self.host = FakeHost()
+        self.world.hosts["hv1"] = self.host  # type: ignore[assignment]
+        self.book = HoldBook(self.world.journal)
+
+    def fail_over(self) -> None:
+        journal = self.world.journal
+        episode = journal.open("web", "a test", Request(by="test"), 1.0)
+        journal.end(journal.begin(episode, Step.START, 1.0), 1.5, ok=True, evidence={})
+        journal.close(episode, Outcome.DONE, "done", 2.0)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        stop = threading.Event()
+        thread = threading.Thread(target=HostHold(self.world, "hv1", ["web"]).run, args=(stop,))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(30)
+        assert not thread.is_alive()
+
+    def held(self) -> bool:
+        hold = self.book.open("web")
+        return hold is not None and hold.held_at is not None
+
+
+@pytest.fixture
+def stage(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(host_hold, "TICK", 0.02)
+    monkeypatch.setattr(host_hold, "LOOK_EVERY", 0.05)
+    return Stage(plan_file)
+
+
+def test_a_hypervisor_is_not_asked_while_its_primaries_serve(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = threading.Semaphore(0)
+    look = HoldBook.in_question
+
+    def counted(book: HoldBook) -> set[str]:
+        rounds.release()
+        return look(book)
+
+    monkeypatch.setattr(HoldBook, "in_question", counted)
+    stage.host.start()
+    with stage.holding():
+        for _ in range(5):
+            assert rounds.acquire(timeout=30)
+        assert (stage.host.told, stage.host.suspended) == (None, 0)
+        stage.fail_over()
+        wait_for(stage.held, "the hold")
+
+
+def test_events_alone_are_enough(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_hold, "LOOK_EVERY", 1e9)
+    stage.fail_over()
+    with stage.holding():
+        wait_for(lambda: stage.host.told, "the subscription")
+        stage.host.start()
+        wait_for(stage.held, "the hold")
+    assert stage.host.suspended == 1
+
+
+def test_a_hypervisor_that_was_away_is_looked_at_when_it_is_back(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.fail_over()
+    stage.host.away = True
+    with stage.holding():
+        wait_for(lambda: "does not answer" in caplog.text, "the complaint")
+        stage.host.start()
+        stage.host.away = False
+        wait_for(stage.held, "the hold")
+    assert caplog.text.count("does not answer") == 1
+
+
+def test_one_that_cannot_be_paused_is_tried_again_and_said_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.fail_over()
+    stage.host.stubborn = True
+    stage.host.start()
+    with stage.holding():
+        for _ in range(3):
+            assert stage.host.tried.acquire(timeout=30)
+        hold = stage.book.open("web")
+        assert hold is not None
+        assert hold.held_at is None
+        stage.host.stubborn = False
+        wait_for(stage.held, "the hold")
+    assert caplog.text.count("cannot be held") == 1
+    assert len(stage.book.history("web")) == 1
+
+
+def test_a_full_disk_does_not_keep_it_running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OutsideError("the journal cannot be used: disk full")
+
+    monkeypatch.setattr(HoldBook, "begin", full)
+    stage.fail_over()
+    stage.host.start()
+    with stage.holding():
+        wait_for(lambda: stage.host.power is Power.PAUSED, "the hold")
+    assert stage.book.history("web") == []
+
+
+def test_what_a_killed_controller_left_is_taken_up(stage: Stage) -> None:
+    stage.fail_over()
+    stage.book.begin("web", 1, UUID, 3.0)
+    stage.host.power = Power.PAUSED
+    with stage.holding():
+        wait_for(stage.held, "the entry")
+    assert stage.host.suspended == 0
+    assert serve_from_primary(stage.world, "web")
+    assert (stage.host.power, stage.host.resumed) == (Power.RUNNING, 1)
+
+
+def test_a_reset_that_is_at_work_is_waited_for(stage: Stage) -> None:
+    stage.fail_over()
+    stage.host.start()
+    with hold_lock(stage.world.plan.state_dir, "web"), stage.holding():
+        assert not stage.host.tried.acquire(timeout=0.3)
+        stage.world.journal.serve_from_primary("web")
+    with stage.holding():
+        assert not stage.host.tried.acquire(timeout=0.3)
+    assert stage.book.history("web") == []
+
+
+def test_a_reset_without_its_hypervisor_changes_nothing(stage: Stage) -> None:
+    stage.fail_over()
+    stage.host.start()
+    with stage.holding():
+        wait_for(stage.held, "the hold")
+    stage.host.away = True
+    with pytest.raises(OutsideError, match="does not answer"):
+        serve_from_primary(stage.world, "web")
+    assert stage.world.journal.state("web").side is Side.STANDBY
+    assert stage.held()
+
+
+def test_only_what_was_held_is_resumed(stage: Stage) -> None:
+    stage.fail_over()
+    stage.host.power = Power.PAUSED
+    assert not serve_from_primary(stage.world, "web")
+    assert stage.world.journal.state("web").side is Side.PRIMARY
+    assert stage.host.power is Power.PAUSED
+
+
+def test_a_vm_that_is_shut_down_is_not_held_any_more(stage: Stage) -> None:
+    stage.fail_over()
+    stage.host.start()
+    with stage.holding():
+        wait_for(stage.held, "the hold")
+        stage.host.power = Power.SHUTOFF
+        wait_for(lambda: stage.book.open("web") is None, "the end of the hold")
+        stage.host.start()
+        wait_for(stage.held, "the next hold")
+    assert [hold.released for hold in stage.book.history("web")] == ["", "it is shutoff"]
