@@ -27,17 +27,21 @@ _RUNNING_WORD = {
 
 
 class LiveTimeline:
-    """Prints each step when it is done; on a terminal, also the one that is under way."""
+    """Prints each step when it is done; on a terminal, also the one that is under way.
 
-    def __init__(self) -> None:
-        self._live = sys.stdout.isatty()
+    `prefix` is for one of several that go on at the same time: it stands before each line, and only whole lines come.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._live = sys.stdout.isatty() and not prefix
         self._opened: int | None = None
 
     def _open(self, episode: Episode) -> None:
         if self._opened != episode.id:
             self._opened = episode.id
             for text in of_episode(episode):
-                click.echo(text.removesuffix("not finished").rstrip())
+                click.echo(self._prefix + text.removesuffix("not finished").rstrip())
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         self._open(episode)
@@ -46,4 +50,18 @@ class LiveTimeline:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, str(evidence.get("summary", "")))
-        click.echo(f"\r\033[K{text}" if self._live else text)
+        click.echo(f"\r\033[K{text}" if self._live else self._prefix + text)
+
+    def held(self, episode: Episode, sentence: str) -> None:
+        self._open(episode)
+        click.echo(f"{self._prefix}  {sentence}")
+
+
+class NoTimeline:
+    """For machines, which get the result only."""
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+
+    def held(self, episode: Episode, sentence: str) -> None: ...
