@@ -261,7 +261,7 @@ class Simulation:
         self.say(f"{episode.service}: epoch {episode.epoch}: {step} done: {evidence.get('summary', '')}")
         self.boundary(f"ended {step}")
 
-    def held(self, episode: Episode, sentence: str) -> None:
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
         self.say(f"{episode.service}: epoch {episode.epoch}: {sentence}")
 
     def restart(self) -> None:

@@ -167,6 +167,16 @@ def test_what_cannot_be_failed_over_is_said_for_each(shop: Path, tmp_path: Path)
     assert {line.split()[0] for line in live} == {"web", "app"}
 
 
+def test_it_goes_on_although_nobody_reads(shop: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "vcrecovery", "failover", "--host", "hv1", "--plan", str(shop)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+        assert program.stdout is not None
+        program.stdout.close()
+        program.wait(120)
+    journal = Journal(tmp_path / "state/journal.db")
+    assert [journal.history(name, 1)[0].outcome for name in ("web", "db", "app")] == [Outcome.REFUSED] * 3
+
+
 def test_json_of_a_group(shop: Path, tmp_path: Path) -> None:
     served(tmp_path, "db", "app")
     done = vcrecovery("failover", "--group", "shop", "--json", "--plan", shop)
@@ -214,7 +224,7 @@ class Quiet:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, sentence: str) -> None: ...
+    def held(self, episode: Episode, at: float, sentence: str) -> None: ...
 
 
 def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

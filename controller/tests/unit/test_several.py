@@ -164,7 +164,7 @@ class Teller:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, sentence: str) -> None:
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
         self.services.tell_held(episode, sentence)
 
 
@@ -284,11 +284,9 @@ def test_one_that_fails_holds_back_only_those_that_need_it(tmp_path: Path, step:
         "db": "failed",
         "mail": "done",
     }
-    assert results["app"].reason == "needs db, which is not up: failed: db does not answer"
-    assert results["app"].way_out == (
-        "`vcrecovery failover db` first, then the same call; `vcrecovery failover app` does without"
-    )
-    assert results["web"].reason.startswith("needs app, which is not up: not started: needs db")
+    assert results["app"].reason == "needs db, which is not up: db does not answer"
+    assert results["app"].way_out == "mend that, then call again; `vcrecovery failover app` does without"
+    assert results["web"].reason == "needs app, which is not up: it needs db, which is not up: db does not answer"
     assert worst(result.exit_code for result in results.values()) is ExitCode.OUTSIDE
     assert "app" not in services.order(Step.START)
     # Its fence is not undone: the next call goes on from there, and status and explain say what it waits for.
@@ -342,6 +340,7 @@ def test_one_that_is_not_among_them_is_looked_at(tmp_path: Path, monkeypatch: py
     result = services.all("web")["web"]
     assert result.result == "not started"
     assert result.reason == "needs db, which is not up: neither its primary nor its standby serves"
+    assert result.way_out.startswith("`vcrecovery failover db`, then call again")
     services.answers.add("db")
     assert services.all("web")["web"].result == "done"
 
@@ -366,7 +365,7 @@ def test_one_that_is_tried_again_is_waited_for_again(tmp_path: Path) -> None:
     gate.failed("db", "LXD does not answer")
     assert gate.readiness("web") == Never(
         "needs db, which is not up: LXD does not answer",
-        "`vcrecovery failover db` first, then the same call; `vcrecovery failover web` does without",
+        "mend that, then call again; `vcrecovery failover web` does without",
     )
     with pytest.raises(NotStartedError, match="needs db, which is not up: LXD does not answer"):
         services.begin("web")

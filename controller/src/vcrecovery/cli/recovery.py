@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 from dataclasses import dataclass
@@ -194,7 +195,8 @@ def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> Non
 
     def tell(result: Result) -> None:
         if not as_json and result.exit_code is not ExitCode.DONE:
-            click.echo(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
+            with contextlib.suppress(BrokenPipeError):
+                click.echo(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 
     results = fail_over_all(meant.services, attempt, several, tell)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -37,24 +38,33 @@ class LiveTimeline:
         self._live = sys.stdout.isatty() and not prefix
         self._opened: int | None = None
 
+    def _say(self, text: str) -> None:
+        self._write(f"\r\033[K{text}" if self._live else self._prefix + text)
+
+    @staticmethod
+    def _write(text: str, *, nl: bool = True) -> None:
+        # A failover goes on although nobody reads how it goes.
+        with contextlib.suppress(BrokenPipeError):
+            click.echo(text, nl=nl)
+
     def _open(self, episode: Episode) -> None:
         if self._opened != episode.id:
             self._opened = episode.id
             for text in of_episode(episode):
-                click.echo(self._prefix + text.removesuffix("not finished").rstrip())
+                self._say(text.removesuffix("not finished").rstrip())
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         self._open(episode)
         if self._live:
-            click.echo(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
+            self._write(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, str(evidence.get("summary", "")))
-        click.echo(f"\r\033[K{text}" if self._live else self._prefix + text)
+        self._say(text)
 
-    def held(self, episode: Episode, sentence: str) -> None:
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
         self._open(episode)
-        click.echo(f"{self._prefix}  {sentence}")
+        self._say(line(f"{'waits':<12}", at, episode.opened_at, sentence))
 
 
 class NoTimeline:
@@ -64,4 +74,4 @@ class NoTimeline:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, sentence: str) -> None: ...
+    def held(self, episode: Episode, at: float, sentence: str) -> None: ...

@@ -39,7 +39,7 @@ class _LogTimeline:
         summary = evidence.get("summary", "")
         log.info("%s: epoch %d: %s after %.3f s: %s", episode.service, episode.epoch, DONE_WORD[step], since, summary)
 
-    def held(self, episode: Episode, sentence: str) -> None:
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 
 

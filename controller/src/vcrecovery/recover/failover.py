@@ -30,7 +30,7 @@ class Teller(Protocol):
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, sentence: str) -> None:
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
         """It waits for others now. Each reason is told once."""
 
 
@@ -103,7 +103,7 @@ def _to_its_end(
         if isinstance(decision, Hold):
             if decision.sentence != said:
                 said = decision.sentence
-                teller.held(episode, said)
+                teller.held(episode, clock.now(), said)
             gate.wait(service)
             continue
         if isinstance(decision, Leave):

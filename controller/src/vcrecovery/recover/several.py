@@ -126,14 +126,14 @@ class Several:
     def failed(self, service: str, trouble: str) -> None:
         """This try has failed, there may be another one. `trouble`: why."""
         with self._change():
-            self._trouble[service] = trouble
+            self._trouble[service] = _in_a_sentence(trouble)
 
     def end(self, service: str, trouble: str = "") -> None:
         """What `begin` began for it is over. `trouble`: why it is not up."""
         with self._change():
             self._at_work[service] -= 1
             if trouble:
-                self._trouble[service] = trouble
+                self._trouble[service] = _in_a_sentence(trouble)
 
     def is_at_work(self, service: str) -> bool:
         with self._changed:
@@ -198,12 +198,17 @@ class Several:
             self._waits_since.pop((service, need), None)
             return GO
         if trouble is not None:
-            return _never(service, need, f"needs {need}, which is not up: {trouble}")
+            return Never(
+                f"needs {need}, which is not up: {trouble}", f"mend that, then call again; {_without(service)}"
+            )
         # Nobody here is at work on it: it may just have failed, or be another controller's.
         since = self._waits_since.setdefault((service, need), self._monotonic())
         if self._monotonic() - since < SHOWS_WITHIN:
             return Wait(f"waiting for {need}, which it needs, and which does not answer")
-        return _never(service, need, f"needs {need}, which is not up: neither its primary nor its standby serves")
+        return Never(
+            f"needs {need}, which is not up: neither its primary nor its standby serves",
+            f"`vcrecovery failover {need}`, then call again; {_without(service)}",
+        )
 
 
 def _is_up(state: ServiceState) -> bool:
@@ -212,10 +217,14 @@ def _is_up(state: ServiceState) -> bool:
     return state.side is Side.STANDBY and (episode is None or episode.done(Step.PROBE) is not None)
 
 
-def _never(service: str, need: str, reason: str) -> Never:
-    return Never(
-        reason, f"`vcrecovery failover {need}` first, then the same call; `vcrecovery failover {service}` does without"
-    )
+def _in_a_sentence(trouble: str) -> str:
+    """For those that need it: `needs app, which is not up: it needs db, which is not up: ...`."""
+    trouble = trouble.removeprefix("not started: ")
+    return f"it {trouble}" if trouble.startswith("needs ") else trouble
+
+
+def _without(service: str) -> str:
+    return f"`vcrecovery failover {service}` does without"
 
 
 # -- all of them -----------------------------------------------------------------------------------------------
@@ -291,7 +300,7 @@ def fail_over_all(
         found[name] = result
         # One that is busy may come up all the same.
         failed = result.exit_code not in (ExitCode.DONE, ExitCode.BUSY)
-        several.end(name, f"{result.result}: {result.reason}" if failed else "")
+        several.end(name, result.reason if failed else "")
         tell(result)
 
     several.begin(services)
