@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, OutsideError
@@ -116,6 +117,23 @@ def test_as_many_starts_as_the_plan_says_or_the_machine_bears(shop: Path, monkey
         assert OfWorld(World(load_plan(shop))).most("sec1") == 3
     shop.write_text(shop.read_text().replace("    receiver:", "    starts_at_once: 7\n    receiver:"))
     assert OfWorld(World(load_plan(shop))).most("sec1") == 7
+
+
+@pytest.mark.parametrize("answer", [{}, {"cpu": {"total": 2}}, {"cpu": {"total": 2}, "memory": {"total": None}}])
+def test_a_server_that_does_not_say_how_big_it_is(tmp_path: Path, answer: dict[str, Any]) -> None:
+    class Answer:
+        def json(self) -> dict[str, Any]:
+            return {"metadata": answer}
+
+    class Server(LxdServer):
+        def _guard(self, _call: Callable[[Any], Any]) -> Any:
+            return Answer()
+
+    server = Server("sec1", tmp_path / "no.socket", SystemClock())
+    with pytest.raises(OutsideError, match="sec1 does not say how big its machine is"):
+        server.size()
+    answer |= {"cpu": {"total": 2}, "memory": {"total": 4096}}
+    assert server.size() == Size(2, 4096)
 
 
 # -- the command -----------------------------------------------------------------------------------------------

@@ -379,6 +379,23 @@ def test_one_that_is_tried_again_is_waited_for_again(tmp_path: Path) -> None:
     assert gate.readiness("web") == Go()
 
 
+def test_one_that_is_alone_does_not_ask_how_big_the_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = Services(tmp_path, {"web": [], "db": []})
+    asked: list[str] = []
+
+    def most(secondary: str) -> int:
+        asked.append(secondary)
+        return 1
+
+    monkeypatch.setattr(services, "most", most)
+    gate = services.several
+    assert (gate.readiness("web"), asked) == (Go(), [])
+    assert gate.readiness("web") == Go()
+    assert isinstance(gate.readiness("db"), Wait)
+    gate.left("web")
+    assert (gate.readiness("db"), asked) == (Go(), ["sec1"])
+
+
 def test_the_worst_status() -> None:
     assert worst([]) is ExitCode.DONE
     assert worst([ExitCode.DONE, ExitCode.BUSY]) is ExitCode.BUSY

@@ -172,9 +172,14 @@ class Several:
 
     def _place(self, service: str) -> Readiness:
         secondary = self._around.secondary(service)
-        most = self._around.most(secondary)
         with self._changed:
             names = self._starting.setdefault(secondary, set())
+            if not names - {service}:
+                # One may start anywhere: a service that fails alone does not wait for an answer about the machine.
+                names.add(service)
+                return GO
+        most = self._around.most(secondary)
+        with self._changed:
             if service not in names and len(names) >= most:
                 # Without the names of the others: the sentence is told once, and they change.
                 return Wait(f"waiting for one of the {most} that start on {secondary} at the same time")
