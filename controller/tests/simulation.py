@@ -261,6 +261,9 @@ class Simulation:
         self.say(f"{episode.service}: epoch {episode.epoch}: {step} done: {evidence.get('summary', '')}")
         self.boundary(f"ended {step}")
 
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
+        self.say(f"{episode.service}: epoch {episode.epoch}: {sentence}")
+
     def restart(self) -> None:
         self.journal = Journal(self.path)
         self._said, self._given_up, self._not_before = "", None, 0.0

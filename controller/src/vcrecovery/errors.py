@@ -48,6 +48,10 @@ class OutsideError(VCRecoveryError):
     exit_code = ExitCode.OUTSIDE
 
 
+class NotStartedError(OutsideError):
+    """A service that this one needs is not up. The same call goes on once it is."""
+
+
 class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 

@@ -2,67 +2,240 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from vcrecovery.cli.options import colour, known_service, plan_option, read_plan, service_of_vm
-from vcrecovery.cli.timeline import LiveTimeline
-from vcrecovery.errors import UsageError
-from vcrecovery.recover.failover import fail_over
+from vcrecovery.cli.options import colour, json_option, known_service, plan_option, read_plan, service_of_vm
+from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
+from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
+from vcrecovery.plan.groups import hypervisors_of, services_on
+from vcrecovery.plan.load import suggest
+from vcrecovery.recover.failover import ALONE, Gate, Teller, fail_over
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.outside import Outside, policy_for
-from vcrecovery.recover.states import Outcome, Request, Side
+from vcrecovery.recover.several import (
+    OfWorld,
+    Result,
+    Several,
+    as_data,
+    fail_over_all,
+    result_of,
+    result_of_error,
+    worst,
+)
+from vcrecovery.recover.states import Episode, Outcome, Request, Side
 from vcrecovery.recover.world import World
+from vcrecovery.report.text import plain
+
+if TYPE_CHECKING:
+    from vcrecovery.plan.model import Plan
+
+
+class SeveralError(VCRecoveryError):
+    """Not every service of several is served by its standby; the table said why. Has the status of the worst."""
+
+    def __init__(self, message: str, way_out: str, exit_code: ExitCode) -> None:
+        super().__init__(message, way_out)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """What the operator named. `name` is what --primary-is-down has to repeat."""
+
+    what: str
+    name: str
+    services: tuple[str, ...]
+
+    @property
+    def alone(self) -> bool:
+        return self.what == "service"
+
+
+def _meant(
+    plan: Plan,
+    plan_path: Path,
+    service: str | None,
+    vm: str | None,
+    host: str | None,
+    site: str | None,
+    group: str | None,
+) -> _Meant:
+    """Raises UsageError with near names for one that the plan does not have."""
+    if sum(word is not None for word in (service, vm, host, site, group)) != 1:
+        raise UsageError("name one service, or one VM with --vm, or use one of --host, --site and --group")
+    if host is not None:
+        _known("hypervisor", host, list(plan.hypervisors), plan_path)
+        return _together("host", host, services_on(plan, {host}), plan_path)
+    if site is not None:
+        _known("site", site, sorted({entry.site for entry in plan.hypervisors.values()}), plan_path)
+        return _together("site", site, services_on(plan, hypervisors_of(plan, site)), plan_path)
+    if group is not None:
+        _known("group", group, list(plan.groups), plan_path)
+        return _together("group", group, plan.groups[group].services, plan_path)
+    name = known_service(plan, plan_path, service) if service is not None else service_of_vm(plan, plan_path, vm or "")
+    return _Meant("service", name, (name,))
+
+
+def _known(what: str, name: str, known: list[str], plan_path: Path) -> None:
+    if name not in known:
+        raise UsageError(f"plan {plan_path} has no {what} {name!r} {suggest(name, known)}")
+
+
+def _together(what: str, name: str, services: list[str], plan_path: Path) -> _Meant:
+    if not services:
+        raise UsageError(f"plan {plan_path} has no service on {what} {name}")
+    return _Meant(what, name, tuple(services))
 
 
 @click.command()
 @click.argument("service", required=False)
 @click.option("--vm", metavar="UUID", help="Name the service by its VM.")
+@click.option("--host", metavar="HYPERVISOR", help="Every service of this hypervisor.")
+@click.option("--site", help="Every service of this site's hypervisors.")
+@click.option("--group", help="Every service of this group of the plan.")
 @click.option("--force", is_flag=True, help="Also if the primary still answers, or the standby is too old.")
-@click.option("--primary-is-down", metavar="SERVICE", help="Your word, typed by name, in place of a fence.")
+@click.option(
+    "--primary-is-down",
+    metavar="NAME",
+    help="Your word, in place of a fence: type the name of the service, host, site or group.",
+)
 @click.option("--restore-point", metavar="NAME", help="Go back to this one before the start; `latest` is the newest.")
+@json_option
 @plan_option
 def failover(
     service: str | None,
     vm: str | None,
+    host: str | None,
+    site: str | None,
+    group: str | None,
     force: bool,
     primary_is_down: str | None,
     restore_point: str | None,
+    as_json: bool,
     plan_path: Path,
 ) -> None:
     """Fail SERVICE over to its standby: confirm, fence, start, probe, switch DNS.
 
-    Calling it again goes on where an earlier call stopped. A service that its standby serves already is left alone.
+    Of a host, a site or a group, all services fail over at the same time; a standby starts once those are up that its
+    service needs. Calling it again goes on where an earlier call stopped. A service that its standby serves already is
+    left alone.
     """
     plan = read_plan(plan_path)
-    if (service is None) == (vm is None):
-        raise UsageError("name one service, or one VM with --vm")
-    name = service_of_vm(plan, plan_path, vm) if vm else known_service(plan, plan_path, service or "")
-    if primary_is_down not in (None, name):
-        raise UsageError(f"--primary-is-down {primary_is_down} is not the service's name", f"type {name} to mean it")
+    meant = _meant(plan, plan_path, service, vm, host, site, group)
+    if primary_is_down not in (None, meant.name):
+        raise UsageError(
+            f"--primary-is-down {primary_is_down} is not the {meant.what}'s name", f"type {meant.name} to mean it"
+        )
+    if restore_point is not None and not meant.alone:
+        raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     world = World(plan)
     by = getpass.getuser()
     request = Request(force=force, primary_is_down=primary_is_down is not None, by=by, restore_point=restore_point)
-    with service_lock(plan.state_dir, name):
+    if meant.alone:
+        _alone(world, meant.name, request, as_json)
+    else:
+        _all_of(world, meant, request, as_json)
+
+
+def _attempt(world: World, name: str, request: Request, cause: str, teller: Teller, gate: Gate) -> Episode | None:
+    """The closed episode; None when there is nothing to do. Raises as `fail_over` does, and BusyError."""
+    with service_lock(world.plan.state_dir, name):
         state = world.journal.state(name)
         if state.side is Side.STANDBY and state.open_episode is None:
-            click.echo(f"{name}: nothing to do: its standby serves since epoch {state.epoch}")
-            return
-        episode = fail_over(
+            return None
+        return fail_over(
             name,
-            f"asked for by {by}",
+            cause,
             request,
             policy=policy_for(world, name),
             actuator=Outside(world, name),
             journal=world.journal,
             clock=world.clock,
-            teller=LiveTimeline(),
+            teller=teller,
+            gate=gate,
         )
-    assert episode.closed_at is not None  # noqa: S101  fail_over returns closed episodes
-    took = episode.closed_at - episode.opened_at
-    if episode.outcome is Outcome.DONE:
+
+
+def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
+    teller: Teller = NoTimeline() if as_json else LiveTimeline()
+    try:
+        episode = _attempt(world, name, request, f"asked for by {request.by}", teller, ALONE)
+    except VCRecoveryError as error:
+        if as_json:
+            _print_json("service", name, [result_of_error(name, error)])
+        raise
+    if as_json:
+        _print_json("service", name, [result_of(name, episode)])
+    elif episode is None:
+        click.echo(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
+    elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
+        took = episode.closed_at - episode.opened_at
         click.echo(colour(f"{name}: served by its standby after {took:.1f} s", "green"))
     else:
         click.echo(f"{name}: {episode.reason}")
+
+
+def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> None:
+    # The threads share it.
+    _ = world.journal
+    several = Several(OfWorld(world))
+    size = max(len(name) for name in meant.services)
+    cause = f"asked for by {request.by}, with {meant.what} {meant.name}"
+
+    def attempt(name: str) -> Episode | None:
+        teller: Teller = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
+        return _attempt(world, name, request, cause, teller, several)
+
+    def tell(result: Result) -> None:
+        if not as_json and result.exit_code is not ExitCode.DONE:
+            with contextlib.suppress(BrokenPipeError):
+                click.echo(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
+
+    results = fail_over_all(meant.services, attempt, several, tell)
+    if as_json:
+        _print_json(meant.what, meant.name, results)
+    else:
+        for line in _table(results):
+            click.echo(line)
+    missing = [result for result in results if result.exit_code is not ExitCode.DONE]
+    if missing:
+        raise SeveralError(
+            f"{meant.what} {meant.name}: {len(missing)} of {len(results)} services are not served by their standbys: "
+            f"{', '.join(result.service for result in missing)}",
+            "the same call goes on, once what stands in their way is mended",
+            worst(result.exit_code for result in missing),
+        )
+
+
+def _said(result: Result) -> str:
+    said = f"{result.result}: {result.reason}" if result.reason else result.result
+    return plain(f"{said}; {result.way_out}" if result.way_out else said)
+
+
+def _table(results: list[Result]) -> list[str]:
+    size = max(len("service"), *(len(result.service) for result in results))
+    words = max(len("result"), *(len(result.result) for result in results))
+    lines = ["", f"{'service':<{size}}  {'result':<{words}}  {'took':>9}  why"]
+    for result in results:
+        took = "" if result.seconds is None else f"{result.seconds:.1f} s"
+        good = result.exit_code is ExitCode.DONE
+        word = colour(f"{result.result:<{words}}", "green" if good else "red")
+        why = f"{result.reason}; {result.way_out}" if result.way_out else result.reason
+        lines.append(f"{result.service:<{size}}  {word}  {took:>9}  {plain(why)}".rstrip())
+    return lines
+
+
+def _print_json(what: str, name: str, results: list[Result]) -> None:
+    data = {
+        what: name,
+        "ok": all(result.exit_code is ExitCode.DONE for result in results),
+        "services": as_data(results),
+    }
+    click.echo(json.dumps(data, indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -27,23 +28,50 @@ _RUNNING_WORD = {
 
 
 class LiveTimeline:
-    """Prints each step when it is done; on a terminal, also the one that is under way."""
+    """Prints each step when it is done; on a terminal, also the one that is under way.
 
-    def __init__(self) -> None:
-        self._live = sys.stdout.isatty()
+    `prefix` is for one of several that go on at the same time: it stands before each line, and only whole lines come.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._live = sys.stdout.isatty() and not prefix
         self._opened: int | None = None
+
+    def _say(self, text: str) -> None:
+        self._write(f"\r\033[K{text}" if self._live else self._prefix + text)
+
+    @staticmethod
+    def _write(text: str, *, nl: bool = True) -> None:
+        # A failover goes on although nobody reads how it goes.
+        with contextlib.suppress(BrokenPipeError):
+            click.echo(text, nl=nl)
 
     def _open(self, episode: Episode) -> None:
         if self._opened != episode.id:
             self._opened = episode.id
             for text in of_episode(episode):
-                click.echo(text.removesuffix("not finished").rstrip())
+                self._say(text.removesuffix("not finished").rstrip())
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         self._open(episode)
         if self._live:
-            click.echo(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
+            self._write(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, str(evidence.get("summary", "")))
-        click.echo(f"\r\033[K{text}" if self._live else text)
+        self._say(text)
+
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
+        self._open(episode)
+        self._say(line(f"{'waits':<12}", at, episode.opened_at, sentence))
+
+
+class NoTimeline:
+    """For machines, which get the result only."""
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+
+    def held(self, episode: Episode, at: float, sentence: str) -> None: ...

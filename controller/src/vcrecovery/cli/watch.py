@@ -40,6 +40,9 @@ class _LogTimeline:
         summary = evidence.get("summary", "")
         log.info("%s: epoch %d: %s after %.3f s: %s", episode.service, episode.epoch, DONE_WORD[step], since, summary)
 
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
+        log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
+
 
 def _take_zabbix_events(world: World, recover: Unattended, stop: threading.Event) -> None:
     """Where the plan names Zabbix's API. Loaded only then."""

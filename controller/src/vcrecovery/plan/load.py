@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from vcrecovery.errors import UsageError
+from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.names import record_problems, record_warnings
 
@@ -106,10 +107,17 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
             section = service.get(part) if isinstance(service, dict) else None
             if isinstance(section, dict) and field in section:
                 yield ("services", name, part, field), what, section[field], where
+        needs = service.get("needs") if isinstance(service, dict) else None
+        for index, need in enumerate(needs if isinstance(needs, list) else []):
+            yield ("services", name, "needs", index), "service", need, table("services")
         records = service.get("dns") if isinstance(service, dict) else None
         for index, record in enumerate(records if isinstance(records, list) else []):
             if isinstance(record, dict) and "zone" in record:
                 yield ("services", name, "dns", index, "zone"), "zone", record["zone"], table("dns", "zones")
+    for name, group in table("groups").items():
+        members = group.get("services") if isinstance(group, dict) else None
+        for index, member in enumerate(members if isinstance(members, list) else []):
+            yield ("groups", name, "services", index), "service", member, table("services")
 
 
 def suggest(word: str, known: list[str]) -> str:
@@ -217,7 +225,7 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
                 message = "is no key of the plan"
             problems.append(Problem(reader.line(key), dotted(key), message[:1].lower() + message[1:]))
     if plan is not None:
-        found = (*_consistency(plan), *record_problems(plan))
+        found = (*_consistency(plan), *record_problems(plan), *group_problems(plan))
         problems += [Problem(reader.line(key), dotted(key), message) for key, message in found]
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))

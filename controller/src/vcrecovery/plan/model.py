@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from vcrecovery.excludes.errors import ExcludeError
 from vcrecovery.excludes.rules import shipped_rules
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
+from vcrecovery.plan.groups import Group
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
@@ -88,6 +89,9 @@ class Secondary(Section):
     storage_pool: str = Field("default", description="the pool that holds the standbys")
     network: Network
     receiver: Receiver
+    starts_at_once: int | None = Field(
+        None, ge=1, description="how many standbys may start at the same time; null: as its cores and memory allow"
+    )
 
 
 class DnsServer(Section):
@@ -245,6 +249,9 @@ class Service(Section):
     ports: list[Port] = Field(min_length=1, description="what has to answer", examples=[[80, 443]])
     dns: list[DnsRecord] = Field([], description="names that follow the service")
     virtual_ip: VirtualAddress | None = Field(None, description="an address that follows it, beside DNS or instead")
+    needs: list[Name] = Field(
+        [], description="services that have to be up before its standby starts, in a failover of several"
+    )
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
     timeouts: Timeouts = Timeouts()
     sync: Sync = Sync()
@@ -282,3 +289,4 @@ class Plan(Section):
     detection: Detection = Detection()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves figures; null: nowhere")
     services: dict[Name, Service] = Field(min_length=1)
+    groups: dict[Name, Group] = Field({}, description="services that are failed over together")

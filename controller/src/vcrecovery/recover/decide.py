@@ -28,11 +28,52 @@ class Close:
     way_out: str = ""
 
 
-Decision = Run | Close
+@dataclass(frozen=True)
+class Hold:
+    """Do nothing until others have gone on."""
+
+    sentence: str
 
 
-def decide(episode: Episode, policy: Policy, now: float) -> Decision:
-    """The next thing to do for `episode`; one human sentence says why."""
+@dataclass(frozen=True)
+class Leave:
+    """`step` cannot be done for as long as others are not up: leave the episode to a later call."""
+
+    step: Step
+    sentence: str
+    way_out: str = ""
+
+
+Decision = Run | Close | Hold | Leave
+
+
+@dataclass(frozen=True)
+class Go:
+    """The standby may start."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Others come first."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Never:
+    """Those that come first do not come up."""
+
+    reason: str
+    way_out: str = ""
+
+
+#: What the other services that fail over at the same time mean for the start of this one.
+Readiness = Go | Wait | Never
+GO = Go()
+
+
+def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:
+    """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
     confirm = episode.done(Step.CONFIRM)
     if confirm is None:
         return Run(Step.CONFIRM, f"asking for a second signal: {episode.cause}")
@@ -46,10 +87,8 @@ def decide(episode: Episode, policy: Policy, now: float) -> Decision:
             return objection
     if episode.done(Step.FENCE) is None:
         return Run(Step.FENCE, _why_fence(episode, confirm))
-    if episode.done(Step.START) is None and episode.to_restore is not None:
-        return Run(Step.RESTORE, f"the standby goes back to restore point {episode.to_restore}")
     if episode.done(Step.START) is None:
-        return Run(Step.START, "the primary cannot serve any more: starting the standby")
+        return _up_to_the_start(episode, readiness)
     switched = episode.done(Step.SWITCH)
     if switched is None:
         return _up_to_the_switch(episode, policy, now)
@@ -60,6 +99,20 @@ def decide(episode: Episode, policy: Policy, now: float) -> Decision:
 
 def _too_old(confirm: StepRecord, policy: Policy, now: float) -> bool:
     return confirm.ended_at is not None and now - confirm.ended_at > policy.confirmation_valid_for
+
+
+def _up_to_the_start(episode: Episode, readiness: Readiness) -> Decision:
+    step = Step.START if episode.to_restore is None else Step.RESTORE
+    match readiness:
+        case Wait(reason):
+            return Hold(f"the primary cannot serve any more; {reason}")
+        case Never(reason, way_out):
+            return Leave(step, f"not started: {reason}", way_out)
+        case Go():
+            pass
+    if step is Step.RESTORE:
+        return Run(step, f"the standby goes back to restore point {episode.to_restore}")
+    return Run(step, "the primary cannot serve any more: starting the standby")
 
 
 def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.decide import Close, Run, decide
+from vcrecovery.errors import NotStartedError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.recover.decide import GO, Close, Hold, Leave, Readiness, Run, decide
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Episode, Outcome, Policy, Request, ServiceState, Step
 
@@ -30,6 +30,36 @@ class Teller(Protocol):
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
+        """It waits for others now. Each reason is told once."""
+
+
+class Gate(Protocol):
+    """Knows the other services that fail over at the same time. `recover.several` has the real one."""
+
+    def readiness(self, service: str) -> Readiness:
+        """Whether the standby of `service` may start now. Go takes one of the places, until `left`."""
+
+    def wait(self, service: str) -> None:
+        """Returns when the last answer may not hold any more."""
+
+    def left(self, service: str) -> None:
+        """Its ports are open, or it has ended otherwise. Harmless without a place."""
+
+
+class NoOthers:
+    """The gate of a service that is failed over alone."""
+
+    def readiness(self, _service: str) -> Readiness:
+        return GO
+
+    def wait(self, _service: str) -> None: ...
+
+    def left(self, _service: str) -> None: ...
+
+
+ALONE = NoOthers()
+
 
 def fail_over(
     service: str,
@@ -42,11 +72,13 @@ def fail_over(
     clock: Clock,
     teller: Teller,
     detected_at: float | None = None,
+    gate: Gate = ALONE,
 ) -> Episode:
     """Opens an episode, or takes up the one that an earlier controller left, and brings it to its end.
 
     The caller holds the service's lock. Raises RefusedError when a promise forbids the failover, and OutsideError
     when a step cannot be done now; in that case the episode stays open, and the next call goes on from that step.
+    The same for NotStartedError, when `gate` knows of a service that has to be up first, and is not.
     """
     state = journal.state(service)
     _refuse_a_late_restore(state.open_episode, request)
@@ -54,8 +86,31 @@ def fail_over(
     opened_at = detected_at if detected_at is not None else clock.now()
     elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
     episode = journal.open(service, cause, request, opened_at, elsewhere)
+    try:
+        return _to_its_end(episode, policy, actuator, journal, clock, teller, gate)
+    finally:
+        gate.left(service)
+
+
+def _to_its_end(
+    episode: Episode, policy: Policy, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller, gate: Gate
+) -> Episode:
+    service, said = episode.service, ""
     while True:
         decision = decide(episode, policy, clock.now())
+        if isinstance(decision, Run) and decision.step in (Step.RESTORE, Step.START):
+            decision = decide(episode, policy, clock.now(), gate.readiness(service))
+        if isinstance(decision, Hold):
+            if decision.sentence != said:
+                said = decision.sentence
+                teller.held(episode, clock.now(), said)
+            gate.wait(service)
+            continue
+        if isinstance(decision, Leave):
+            error = NotStartedError(decision.sentence, decision.way_out)
+            row = journal.begin(episode, decision.step, clock.now(), decision.sentence)
+            journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+            raise error
         if isinstance(decision, Close):
             journal.close(episode, decision.outcome, decision.sentence, clock.now())
             if decision.outcome is Outcome.REFUSED:
@@ -65,6 +120,8 @@ def fail_over(
             return closed
         teller.begun(episode, decision.step, decision.sentence)
         _run(decision, episode, actuator, journal, clock, teller)
+        if decision.step is Step.PROBE:
+            gate.left(service)
         current = journal.episode(episode.id)
         assert current is not None  # noqa: S101  episodes are never deleted
         episode = current

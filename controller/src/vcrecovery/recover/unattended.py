@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter
 from collections.abc import Callable
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.logs import about
 from vcrecovery.recover.failover import Teller, automatic, fail_over
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.outside import Outside, policy_for
+from vcrecovery.recover.several import OfWorld, Several
 from vcrecovery.recover.states import Doubt, Episode, Request, Side
 from vcrecovery.recover.world import World
 
@@ -19,18 +18,19 @@ log = logging.getLogger("vcrecovery.watch")
 
 
 class Unattended:
-    """Fails services of `world` over; `teller` is told each step."""
+    """Fails services of `world` over; `teller` is told each step.
+
+    Those that fail at the same time wait for what they need, and start no more at once than the secondary bears.
+    """
 
     def __init__(self, world: World, teller: Teller) -> None:
         self._world = world
         self._teller = teller
-        self._at_work: Counter[str] = Counter()
-        self._one_at_a_time = threading.Lock()
+        self._several = Several(OfWorld(world))
 
     def at_work(self, service: str) -> bool:
         """Whether this program is failing the service over."""
-        with self._one_at_a_time:
-            return self._at_work[service] > 0
+        return self._several.is_at_work(service)
 
     def __call__(
         self,
@@ -48,25 +48,29 @@ class Unattended:
         """
 
         def on_failure(error: OutsideError, delay: float) -> None:
+            self._several.failed(service, error.message)
             log.error("%s: %s; trying again in %.0f s", service, error, delay)
             on_trouble(error)
 
         about(service)
-        with self._one_at_a_time:
-            self._at_work[service] += 1
+        request = Request(automatic=True, by=by, doubt=doubt)
+        trouble = ""
+        self._several.begin([service])
         try:
-            request = Request(automatic=True, by=by, doubt=doubt)
             episode = automatic(
                 lambda: self._attempt(service, cause, detected_at, request), self._world.clock, on_failure
             )
+        except RefusedError as error:
+            trouble = error.message
+            raise
         finally:
-            with self._one_at_a_time:
-                self._at_work[service] -= 1
+            self._several.end(service, trouble)
         log.info("%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
     def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
         world = self._world
+        self._several.try_again(service)
         # Between two attempts an operator may take over.
         with service_lock(world.plan.state_dir, service):
             state = world.journal.state(service)
@@ -82,4 +86,5 @@ class Unattended:
                 clock=world.clock,
                 teller=self._teller,
                 detected_at=detected_at,
+                gate=self._several,
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from vcrecovery.recover.decide import Close, Decision, decide
+from vcrecovery.recover.decide import Close, Decision, Run, decide
 from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
@@ -193,7 +193,7 @@ def waits_for(episode: Episode, policy: Policy, now: float, holder: str) -> list
         found.append("a controller: none is at work on it")
     decision = next_decision(episode, policy, now)
     if decision is not None:
-        step = "its end" if isinstance(decision, Close) else f"step {decision.step}"
+        step = f"step {decision.step}" if isinstance(decision, Run) else "its end"
         found.append(f"{step}: {decision.sentence}")
     return found
 
