@@ -368,7 +368,7 @@ class Simulation:
         """What `vcrecovery standby reset` does, once the operator has brought everything back."""
         self.start_primary()
         self.world.standby_running, self.world.dns_address = False, "primary"
-        self.journal.serve_from_primary("web")
+        self.journal.serve_from_primary("web", self.clock.now())
 
     def acknowledge(self) -> None:
         self.journal.acknowledge("web", self.clock.now())

@@ -13,7 +13,7 @@ from vcrecovery.plan.fields import parse_duration
 from vcrecovery.recover import virtual_address
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.records import names_of
-from vcrecovery.recover.states import Side
+from vcrecovery.recover.states import Side, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import wait_for_sync
 from vcrecovery.sync.seed import seed as seed_standby
@@ -52,13 +52,15 @@ def reset(service: str, plan_path: Path) -> None:
     """Let the primary of SERVICE serve again, after you have brought it back by hand.
 
     Stop the container, copy what changed in it to the VM, point DNS back, then call this: the standby takes the
-    primary's files again, and the watcher protects it.
+    primary's files again, and the watcher protects it. A failover that cannot be finished is given up by it.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     world = World(plan)
     with service_lock(plan.state_dir, service):
-        if world.journal.state(service).side is Side.PRIMARY:
+        state = world.journal.state(service)
+        under_way = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
+        if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
         for name in names_of(world, plan.services[service], Side.PRIMARY):
@@ -67,7 +69,7 @@ def reset(service: str, plan_path: Path) -> None:
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         stand_by_again(world.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(plan.services[service])
-        world.journal.serve_from_primary(service)
+        world.journal.serve_from_primary(service, world.clock.now())
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 
