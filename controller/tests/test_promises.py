@@ -38,6 +38,11 @@ SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  
 NEVER = 1e9
 POLICY = Policy(max_staleness=60.0, cool_down=3600.0)
 POINTS = ("monday", "tuesday")
+#: Where a kill leaves something half done.
+PLACES = [
+    *(f"{when} {step}" for step in Step for when in ("journalled", "before", "after", "ended")),
+    "in the middle of restore",
+]
 
 
 class Promises(RuleBasedStateMachine):
@@ -55,6 +60,8 @@ class Promises(RuleBasedStateMachine):
         #: The operator has started the primary beside a standby that served.
         self.two_by_hand = False
         self.set_back = False
+        #: Whether the primary's files arrive.
+        self.syncs = True
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -82,6 +89,15 @@ class Promises(RuleBasedStateMachine):
     def crash(self) -> None:
         if self.world.power not in OFF:
             self.sim.crash()
+
+    @rule()
+    def crash_that_is_seen(self) -> None:
+        self.crash()
+        self.sim.watch()
+
+    @rule(syncs=st.booleans())
+    def sync(self, syncs: bool) -> None:
+        self.syncs = syncs
 
     @rule(cpu=st.sampled_from([0.0, 5.0, 100.0]), ports=st.booleans())
     def cpu_and_ports(self, cpu: float, ports: bool) -> None:
@@ -158,6 +174,10 @@ class Promises(RuleBasedStateMachine):
     def restart_the_controller(self) -> None:
         self.sim.restart()
 
+    @rule(place=st.sampled_from(PLACES))
+    def kill_the_controller_there(self, place: str) -> None:
+        self.sim.kill_at = place
+
     @rule(
         seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0, 20.0]),
         what=st.sampled_from(["watch", "zabbix_event", "operator", "operator_starts_the_primary", "crash"]),
@@ -174,6 +194,14 @@ class Promises(RuleBasedStateMachine):
         self.sim.clock.changes.append((self.sim.clock.time + seconds, acts[what]))
 
     # -- the operator ------------------------------------------------------------------------------------------
+
+    @rule()
+    def plain_failover(self) -> None:
+        self.sim.failover()
+
+    @rule(restore_point=st.sampled_from(POINTS))
+    def failover_to_a_restore_point(self, restore_point: str) -> None:
+        self.sim.failover(restore_point=restore_point)
 
     @rule(
         force=st.booleans(),
@@ -201,16 +229,16 @@ class Promises(RuleBasedStateMachine):
     @rule()
     def operator_brings_the_primary_back(self) -> None:
         """Stops the container, starts the VM, points DNS back, and then `vcrecovery standby reset`."""
-        self.world.hypervisor_answers = True
+        self.world.hypervisor_answers, self.world.primary_ports_open, self.world.cpu = True, True, 5.0
         self.sim.serve_from_primary()
         self.world.operators_word, self.two_by_hand, self.world.tree = False, False, "synced"
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    @rule(seconds=st.sampled_from([0.1, 1.0, 10.0, 31.0, 61.0, 600.0, 4000.0]), heartbeat=st.booleans())
-    def time_passes(self, seconds: float, heartbeat: bool) -> None:
+    @rule(seconds=st.sampled_from([0.1, 1.0, 10.0, 31.0, 61.0, 600.0, 4000.0]))
+    def time_passes(self, seconds: float) -> None:
         self.sim.clock.sleep(seconds)
-        if heartbeat and self.world.power is Power.RUNNING:
+        if self.syncs and self.world.power is Power.RUNNING and self.world.cpu == 5.0:
             self.sim.heartbeat()
 
     @rule(forward=st.booleans())
@@ -244,6 +272,7 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def there_is_one_live_copy(self) -> None:
         Promises.taken += 1
+        self.sim.look()
         if self.world.power is Power.RUNNING and self.world.standby_running:
             assert self.two_by_hand or self.world.operators_word, "two live copies"
 
@@ -251,6 +280,8 @@ class Promises(RuleBasedStateMachine):
     def the_epoch_only_grows(self) -> None:
         epoch = self.sim.journal.state("web").epoch
         assert epoch >= self.epoch
+        spent = [e.epoch for e in self.sim.journal.history("web", 10_000) if e.tried(Step.FENCE)]
+        assert spent == sorted(set(spent), reverse=True), "an epoch is spent twice"
         assert self.world.dns_epoch >= self.dns_epoch
         assert self.world.dns_epoch <= epoch
         self.epoch, self.dns_epoch = epoch, self.world.dns_epoch
@@ -278,12 +309,23 @@ class Observed(Simulation):
         #: Whether the clock did, since the newest heartbeat and since the newest failover.
         self.jumped = self.jumped_since_done = self.acknowledged = False
         self._heartbeat = 0.0
+        self._answered = 0.0
+        self._well_since: float | None = None
         self._fenced: float | None = None
         self._done: float | None = None
 
     def heartbeat(self) -> None:
         self.world.heartbeat_at = self.clock.now()
         self._heartbeat, self.jumped = self.clock.time, False
+
+    def look(self) -> None:
+        """Since when the primary serves, and nothing speaks against it."""
+        world = self.world
+        serves = world.power is Power.RUNNING and world.primary_ports_open
+        if not (serves and world.hypervisor_answers and world.cpu == 5.0):
+            self._well_since = None
+        elif self._well_since is None:
+            self._well_since = self.clock.time
 
     def fenced_within(self, seconds: float) -> bool:
         return self._fenced is not None and self.clock.time - self._fenced <= seconds + 10
@@ -313,10 +355,15 @@ class Observed(Simulation):
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         if step is Step.FENCE and not episode.tried(Step.FENCE):
             self._first_fence(episode)
+        if step is Step.SWITCH:
+            assert self.clock.time - self._answered <= POLICY.probe_valid_for + 1, "the ports answered long ago"
         super().begun(episode, step, sentence)
 
     def _first_fence(self, episode: Episode) -> None:
         request = episode.request
+        if self._well_since is not None and not request.force:
+            well = self.clock.time - self._well_since
+            assert well <= POLICY.confirmation_valid_for + 5, f"a primary that serves since {well} s is fenced"
         if request.force or request.restore_point is not None or self.jumped:
             return
         # What the failure has cost is counted up to when it began, which is at most this long ago.
@@ -331,6 +378,7 @@ class Observed(Simulation):
         if step is Step.PROBE:
             assert self.world.standby_running
             self.answered_at.add(episode.epoch)
+            self._answered = self.clock.time
         super().ended(episode, step, at, evidence)
 
 
