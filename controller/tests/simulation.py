@@ -132,7 +132,7 @@ class SimulatedActuator:
             "fence_command": self.world.fence_command,
             "neighbours": list(self.world.neighbours) if power is Power.UNREACHABLE else [],
             "restore_asked": episode.request.restore_point,
-            "restore_problem": self._restore_problem(episode),
+            "restore_problem": self.restore_problem(episode),
             "summary": f"{power}{f' ({reason})' if reason else ''}, ports {'open' if open_ports else 'closed'}",
         }
 
@@ -161,7 +161,7 @@ class SimulatedActuator:
         points = [RestorePoint(float(number), name) for number, name in enumerate(self.world.restore_points)]
         return find(points, "web", episode.request.restore_point or "")
 
-    def _restore_problem(self, episode: Episode) -> str:
+    def restore_problem(self, episode: Episode) -> str:
         if episode.request.restore_point is None:
             return ""
         try:

@@ -95,6 +95,30 @@ class Promises(RuleBasedStateMachine):
         self.crash()
         self.sim.watch()
 
+    @rule(
+        what=st.sampled_from(["lxd", "dns", "ports", "a kill"]),
+        place=st.sampled_from(PLACES),
+        seconds=st.sampled_from([1.0, 31.0, 100.0]),
+        set_back=st.booleans(),
+    )
+    def a_failover_gets_stuck(self, what: str, place: str, seconds: float, set_back: bool) -> None:
+        """What one often gets to see, and what random walks seldom get to."""
+        if self.world.power is Power.RUNNING:
+            self.sim.heartbeat()
+        match what:
+            case "lxd":
+                self.world.lxd_answers = False
+            case "dns":
+                self.world.dns_answers = False
+            case "ports":
+                self.world.standby_ports_open_after = NEVER
+            case _:
+                self.sim.kill_at = place
+        self.crash_that_is_seen()
+        if set_back:
+            self.the_clock_jumps(forward=False)
+        self.time_passes(seconds)
+
     @rule(syncs=st.booleans())
     def sync(self, syncs: bool) -> None:
         self.syncs = syncs
@@ -199,9 +223,12 @@ class Promises(RuleBasedStateMachine):
     def plain_failover(self) -> None:
         self.sim.failover()
 
-    @rule(restore_point=st.sampled_from(POINTS))
-    def failover_to_a_restore_point(self, restore_point: str) -> None:
-        self.sim.failover(restore_point=restore_point)
+    @rule(tries=st.lists(st.tuples(st.sampled_from(POINTS), st.sampled_from([None, *PLACES])), min_size=1, max_size=3))
+    def failover_to_restore_points(self, tries: list[tuple[str, str | None]]) -> None:
+        """The operator cannot decide, and the controller dies."""
+        for restore_point, place in tries:
+            self.sim.kill_at = place
+            self.sim.failover(restore_point=restore_point)
 
     @rule(
         force=st.booleans(),
