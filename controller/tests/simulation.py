@@ -13,7 +13,7 @@ from typing import Any
 from vcrecovery.detect.cpu import Suspicion
 from vcrecovery.detect.verdict import failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
-from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import automatic, fail_over
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import OFF, Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
@@ -25,14 +25,18 @@ class KilledError(BaseException):
 
 
 class VirtualClock:
-    """Time that passes only when somebody waits. Changes of the world happen on the way."""
+    """Time that passes only when somebody waits. Changes of the world happen on the way.
+
+    `time` only grows; what a clock shows of it is `set_by` seconds beside it.
+    """
 
     def __init__(self) -> None:
         self.time = 0.0
+        self.set_by = 0.0
         self.changes: list[tuple[float, Callable[[], None]]] = []
 
     def now(self) -> float:
-        return self.time
+        return self.time + self.set_by
 
     def sleep(self, seconds: float) -> None:
         end = self.time + seconds
@@ -41,7 +45,7 @@ class VirtualClock:
             self.changes.remove((at, change))
             self.time = max(self.time, at)
             change()
-        self.time = end
+        self.time = max(self.time, end)
 
 
 @dataclass
@@ -128,7 +132,7 @@ class SimulatedActuator:
             "fence_command": self.world.fence_command,
             "neighbours": list(self.world.neighbours) if power is Power.UNREACHABLE else [],
             "restore_asked": episode.request.restore_point,
-            "restore_problem": self._restore_problem(episode),
+            "restore_problem": self.restore_problem(episode),
             "summary": f"{power}{f' ({reason})' if reason else ''}, ports {'open' if open_ports else 'closed'}",
         }
 
@@ -157,7 +161,7 @@ class SimulatedActuator:
         points = [RestorePoint(float(number), name) for number, name in enumerate(self.world.restore_points)]
         return find(points, "web", episode.request.restore_point or "")
 
-    def _restore_problem(self, episode: Episode) -> str:
+    def restore_problem(self, episode: Episode) -> str:
         if episode.request.restore_point is None:
             return ""
         try:
@@ -171,7 +175,8 @@ class SimulatedActuator:
         if not self.world.lxd_answers:
             raise OutsideError("LXD on secondary sec1 does not answer")
         assert self.world.power in OFF or self.world.operators_word, "a standby is restored while its primary may live"
-        assert not self.world.standby_running, "a standby that runs is overwritten"
+        if self.world.standby_running:
+            raise OutsideError("container web is running: a restore would throw away what it has written")
         self.world.tree = "half"
         self.clock.sleep(1.0)
         self.boundary("in the middle of restore")
@@ -189,18 +194,27 @@ class SimulatedActuator:
         if not self.world.standby_exists:
             raise OutsideError("secondary sec1 has no container web")
         assert self.world.power in OFF or self.world.operators_word, "a standby starts while its primary may live"
-        if not self.world.standby_running:
-            self.world.standby_running = True
-            self.world.started_at = self.clock.now()
-            self.world.starts += 1
+        self._run_standby()
         return {"summary": "container web on sec1"}
 
+    def _run_standby(self) -> None:
+        if self.world.standby_running:
+            return
+        self.world.standby_running = True
+        self.world.started_at = self.clock.time
+        self.world.starts += 1
+
     def _probe(self, episode: Episode) -> Mapping[str, Any]:
+        if not self.world.standby_running:
+            if not self.world.lxd_answers:
+                raise OutsideError("LXD on secondary sec1 does not answer")
+            assert self.world.power in OFF or self.world.operators_word, "a standby is started beside its primary"
+            self._run_standby()
         ready_at = self.world.started_at + self.world.standby_ports_open_after
-        if ready_at > self.clock.now() + 60:
+        if ready_at > self.clock.time + 60:
             self.clock.sleep(60)
             raise OutsideError("the standby of web does not answer on port 80")
-        self.clock.sleep(max(0.0, ready_at - self.clock.now()))
+        self.clock.sleep(max(0.0, ready_at - self.clock.time))
         self.world.probed_epoch = episode.epoch
         return {"summary": "port 80"}
 
@@ -239,6 +253,9 @@ class Simulation:
         self._said = ""
         self._given_up: str | None = None
         self._not_before = 0.0
+        #: After so many failed tries in a row, whoever watches the watcher ends it.
+        self.patience: int | None = None
+        self._at_work = False
         self.journal = Journal(self.path)
 
     def say(self, text: str) -> None:
@@ -269,6 +286,19 @@ class Simulation:
         self._said, self._given_up, self._not_before = "", None, 0.0
 
     def _fail_over(self, cause: str, request: Request, detected_at: float | None = None) -> Episode:
+        if self._at_work:
+            raise BusyError("another controller is already at work on web")
+        self._at_work = True
+        try:
+            return self._with_the_lock(cause, request, detected_at)
+        finally:
+            self._at_work = False
+
+    def _with_the_lock(self, cause: str, request: Request, detected_at: float | None) -> Episode:
+        state = self.journal.state("web")
+        if state.side is Side.STANDBY and state.open_episode is None:
+            # Between two tries an operator may have taken over.
+            return self.journal.history("web", 1)[0]
         return fail_over(
             "web",
             cause,
@@ -300,7 +330,7 @@ class Simulation:
             self.say(f"the controller is killed: {where}")
             self.restart()
 
-    def watch(self) -> None:
+    def watch(self, by: str = "watch") -> None:
         """One look of `vcrecovery watch`, and all that follows from it."""
         now = self.clock.now()
         state = self.journal.state("web")
@@ -308,7 +338,7 @@ class Simulation:
         if power is Power.RUNNING and state.seen_running_at is None:
             self.journal.saw_running("web", now)
             state = replace(state, seen_running_at=now)
-        suspicion = self._suspicion(power, now)
+        suspicion = self._suspicion(power, self.clock.time)
         verdict = judge(state, power, reason, now, suspicion=suspicion, cool_down=self.policy.cool_down)
         cause = cause_of(state, verdict)
         if cause is None:
@@ -317,28 +347,44 @@ class Simulation:
                 self._said = verdict.sentence
                 self.say(f"watch: {verdict.sentence}")
             return
-        if cause == self._given_up or now < self._not_before:
+        if cause == self._given_up or self.clock.time < self._not_before:
             return
         self._said = ""
         self.say(f"watch: {cause}")
 
         def attempt() -> Episode:
-            return self._fail_over(cause, Request(automatic=True, by="watch", doubt=verdict.doubt), now)
+            return self._fail_over(cause, Request(automatic=True, by=by, doubt=verdict.doubt), now)
+
+        failures = 0
 
         def on_failure(error: OutsideError, delay: float) -> None:
+            nonlocal failures
+            failures += 1
             self.say(f"watch: {error}; again in {delay:.0f} s")
+            if self.patience is not None and failures > self.patience:
+                raise KilledError("its patience is over")
 
         try:
             episode = automatic(attempt, self.clock, on_failure)
             self.say(f"watch: {episode.outcome}: {episode.reason}")
             if episode.outcome is Outcome.FALSE_ALARM:
-                self._not_before = self.clock.now() + FALSE_ALARM_DELAY
+                self._not_before = self.clock.time + FALSE_ALARM_DELAY
         except RefusedError as error:
             self._given_up = cause
             self.say(f"watch: no failover: {error}")
+        except BusyError as error:
+            self.say(f"watch: {error}")
         except KilledError as where:
             self.say(f"the controller is killed: {where}")
             self.restart()
+
+    def zabbix_event(self) -> None:
+        """What `vcrecovery event` leads to: Zabbix has seen it running, and a new event is looked at anew."""
+        state = self.journal.state("web")
+        if state.seen_running_at is None and state.side is Side.PRIMARY:
+            self.journal.saw_running("web", self.clock.now())
+        self._given_up, self._not_before = None, 0.0
+        self.watch(by="Zabbix")
 
     def _suspicion(self, power: Power, now: float) -> Suspicion | None:
         world, answering = self.world, tuple(self.world.open_ports)
@@ -371,7 +417,7 @@ class Simulation:
         """What `vcrecovery standby reset` does, once the operator has brought everything back."""
         self.start_primary()
         self.world.standby_running, self.world.dns_address = False, "primary"
-        self.journal.serve_from_primary("web")
+        self.journal.serve_from_primary("web", self.clock.now())
 
     def acknowledge(self) -> None:
         self.journal.acknowledge("web", self.clock.now())

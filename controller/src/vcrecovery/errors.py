@@ -30,6 +30,10 @@ class VCRecoveryError(Exception):
         super().__init__(f"{self.message}; {way_out}" if way_out else self.message)
 
 
+class InternalError(VCRecoveryError):
+    """VCRecovery itself was about to break a promise: a bug. What it was about to do was not done."""
+
+
 class UsageError(VCRecoveryError):
     """The command line or the plan is wrong. Nothing was done."""
 

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from journal_cases import finish
 
 from vcrecovery.drivers import virtual_ip
 from vcrecovery.drivers.clock import Clock
@@ -15,7 +16,7 @@ from vcrecovery.errors import BusyError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.address_keeper import keep, keep_addresses
 from vcrecovery.recover.lock import service_lock
-from vcrecovery.recover.states import Outcome, Request, Step
+from vcrecovery.recover.states import Request
 from vcrecovery.recover.world import World
 
 NONE = "vcrnone0"
@@ -48,8 +49,7 @@ def world(plan_file: Path) -> World:
 
 def fail_over(world: World) -> None:
     episode = world.journal.open("web", "a test", Request(by="test"), 1.0)
-    world.journal.end(world.journal.begin(episode, Step.START, 1.0), 1.5, ok=True, evidence={})
-    world.journal.close(episode, Outcome.DONE, "done", 2.0)
+    finish(world.journal, episode, 2.0)
 
 
 def test_one_that_was_lost_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_one_that_was_lost_is_taken_again(world: World, monkeypatch: pytest.Monk
     assert not keep(world, "web")
     assert len(machine.taken) == 1
     machine.taken.clear()
-    world.journal.serve_from_primary("web")
+    world.journal.serve_from_primary("web", 3.0)
     assert not keep(world, "web")
     assert machine.taken == []
 

@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from journal_cases import finish
 
 from vcrecovery.cli.main import VERBS
 from vcrecovery.errors import ExitCode
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome, Request
+from vcrecovery.recover.states import Request
 
 
 def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -129,7 +130,8 @@ def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:
     assert "nothing to do" in said.stdout
     now = time.time()
     journal = Journal(tmp_path / "state/journal.db")
-    journal.close(journal.open("web", "libvirt: crashed", Request(automatic=True), now), Outcome.DONE, "", now)
+    finish(journal, journal.open("web", "libvirt: crashed", Request(automatic=True), now), now)
+    journal.serve_from_primary("web", now)
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
     assert entry["cools_until"] == pytest.approx(now + 3600)
     assert "no failover by itself until" in vcrecovery("status", "--plan", plan_file).stdout

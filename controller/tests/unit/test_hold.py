@@ -240,7 +240,7 @@ def test_a_reset_that_is_at_work_is_waited_for(stage: Stage) -> None:
     stage.host.start()
     with hold_lock(stage.world.plan.state_dir, "web"), stage.holding():
         assert not stage.host.tried.acquire(timeout=0.3)
-        stage.world.journal.serve_from_primary("web")
+        stage.world.journal.serve_from_primary("web", stage.world.clock.now())
     with stage.holding():
         assert not stage.host.tried.acquire(timeout=0.3)
     assert stage.book.history("web") == []

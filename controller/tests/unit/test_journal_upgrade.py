@@ -6,6 +6,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+from journal_cases import finish
+
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Outcome, Policy, Request, Step
 from vcrecovery.report import explain
@@ -88,7 +90,11 @@ def test_what_the_views_ask_the_journal(tmp_path: Path) -> None:
     for number, (service, outcome) in enumerate(
         [("web", Outcome.DONE), ("web", Outcome.REFUSED), ("db", Outcome.DONE), ("web", Outcome.REFUSED)]
     ):
-        journal.close(journal.open(service, "c", Request(), 100.0 * number), outcome, "r", 100.0 * number + 5)
+        episode, at = journal.open(service, "c", Request(), 100.0 * number), 100.0 * number + 5
+        if outcome is Outcome.DONE:
+            finish(journal, episode, at, "r")
+        else:
+            journal.close(episode, outcome, "r", at)
     assert journal.outcomes() == {("web", Outcome.DONE): 1, ("web", Outcome.REFUSED): 2, ("db", Outcome.DONE): 1}
     assert [episode.id for episode in journal.history(since=100.0)] == [4, 3, 2]
     assert [episode.id for episode in journal.history("web", since=100.0, limit=1)] == [4]

@@ -176,6 +176,9 @@ class Actuator:
     def epoch_elsewhere(self) -> int:
         return 0
 
+    def restore_problem(self, _episode: Episode) -> str:
+        return ""
+
     def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
         self.services.happened(self.service, step)
         return {**CONFIRMED, "restore_asked": None} if step is Step.CONFIRM else {}

@@ -128,7 +128,7 @@ class FakeRecover:
         if self.trouble is not None:
             on_trouble(self.trouble)
         episode = self.journal.open(service, cause, Request(automatic=True, by=by, doubt=doubt), detected_at)
-        for step, at in ((Step.FENCE, 1.0), (Step.START, 1.5)):
+        for step, at in ((Step.CONFIRM, 0.5), (Step.FENCE, 1.0), (Step.START, 1.5), (Step.PROBE, 1.6)):
             row = self.journal.begin(episode, step, detected_at)
             self.journal.end(row, detected_at + at, ok=True, evidence={"summary": "hv1: shutoff"})
         self.journal.close(episode, Outcome.DONE, "served by its standby", detected_at + 2)

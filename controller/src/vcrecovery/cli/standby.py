@@ -14,7 +14,7 @@ from vcrecovery.recover import virtual_address
 from vcrecovery.recover.holds import serve_from_primary
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.records import names_of
-from vcrecovery.recover.states import Side
+from vcrecovery.recover.states import Side, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import wait_for_sync
 from vcrecovery.sync.seed import seed as seed_standby
@@ -53,14 +53,16 @@ def reset(service: str, plan_path: Path) -> None:
     """Let the primary of SERVICE serve again, after you have brought it back by hand.
 
     Stop the container, copy what changed in it to the VM, point DNS back, then call this: the standby takes the
-    primary's files again, and the watcher protects it. A VM that the watcher holds paused is resumed; to have it run
-    before, `vcrecovery pause SERVICE`, and resume it by hand.
+    primary's files again, and the watcher protects it. A failover that cannot be finished is given up by it. A VM that
+    the watcher holds paused is resumed; to have it run before, `vcrecovery pause SERVICE`, and resume it by hand.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     world = World(plan)
     with service_lock(plan.state_dir, service):
-        if world.journal.state(service).side is Side.PRIMARY:
+        state = world.journal.state(service)
+        under_way = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
+        if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
         for name in names_of(world, plan.services[service], Side.PRIMARY):

@@ -236,7 +236,7 @@ class Watch:
             watched.given_up = ""
             if verdict.sentence:
                 self._say(service, verdict.sentence, logging.WARNING if verdict.kind in _LOUD else logging.INFO)
-        elif watched.given_up != cause and now >= watched.not_before:
+        elif watched.given_up != cause and self._monotonic() >= watched.not_before:
             self._say(service, f"{service}: {cause}", logging.WARNING)
             words = (service, cause, now, verdict.doubt)
             watched.worker = threading.Thread(target=self._work, args=words, daemon=True)
@@ -254,7 +254,7 @@ class Watch:
         try:
             if self._recover(service, cause, detected_at, doubt).outcome is Outcome.FALSE_ALARM:
                 # The state may change, so it is not given up, but looked at again after a while.
-                watched.not_before = self._world.clock.now() + FALSE_ALARM_DELAY
+                watched.not_before = self._monotonic() + FALSE_ALARM_DELAY
         except BusyError:
             pass  # the other controller does the work; the next tick looks again
         except RefusedError as error:

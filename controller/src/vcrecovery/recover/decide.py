@@ -79,16 +79,17 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
         return Run(Step.CONFIRM, f"asking for a second signal: {episode.cause}")
     # Once the fence has begun, the primary may be gone: from there the only way is forward.
     if not episode.tried(Step.FENCE):
-        if _too_old(confirm, policy, now):
+        if not _recent(confirm, policy.confirmation_valid_for, now):
             return Run(Step.CONFIRM, "the signals are old: asking again")
         if confirm.evidence.get("restore_asked") != episode.request.restore_point:
             return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
         if objection := _objection(episode, confirm, policy):
             return objection
-    if episode.done(Step.FENCE) is None:
+    fence = episode.done(Step.FENCE)
+    if fence is None:
         return Run(Step.FENCE, _why_fence(episode, confirm))
     if episode.done(Step.START) is None:
-        return _up_to_the_start(episode, readiness)
+        return _up_to_the_start(episode, fence, readiness, policy, now)
     switched = episode.done(Step.SWITCH)
     if switched is None:
         return _up_to_the_switch(episode, policy, now)
@@ -97,11 +98,13 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     return Close(Outcome.DONE, f"{episode.service} is served by its standby")
 
 
-def _too_old(confirm: StepRecord, policy: Policy, now: float) -> bool:
-    return confirm.ended_at is not None and now - confirm.ended_at > policy.confirmation_valid_for
+def _recent(record: StepRecord, valid_for: float, now: float) -> bool:
+    """What seems to come from the future is not recent: a clock has jumped back."""
+    assert record.ended_at is not None  # noqa: S101  `done` returns ended records only
+    return 0 <= now - record.ended_at <= valid_for
 
 
-def _up_to_the_start(episode: Episode, readiness: Readiness) -> Decision:
+def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, policy: Policy, now: float) -> Decision:
     step = Step.START if episode.to_restore is None else Step.RESTORE
     match readiness:
         case Wait(reason):
@@ -112,6 +115,8 @@ def _up_to_the_start(episode: Episode, readiness: Readiness) -> Decision:
             pass
     if step is Step.RESTORE:
         return Run(step, f"the standby goes back to restore point {episode.to_restore}")
+    if not _recent(fence, policy.fence_valid_for, now):
+        return Run(Step.FENCE, "the primary was fenced a while ago, and may be back: fencing it again")
     return Run(step, "the primary cannot serve any more: starting the standby")
 
 
@@ -121,10 +126,15 @@ def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.PROBE, "the standby runs: waiting for its ports")
     if not policy.has_dns:
         return Close(Outcome.DONE, f"{episode.service} is served by its standby; no DNS name follows it")
-    assert probe.ended_at is not None  # noqa: S101  `done` returns ended records only
-    if now - probe.ended_at > policy.probe_valid_for:
-        return Run(Step.PROBE, f"the ports were seen open {now - probe.ended_at:.0f} s ago: looking again")
+    if not _recent(probe, policy.probe_valid_for, now):
+        return Run(Step.PROBE, f"{_seen_open(probe, now)}: looking again")
     return Run(Step.SWITCH, "every port answers: switching DNS")
+
+
+def _seen_open(probe: StepRecord, now: float) -> str:
+    assert probe.ended_at is not None  # noqa: S101  `done` returns ended records only
+    ago = now - probe.ended_at
+    return f"the ports were seen open {ago:.0f} s ago" if ago >= 0 else "the clock was set back since the ports opened"
 
 
 def _why_fence(episode: Episode, confirm: StepRecord) -> str:

@@ -19,6 +19,9 @@ class Actuator(Protocol):
     def epoch_elsewhere(self) -> int:
         """The highest epoch that LXD and DNS know of, as far as they answer."""
 
+    def restore_problem(self, episode: Episode) -> str:
+        """Why the restore point that `episode` asks for cannot be had; empty when it can."""
+
     def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
         """Does `step` and returns what proves it. Raises OutsideError when it cannot be done now."""
 
@@ -82,6 +85,7 @@ def fail_over(
     """
     state = journal.state(service)
     _refuse_a_late_restore(state.open_episode, request)
+    _refuse_one_that_is_not_there(state.open_episode, request, actuator)
     _refuse_while_it_cools(state, request, policy, clock.now())
     opened_at = detected_at if detected_at is not None else clock.now()
     elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
@@ -136,6 +140,15 @@ def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
             "a restore point comes before the start",
             f"`vcrecovery failover {episode.service}` goes on without",
         )
+
+
+def _refuse_one_that_is_not_there(episode: Episode | None, request: Request, actuator: Actuator) -> None:
+    """Past the fence nothing is confirmed again, and what is taken up there stays: nobody could get on after a typo."""
+    if episode is None or not episode.tried(Step.FENCE):
+        return
+    asked = replace(episode, request=request)
+    if asked.to_restore is not None and (problem := actuator.restore_problem(asked)):
+        raise RefusedError(problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
 
 
 def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy, now: float) -> None:

@@ -119,5 +119,5 @@ def serve_from_primary(world: World, service: str) -> bool:
             resumed = world.hosts[host].resume(hold.uuid)
             book.release(hold.id, world.clock.now(), "the primary serves again")
         # If we died before this, the watcher would hold it again, and the operator would call again.
-        world.journal.serve_from_primary(service)
+        world.journal.serve_from_primary(service, world.clock.now())
         return resumed

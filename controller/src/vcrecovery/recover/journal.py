@@ -1,7 +1,8 @@
 """The journal: every step is on disk before it acts. SQLite in WAL mode, with an fsync at each commit.
 
 One file for all controllers of one machine. A controller that died leaves a step that began and did not end; the next
-one runs it again, which is harmless, since steps look before they act.
+one runs it again, which is harmless, since steps look before they act. What the table of states does not allow is not
+written, and so not done.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import InternalError, OutsideError
 from vcrecovery.recover.events import EVENT_SCHEMA
 from vcrecovery.recover.holds import HOLD_SCHEMA
 from vcrecovery.recover.states import (
+    ALLOWED,
     Doubt,
     Episode,
     Outcome,
@@ -28,6 +30,7 @@ from vcrecovery.recover.states import (
     Side,
     Step,
     StepRecord,
+    phase_of,
 )
 
 _SCHEMA = """
@@ -168,9 +171,15 @@ class Journal:
         with self.transaction() as db:
             self._set(db, service, seen_running_at=at)
 
-    def serve_from_primary(self, service: str) -> None:
-        """The operator has brought the primary back. It counts as protected once it is seen running."""
+    def serve_from_primary(self, service: str, at: float) -> None:
+        """The operator has brought the primary back. It counts as protected once it is seen running.
+
+        A failover that was not done is given up: who went on with it would start a second live copy.
+        """
         with self.transaction() as db:
+            for episode in self._episodes("service = ? AND closed_at IS NULL", service):
+                if Outcome.GIVEN_UP in ALLOWED[phase_of(episode)]:
+                    self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
 
     # -- episodes ----------------------------------------------------------------------------------------------
@@ -208,9 +217,24 @@ class Journal:
             said = json.dumps({**asdict(request), "restore_point": restore_point})
             db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
 
+    def _allow(self, episode: Episode, what: Step | Outcome) -> None:
+        """Raises InternalError when the table of states does not have it, whatever the caller believes."""
+        found = self._episodes("id = ?", episode.id)
+        phase = phase_of(found[0]) if found else None
+        if phase is None or what not in ALLOWED[phase]:
+            state = f"is {phase}" if phase else "is not in the journal"
+            raise InternalError(
+                f"{episode.service}: epoch {episode.epoch} {state}: {what.value!r} must not follow; it was not done",
+                f"this is a bug of VCRecovery: please report it with the output of `vcrecovery explain {episode.id}`",
+            )
+
     def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
-        """Says that `step` is about to act, and why; the row's number. The epoch is spent when the fence begins."""
+        """Says that `step` is about to act, and why; the row's number. The epoch is spent when the fence begins.
+
+        Raises InternalError when it must not begin now.
+        """
         with self.transaction() as db:
+            self._allow(episode, step)
             if step is Step.FENCE:
                 self._set(db, episode.service, epoch=episode.epoch)
             cursor = db.execute(
@@ -234,11 +258,17 @@ class Journal:
                 )
 
     def close(self, episode: Episode, outcome: Outcome, reason: str, at: float) -> None:
+        """Raises InternalError when it must not end so now."""
         with self.transaction() as db:
-            db.execute(
-                "UPDATE episode SET closed_at = ?, outcome = ?, reason = ? WHERE id = ? AND closed_at IS NULL",
-                (at, outcome.value, reason, episode.id),
-            )
+            self._allow(episode, outcome)
+            self._close(db, episode.id, outcome, reason, at)
+
+    @staticmethod
+    def _close(db: sqlite3.Connection, episode: int, outcome: Outcome, reason: str, at: float) -> None:
+        db.execute(
+            "UPDATE episode SET closed_at = ?, outcome = ?, reason = ? WHERE id = ? AND closed_at IS NULL",
+            (at, outcome.value, reason, episode),
+        )
 
     def episode(self, number: int) -> Episode | None:
         found = self._episodes("id = ?", number)

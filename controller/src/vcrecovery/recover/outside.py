@@ -69,6 +69,9 @@ class Outside:
             found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
         return max(*found, records.newest_epoch(self._names))
 
+    def restore_problem(self, episode: Episode) -> str:
+        return self._restore_point(episode)[0]
+
     def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
         match step:
             case Step.CONFIRM:

@@ -51,6 +51,8 @@ class Outcome(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     FALSE_ALARM = "false alarm"
+    #: The operator has brought the primary back before the failover was done.
+    GIVEN_UP = "given up"
 
 
 class Power(StrEnum):
@@ -127,6 +129,10 @@ class Episode:
         """The newest finished try of `step`."""
         return next((r for r in reversed(self.steps) if r.step is step and r.ended_at is not None), None)
 
+    def newest(self, step: Step) -> StepRecord | None:
+        """The newest try of `step`, finished or not."""
+        return next((record for record in reversed(self.steps) if record.step is step), None)
+
     def tried(self, step: Step) -> bool:
         """Whether `step` has begun at least once, whatever came of it."""
         return any(record.step is step for record in self.steps)
@@ -139,10 +145,94 @@ class Episode:
     @property
     def to_restore(self) -> str | None:
         """The restore point that was asked for and is not in place yet."""
-        asked, done = self.request.restore_point, self.done(Step.RESTORE)
-        if asked is None or (done and asked in (done.evidence["asked"], done.evidence["restore_point"])):
+        asked, newest = self.request.restore_point, self.newest(Step.RESTORE)
+        if asked is None:
+            return None
+        # One that was cut short has left half of another one there.
+        in_place = newest is not None and newest.ok and newest.evidence
+        if in_place and asked in (in_place["asked"], in_place["restore_point"]):
             return None
         return asked
+
+
+class Phase(StrEnum):
+    """How far an episode is: derived from its steps and nowhere stored.
+
+    Those that end in -ing have begun and not ended well yet, or not for good.
+    """
+
+    OPENED = "opened"
+    CONFIRMING = "confirming"
+    CONFIRMED = "confirmed"
+    FENCING = "fencing"
+    FENCED = "fenced"
+    RESTORING = "restoring"
+    RESTORED = "restored"
+    STARTING = "starting"
+    STARTED = "started"
+    PROBING = "probing"
+    PROBED = "probed"
+    SWITCHING = "switching"
+    SWITCHED = "switched"
+    VERIFYING = "verifying"
+    VERIFIED = "verified"
+    CLOSED = "closed"
+
+
+def phase_of(episode: Episode) -> Phase:
+    """What counts is the newest finished try of each step: what failed since is to be done again."""
+    if episode.closed_at is not None:
+        return Phase.CLOSED
+    if episode.done(Step.CONFIRM) is None:
+        return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
+    if episode.done(Step.FENCE) is None:
+        return Phase.FENCING if episode.tried(Step.FENCE) else Phase.CONFIRMED
+    if episode.done(Step.START) is None:
+        return _before_the_start(episode)
+    if episode.done(Step.SWITCH) is not None:
+        if episode.done(Step.VERIFY) is not None:
+            return Phase.VERIFIED
+        return Phase.VERIFYING if episode.tried(Step.VERIFY) else Phase.SWITCHED
+    if episode.done(Step.PROBE) is not None:
+        return Phase.SWITCHING if episode.tried(Step.SWITCH) else Phase.PROBED
+    return Phase.PROBING if episode.tried(Step.PROBE) else Phase.STARTED
+
+
+def _before_the_start(episode: Episode) -> Phase:
+    restore = episode.newest(Step.RESTORE)
+    if episode.to_restore is not None or (restore is not None and not restore.ok):
+        return Phase.RESTORING
+    if episode.tried(Step.START):
+        return Phase.STARTING
+    return Phase.FENCED if restore is None else Phase.RESTORED
+
+
+_NO = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM})
+_GIVEN_UP = frozenset({Outcome.GIVEN_UP})
+
+#: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
+#: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
+#: Before the fence a failover can be refused; after it, only finished, or given up by the operator.
+ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
+    Phase.OPENED: _NO | {Step.CONFIRM},
+    Phase.CONFIRMING: _NO | {Step.CONFIRM},
+    Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE},
+    Phase.FENCING: _GIVEN_UP | {Step.FENCE},
+    # What was fenced long ago is fenced again.
+    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.RESTORE},
+    Phase.RESTORED: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.STARTED: _GIVEN_UP | {Step.PROBE},
+    Phase.PROBING: _GIVEN_UP | {Step.PROBE},
+    # Done without a switch: where no DNS name follows the service.
+    Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
+    Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
+    Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
+    Phase.CLOSED: frozenset(),
+}
 
 
 @dataclass(frozen=True)
@@ -192,6 +282,8 @@ class Policy:
 
     max_staleness: float = 900.0
     confirmation_valid_for: float = 15.0
+    #: After that a standby that could not be started since is not started without another fence.
+    fence_valid_for: float = 60.0
     probe_valid_for: float = 15.0
     has_dns: bool = True
     cpu_high: float = 95.0

@@ -1,0 +1,192 @@
+"""The table of states: the core stays inside it, and the journal writes nothing outside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcrecovery.errors import InternalError
+from vcrecovery.recover.decide import Close, Run, decide
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import (
+    ALLOWED,
+    Doubt,
+    Episode,
+    Outcome,
+    Phase,
+    Policy,
+    Power,
+    Request,
+    Step,
+    StepRecord,
+    phase_of,
+)
+
+POINTS = st.sampled_from([None, "monday", "tuesday", "latest"])
+REQUESTS = st.builds(
+    Request,
+    automatic=st.booleans(),
+    force=st.booleans(),
+    primary_is_down=st.booleans(),
+    restore_point=POINTS,
+    doubt=st.sampled_from(Doubt),
+)
+EVIDENCE = st.fixed_dictionaries(
+    {
+        "power": st.sampled_from([power.value for power in Power]),
+        "reason": st.sampled_from(["", "crashed", "destroyed", "migrated"]),
+        "open_ports": st.sampled_from([[], ["10.0.0.1:80"]]),
+        "freshness": st.sampled_from([None, 1.0, 100.0]),
+        "cpu": st.sampled_from([None, 0.0, 50.0, 100.0]),
+        "fence_command": st.booleans(),
+        "neighbours": st.sampled_from([[], ["mail"]]),
+    }
+)
+#: Mostly nothing to object to, so that most get past the fence.
+CRASHED: dict[str, Any] = {"power": "shutoff", "reason": "crashed", "open_ports": [], "freshness": 1.0}
+POLICIES = st.builds(Policy, max_staleness=st.just(60.0), has_dns=st.booleans())
+
+
+def asked_again(episode: Episode, request: Request) -> Episode:
+    """As the journal takes an episode up."""
+    if not episode.tried(Step.FENCE):
+        return replace(episode, request=request)
+    if request.automatic:
+        return episode
+    return replace(
+        episode, request=replace(request, restore_point=request.restore_point or episode.request.restore_point)
+    )
+
+
+def tried(draw: Any, episode: Episode, step: Step, now: float) -> StepRecord:
+    """One try of `step`: it goes well, fails, or its controller dies in it."""
+    end = draw(st.sampled_from(["well", "well", "well", "badly", "killed"]))
+    if end == "killed":
+        return StepRecord(step, now)
+    if end == "badly":
+        return StepRecord(step, now, now, False, {"error": "no"})
+    evidence: dict[str, Any] = {}
+    if step is Step.CONFIRM:
+        evidence = draw(st.one_of(st.just(CRASHED), EVIDENCE)) | {"restore_asked": episode.request.restore_point}
+    if step is Step.RESTORE:
+        evidence = {"asked": episode.request.restore_point, "restore_point": episode.request.restore_point}
+    return StepRecord(step, now, now, True, evidence)
+
+
+@settings(max_examples=400, derandomize=True, deadline=None)
+@given(st.data(), REQUESTS, POLICIES)
+def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, policy: Policy) -> None:
+    now = 10_000.0
+    episode = Episode(1, "web", 1, "libvirt: crashed", request, now)
+    half_restored = False
+    for _ in range(30):
+        decision = decide(episode, policy, now)
+        assert isinstance(decision, Run | Close)  # alone, a service waits for nobody
+        what = decision.step if isinstance(decision, Run) else decision.outcome
+        assert what in ALLOWED[phase_of(episode)], (phase_of(episode), what)
+        if isinstance(decision, Close):
+            return
+        assert not (decision.step is Step.START and half_restored)
+        record = tried(data.draw, episode, decision.step, now)
+        if decision.step is Step.RESTORE:
+            half_restored = not record.ok
+        episode = replace(episode, steps=(*episode.steps, record))
+        now += data.draw(st.sampled_from([0.0, 0.0, 1.0, 20.0, 100.0, 3600.0, -3600.0]))
+        if data.draw(st.integers(0, 3)) == 0:
+            episode = asked_again(episode, data.draw(REQUESTS))
+
+
+def test_every_phase_has_its_line_and_only_the_end_has_no_way_on() -> None:
+    assert set(ALLOWED) == set(Phase)
+    assert [phase for phase, allowed in ALLOWED.items() if not allowed] == [Phase.CLOSED]
+    assert {what for allowed in ALLOWED.values() for what in allowed} == {*Step, *Outcome}
+
+
+CHAIN = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY)
+
+
+def up_to(journal: Journal, steps: int) -> Episode:
+    episode = journal.open("web", "a test", Request(), 1.0)
+    for step in CHAIN[:steps]:
+        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence={})
+    return episode
+
+
+@pytest.mark.parametrize("done", range(len(CHAIN) + 1))
+@pytest.mark.parametrize("step", Step)
+def test_the_journal_begins_only_what_the_table_has(done: int, step: Step, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, done)
+    before = journal.episode(episode.id)
+    assert before is not None
+    if step in ALLOWED[phase_of(before)]:
+        journal.begin(episode, step, 2.0)
+        return
+    epoch = journal.state("web").epoch
+    with pytest.raises(InternalError, match="a bug of VCRecovery"):
+        journal.begin(episode, step, 2.0)
+    assert journal.episode(episode.id) == before
+    assert journal.state("web").epoch == epoch
+
+
+@pytest.mark.parametrize("done", range(len(CHAIN) + 1))
+@pytest.mark.parametrize("outcome", Outcome)
+def test_the_journal_ends_an_episode_only_as_the_table_has_it(done: int, outcome: Outcome, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, done)
+    before = journal.episode(episode.id)
+    assert before is not None
+    if outcome in ALLOWED[phase_of(before)]:
+        journal.close(episode, outcome, "so it is", 2.0)
+        assert journal.state("web").open_episode is None
+    else:
+        with pytest.raises(InternalError):
+            journal.close(episode, outcome, "so it is", 2.0)
+        assert journal.episode(episode.id) == before
+
+
+def test_what_the_caller_believes_does_not_count(tmp_path: Path) -> None:
+    """It may have an episode in its hands that another controller has closed or that never got so far."""
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, 1)
+    fenced = replace(episode, steps=tuple(StepRecord(step, 1.0, 1.0, True) for step in (Step.CONFIRM, Step.FENCE)))
+    with pytest.raises(InternalError, match="'start' must not follow"):
+        journal.begin(fenced, Step.START, 2.0)
+    journal.close(episode, Outcome.REFUSED, "no", 2.0)
+    with pytest.raises(InternalError, match="closed"):
+        journal.begin(episode, Step.FENCE, 3.0)
+    with pytest.raises(InternalError, match="closed"):
+        journal.close(episode, Outcome.DONE, "yes", 3.0)
+
+
+def test_a_failed_try_takes_the_episode_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, 4)
+    journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=False, evidence={"error": "closed"})
+    with pytest.raises(InternalError):
+        journal.begin(episode, Step.SWITCH, 2.0)
+
+
+def test_what_cannot_be_finished_is_given_up_when_the_primary_serves_again(tmp_path: Path) -> None:
+    """Or the next controller would go on with it, and start a standby beside its primary."""
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, 3)
+    journal.serve_from_primary("web", 5.0)
+    closed = journal.episode(episode.id)
+    assert closed is not None
+    assert (closed.outcome, closed.closed_at) == (Outcome.GIVEN_UP, 5.0)
+    assert journal.state("web").open_episode is None
+    with pytest.raises(InternalError):
+        journal.begin(episode, Step.PROBE, 6.0)
+
+
+def test_one_that_was_not_fenced_yet_is_left_alone_by_that(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    up_to(journal, 1)
+    journal.serve_from_primary("web", 5.0)
+    assert journal.state("web").open_episode is not None
