@@ -387,6 +387,7 @@ class Observed(Simulation):
         super().begun(episode, step, sentence)
 
     def _first_fence(self, episode: Episode) -> None:
+        self.look()
         request = episode.request
         if self._well_since is not None and not request.force:
             well = self.clock.time - self._well_since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,3 +225,37 @@ def test_a_hypervisor_that_has_failed_is_powered_off(changes: dict[str, Any], wo
     decision = decide(episode(confirm(**{**AWAY, **changes}), **words), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.FENCE
+
+
+def test_what_seems_to_be_done_in_the_future_is_done_again() -> None:
+    """A clock was set back: how long ago it was, nobody knows, and the primary may serve by now."""
+    later = StepRecord(Step.CONFIRM, NOW + 3000, NOW + 3001, True, CONFIRMED)
+    decision = decide(episode(later), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.CONFIRM
+    ports = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE, NOW + 3000))
+    decision = decide(episode(*ports), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.PROBE
+    assert "the clock was set back" in decision.sentence
+
+
+@pytest.mark.parametrize("fenced_at", [NOW - 61, NOW + 3000])
+def test_a_standby_does_not_start_behind_an_old_fence(fenced_at: float) -> None:
+    """Somebody may have started the primary since."""
+    decision = decide(episode(confirm(), done(Step.FENCE, fenced_at)), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+    recent = decide(episode(confirm(), done(Step.FENCE, NOW - 59)), POLICY, NOW)
+    assert isinstance(recent, Run)
+    assert recent.step is Step.START
+
+
+def test_half_of_another_restore_point_is_not_the_one_that_was_in_place_before() -> None:
+    """Monday was in place, Tuesday was cut short, and now Monday is asked for again."""
+    whole = StepRecord(Step.RESTORE, NOW - 3, NOW - 2, True, {"asked": "monday", "restore_point": "monday"})
+    cut_short = StepRecord(Step.RESTORE, NOW - 1)
+    before = episode(confirm(), done(Step.FENCE), whole, cut_short, automatic=False)
+    decision = decide(replace(before, request=replace(before.request, restore_point="monday")), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.RESTORE
