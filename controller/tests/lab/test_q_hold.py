@@ -85,7 +85,7 @@ class Site:
         self.journal = Journal(folder / "state/journal.db")
         self.book = HoldBook(self.journal)
         episode = self.journal.open("old", "a test", Request(by="test"), time.time())
-        for step in (Step.FENCE, Step.START):
+        for step in (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE):
             self.journal.end(self.journal.begin(episode, step, time.time()), time.time(), ok=True, evidence={})
         self.journal.close(episode, Outcome.DONE, "old is served by its standby", time.time())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journal_cases import finish
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
@@ -166,8 +167,7 @@ def served(folder: Path, *names: str) -> None:
     journal = Journal(folder / "state/journal.db")
     for name in names:
         episode = journal.open(name, "a test", Request(by="test"), 1.0)
-        journal.end(journal.begin(episode, Step.START, 1.0), 1.5, ok=True, evidence={})
-        journal.close(episode, Outcome.DONE, f"{name} is served by its standby", 2.0)
+        finish(journal, episode, 2.0, f"{name} is served by its standby")
 
 
 def test_what_cannot_be_failed_over_is_said_for_each(shop: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from journal_cases import finish
 
 from lab.waiting import wait_for
 from vcrecovery.detect import host_hold
@@ -17,7 +18,7 @@ from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.holds import Hold, HoldBook, hold_lock, serve_from_primary
-from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.recover.states import Episode, Pause, Power, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.recover.world import World
 
 NOW = 1000.0
@@ -127,9 +128,7 @@ class Stage:
 
     def fail_over(self) -> None:
         journal = self.world.journal
-        episode = journal.open("web", "a test", Request(by="test"), 1.0)
-        journal.end(journal.begin(episode, Step.START, 1.0), 1.5, ok=True, evidence={})
-        journal.close(episode, Outcome.DONE, "done", 2.0)
+        finish(journal, journal.open("web", "a test", Request(by="test"), 1.0), 2.0)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
