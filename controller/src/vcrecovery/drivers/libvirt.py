@@ -19,6 +19,8 @@ from vcrecovery.recover.states import OFF, Power
 
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 3
+#: Seconds for the end of a subscription.
+END_WITHIN = 2.0
 T = TypeVar("T")
 
 _POWER = {
@@ -404,11 +406,17 @@ class LibvirtHost:
         except libvirt.libvirtError as error:
             raise self._unreachable(error) from error
 
-        def end() -> None:
+        def deregister() -> None:
             with contextlib.suppress(libvirt.libvirtError):
                 for number in numbers:
                     connection.domainEventDeregisterAny(number)
                 connection.unregisterCloseCallback()
+
+        def end() -> None:
+            # This is a call into the daemon, too: one that hangs must not keep its caller from the next connection.
+            thread = threading.Thread(target=deregister, name=f"libvirt-end-{self.name}", daemon=True)
+            thread.start()
+            thread.join(END_WITHIN)
 
         return end
 
