@@ -299,6 +299,8 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def there_is_one_live_copy(self) -> None:
         Promises.taken += 1
+        if STEPS and Promises.taken % 50_000 == 0:
+            print(f"{Promises.taken} steps", flush=True)  # noqa: T201
         self.sim.look()
         if self.world.power is Power.RUNNING and self.world.standby_running:
             assert self.two_by_hand or self.world.operators_word, "two live copies"
@@ -411,7 +413,7 @@ class Observed(Simulation):
 
 
 def budget() -> settings:
-    walks = max(1, STEPS // STEPS_OF_ONE_WALK) if STEPS else 100
+    walks = max(1, STEPS // STEPS_OF_ONE_WALK) if STEPS else 200
     return settings(
         max_examples=walks,
         stateful_step_count=STEPS_OF_ONE_WALK,
@@ -426,16 +428,13 @@ def budget() -> settings:
 
 @pytest.mark.timeout(0 if STEPS else 600)
 def test_the_promises_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    machine: Any = Promises
-    if STEPS:
-        number = int(os.environ.get("VCRECOVERY_SEED") or random.SystemRandom().randrange(2**32))
-        with capsys.disabled():
-            print(f"\nVCRECOVERY_SEED={number} VCRECOVERY_STEPS={STEPS}", flush=True)  # noqa: T201
-        machine = seed(number)(Promises)
     Promises.taken = 0
-    try:
+    if not STEPS:
+        run_state_machine_as_test(Promises, settings=budget())
+        return
+    number = int(os.environ.get("VCRECOVERY_SEED") or random.SystemRandom().randrange(2**32))
+    with capsys.disabled():
+        print(f"\nVCRECOVERY_SEED={number} VCRECOVERY_STEPS={STEPS}", flush=True)  # noqa: T201
+        machine: Any = seed(number)(Promises)
         run_state_machine_as_test(machine, settings=budget())
-    finally:
-        if STEPS:
-            with capsys.disabled():
-                print(f"{Promises.taken} steps were taken", flush=True)  # noqa: T201
+        print(f"{Promises.taken} steps were taken", flush=True)  # noqa: T201
