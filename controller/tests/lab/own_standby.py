@@ -141,7 +141,7 @@ class OwnStandby:
         return self.vcrecovery("failover", self.name, "--primary-is-down", self.name, *words)
 
     def stop(self) -> None:
-        if self.instance.running:
+        if self.instance.status != "Stopped":  # it may be frozen
             self.lxd.stop(self.name, timeout=30)
 
     def stand_by_again(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -140,8 +141,9 @@ def test_modes_and_a_failover(remote: Remote) -> None:
         done = standby.vcrecovery("standby", "set", standby.name, mode)
         assert done.returncode == 0, done.stderr
         assert standby.instance.status == status
-    shown = standby.vcrecovery("status")
-    assert "frozen (mode frozen), files " in shown.stdout
+    (shown,) = json.loads(standby.vcrecovery("status", "--json").stdout)["services"]
+    assert (shown["standby"]["state"], shown["mode"]) == ("frozen", "frozen")
+    assert shown["standby"]["age"] is not None
     refused = standby.fail_over("--restore-point", "latest")
     assert refused.returncode == 3
     assert "only there can its standbys be put back" in refused.stderr

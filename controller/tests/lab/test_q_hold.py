@@ -90,7 +90,7 @@ class Site:
         self.journal.close(episode, Outcome.DONE, "old is served by its standby", time.time())
 
     def write(self, **detection: Any) -> None:
-        self.plan.write_text(yaml.safe_dump(self.content | {"detection": detection}))
+        self.plan.write_text(yaml.safe_dump(self.content | {"detection": {"hold_returning": True, **detection}}))
 
     @contextmanager
     def watched(self) -> Iterator[None]:

@@ -77,7 +77,8 @@ class Detection(Section):
         3600.0,
         description="after a failover of a service no second one by itself for so long, unless acknowledged",
     )
+    # Not by default: with a libvirtd that hangs, the second connection that it needs has been seen to stop the watcher.
     hold_returning: bool = Field(
-        True,
+        False,
         description="whether a primary that comes back while its standby serves is held paused by its hypervisor",
     )
