@@ -43,5 +43,5 @@ bench-sync: setup  ## Measure the sync: write to visible, first sync, memory (ab
 bench-relay: setup  ## Measure the relay: CPU with 1,000 guests, notification to Zabbix (about 2 minutes; ARGS=--quick: 20 seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m relay_bench $(ARGS)
 
-bench-detect: setup  ## Measure detection: kill to failover, by the own watcher and by Zabbix (about 20 minutes; ARGS=--quick: 4)
+bench-detect: setup  ## Measure detection: kill to failover, by the own watcher and by Zabbix (about 13 minutes; ARGS=--quick: 4)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m detect_bench $(ARGS)

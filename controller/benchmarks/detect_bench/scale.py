@@ -18,5 +18,5 @@ class Scale:
     """For how long an idle guest is looked at."""
 
 
-FULL = Scale(kills=15, hangs=3, window=15.0, idle=600.0)
+FULL = Scale(kills=15, hangs=1, window=15.0, idle=600.0)
 QUICK = Scale(kills=2, hangs=1, window=15.0, idle=10.0)
