@@ -19,7 +19,7 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, OutsideError
 from vcrecovery.plan.load import PlanError, load_plan
-from vcrecovery.recover import unattended
+from vcrecovery.recover import locked
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.several import STARTS_WHEN_NOT_KNOWN, OfWorld
 from vcrecovery.recover.states import Episode, Outcome, Request, Step
@@ -270,7 +270,7 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
                 "restore_asked": None,
             }
 
-    monkeypatch.setattr(unattended, "Outside", SomeOutside)
+    monkeypatch.setattr(locked, "Outside", SomeOutside)
     world = World(load_plan(shop), QuickClock())
     _ = world.journal
     recover = Unattended(world, Quiet())

@@ -16,9 +16,8 @@ from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.plan.groups import hypervisors_of, services_on
 from vcrecovery.plan.load import suggest
-from vcrecovery.recover.failover import ALONE, Gate, Teller, fail_over
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.recover.outside import Outside, policy_for
+from vcrecovery.recover.failover import ALONE, Teller
+from vcrecovery.recover.locked import fail_over_locked
 from vcrecovery.recover.several import (
     OfWorld,
     Result,
@@ -29,7 +28,7 @@ from vcrecovery.recover.several import (
     result_of_error,
     worst,
 )
-from vcrecovery.recover.states import Episode, Outcome, Request, Side
+from vcrecovery.recover.states import Episode, Outcome, Request
 from vcrecovery.recover.world import World
 from vcrecovery.report.text import plain
 
@@ -144,29 +143,10 @@ def failover(
         _all_of(world, meant, request, as_json)
 
 
-def _attempt(world: World, name: str, request: Request, cause: str, teller: Teller, gate: Gate) -> Episode | None:
-    """The closed episode; None when there is nothing to do. Raises as `fail_over` does, and BusyError."""
-    with service_lock(world.plan.state_dir, name):
-        state = world.journal.state(name)
-        if state.side is Side.STANDBY and state.open_episode is None:
-            return None
-        return fail_over(
-            name,
-            cause,
-            request,
-            policy=policy_for(world, name),
-            actuator=Outside(world, name),
-            journal=world.journal,
-            clock=world.clock,
-            teller=teller,
-            gate=gate,
-        )
-
-
 def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
     teller: Teller = NoTimeline() if as_json else LiveTimeline()
     try:
-        episode = _attempt(world, name, request, f"asked for by {request.by}", teller, ALONE)
+        episode = fail_over_locked(world, name, f"asked for by {request.by}", request, teller=teller, gate=ALONE)
     except VCRecoveryError as error:
         if as_json:
             _print_json("service", name, [result_of_error(name, error)])
@@ -191,7 +171,7 @@ def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> Non
 
     def attempt(name: str) -> Episode | None:
         teller: Teller = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
-        return _attempt(world, name, request, cause, teller, several)
+        return fail_over_locked(world, name, cause, request, teller=teller, gate=several)
 
     def tell(result: Result) -> None:
         if not as_json and result.exit_code is not ExitCode.DONE:

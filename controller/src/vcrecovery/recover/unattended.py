@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.logs import about
-from vcrecovery.recover.failover import Teller, automatic, fail_over
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.recover.outside import Outside, policy_for
+from vcrecovery.recover.failover import Teller, automatic
+from vcrecovery.recover.locked import fail_over_locked
 from vcrecovery.recover.several import OfWorld, Several
-from vcrecovery.recover.states import Doubt, Episode, Request, Side
+from vcrecovery.recover.states import Doubt, Episode, Request
 from vcrecovery.recover.world import World
 
 log = logging.getLogger("vcrecovery.watch")
@@ -72,19 +71,7 @@ class Unattended:
         world = self._world
         self._several.try_again(service)
         # Between two attempts an operator may take over.
-        with service_lock(world.plan.state_dir, service):
-            state = world.journal.state(service)
-            if state.side is Side.STANDBY and state.open_episode is None:
-                return world.journal.history(service, 1)[0]
-            return fail_over(
-                service,
-                cause,
-                request,
-                policy=policy_for(world, service),
-                actuator=Outside(world, service),
-                journal=world.journal,
-                clock=world.clock,
-                teller=self._teller,
-                detected_at=detected_at,
-                gate=self._several,
-            )
+        episode = fail_over_locked(
+            world, service, cause, request, teller=self._teller, gate=self._several, detected_at=detected_at
+        )
+        return episode if episode is not None else world.journal.history(service, 1)[0]
