@@ -17,7 +17,7 @@ import yaml
 
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Episode
-from vcrecovery_lab.detection.chain import HOST, PROGRAM
+from vcrecovery_lab.detection.chain import HOST, PROGRAM, plan_without_standby
 from vcrecovery_lab.domain import boot_sector_domain
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.pair.waiting import wait_until
@@ -32,23 +32,7 @@ SPINS, IDLES = b"\xeb\xfe", b"\xfb\xf4\xeb\xfc"
 
 def plan_of(port: int, **detection: Any) -> dict[str, Any]:
     """What a plan needs beside its hypervisor. `port` is the service's, on this machine."""
-    return {
-        "secondaries": {
-            "sec1": {
-                "lxd": "/nonexistent/lxd.socket",
-                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
-                "receiver": {"address": "127.0.0.1"},
-            }
-        },
-        "services": {
-            "web": {
-                "primary": {"hypervisor": HOST, "uuid": UUID, "address": "127.0.0.1"},
-                "standby": {"secondary": "sec1", "address": "10.20.0.10"},
-                "ports": [port],
-            }
-        },
-        "detection": detection,
-    }
+    return plan_without_standby(UUID, port, **detection)
 
 
 class Door:

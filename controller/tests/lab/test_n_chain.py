@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from vcrecovery.snmp.mib import ENTERPRISE
-from vcrecovery_lab.detection.chain import HOST, Chain, chain
+from vcrecovery_lab.detection.chain import Chain, chain, plan_without_standby
 from vcrecovery_lab.net_snmp import inform
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
@@ -82,23 +82,7 @@ def libvirt() -> Iterator[PrivateLibvirt]:
 @pytest.fixture(scope="module")
 def quiet(libvirt: PrivateLibvirt) -> Iterator[Chain]:
     """A chain over a VM whose failovers would be refused, since it has no standby; they would be begun, though."""
-    plan = {
-        "secondaries": {
-            "sec1": {
-                "lxd": "/nonexistent/lxd.socket",
-                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
-                "receiver": {"address": "127.0.0.1"},
-            }
-        },
-        "services": {
-            "web": {
-                "primary": {"hypervisor": HOST, "uuid": VM_UUID, "address": "127.0.0.1"},
-                "standby": {"secondary": "sec1", "address": "10.20.0.10"},
-                "ports": [CLOSED],
-            }
-        },
-        "detection": {"embedded": False, "host_silent_for": "4s"},
-    }
+    plan = plan_without_standby(VM_UUID, CLOSED, embedded=False, host_silent_for="4s")
     with (
         throwaway_zabbix("7.0") as stack,
         throwaway_folder() as folder,

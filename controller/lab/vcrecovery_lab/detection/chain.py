@@ -26,6 +26,27 @@ HOST = "hv1"
 PROGRAM = CHECKOUT / ".venv/bin/vcrecovery"
 
 
+def plan_without_standby(uuid: str, port: int, **detection: Any) -> dict[str, Any]:
+    """The sections for one service, web, of a VM of `HOST`: its failovers are begun, and refused."""
+    return {
+        "secondaries": {
+            "sec1": {
+                "lxd": "/nonexistent/lxd.socket",
+                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                "receiver": {"address": "127.0.0.1"},
+            }
+        },
+        "services": {
+            "web": {
+                "primary": {"hypervisor": HOST, "uuid": uuid, "address": "127.0.0.1"},
+                "standby": {"secondary": "sec1", "address": "10.20.0.10"},
+                "ports": [port],
+            }
+        },
+        "detection": detection,
+    }
+
+
 class Chain:
     """Makes its files in `folder`, which `nobody` can reach; `start` and `close` do what they say.
 
