@@ -82,6 +82,16 @@ def _meant(
     return _Meant("service", name, (name,))
 
 
+def operators_word(what: str, name: str, typed: str | None) -> bool:
+    """Whether the operator says that the primary is down, by typing the name of what is to be failed over.
+
+    Raises UsageError for another name.
+    """
+    if typed not in (None, name):
+        raise UsageError(f"--primary-is-down {typed} is not the {what}'s name", f"type {name} to mean it")
+    return typed is not None
+
+
 def _known(what: str, name: str, known: list[str], plan_path: Path) -> None:
     if name not in known:
         raise UsageError(f"plan {plan_path} has no {what} {name!r} {suggest(name, known)}")
@@ -128,15 +138,12 @@ def failover(
     """
     plan = read_plan(plan_path)
     meant = _meant(plan, plan_path, service, vm, host, site, group)
-    if primary_is_down not in (None, meant.name):
-        raise UsageError(
-            f"--primary-is-down {primary_is_down} is not the {meant.what}'s name", f"type {meant.name} to mean it"
-        )
+    word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     world = World(plan)
     by = getpass.getuser()
-    request = Request(force=force, primary_is_down=primary_is_down is not None, by=by, restore_point=restore_point)
+    request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point)
     if meant.alone:
         _alone(world, meant.name, request, as_json)
     else:

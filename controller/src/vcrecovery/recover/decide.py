@@ -76,11 +76,11 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
     confirm = episode.done(Step.CONFIRM)
     if confirm is None:
-        return Run(Step.CONFIRM, f"asking for a second signal: {episode.cause}")
+        return Run(Step.CONFIRM, _why_confirm(episode))
     # Once the fence has begun, the primary may be gone: from there the only way is forward.
     if not episode.tried(Step.FENCE):
         if not _recent(confirm, policy.confirmation_valid_for, now):
-            return Run(Step.CONFIRM, "the signals are old: asking again")
+            return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
         if confirm.evidence.get("restore_asked") != episode.request.restore_point:
             return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
         if objection := _objection(episode, confirm, policy):
@@ -100,8 +100,7 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
 
 def _recent(record: StepRecord, valid_for: float, now: float) -> bool:
     """What seems to come from the future is not recent: a clock has jumped back."""
-    assert record.ended_at is not None  # noqa: S101  `done` returns ended records only
-    return 0 <= now - record.ended_at <= valid_for
+    return 0 <= _ago(record, now) <= valid_for
 
 
 def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, policy: Policy, now: float) -> Decision:
@@ -116,7 +115,7 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
     if step is Step.RESTORE:
         return Run(step, f"the standby goes back to restore point {episode.to_restore}")
     if not _recent(fence, policy.fence_valid_for, now):
-        return Run(Step.FENCE, "the primary was fenced a while ago, and may be back: fencing it again")
+        return Run(Step.FENCE, f"{_fenced_then(fence, now)}, and may be back: fencing it again")
     return Run(step, "the primary cannot serve any more: starting the standby")
 
 
@@ -131,15 +130,39 @@ def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
     return Run(Step.SWITCH, "every port answers: switching DNS")
 
 
+def _ago(record: StepRecord, now: float) -> float:
+    """Seconds; below zero when the clock was set back since."""
+    assert record.ended_at is not None  # noqa: S101  `done` returns ended records only
+    return now - record.ended_at
+
+
+def _signals_of_then(confirm: StepRecord, now: float) -> str:
+    ago = _ago(confirm, now)
+    return f"the signals are {ago:.0f} s old" if ago >= 0 else "the clock was set back since the signals came"
+
+
+def _fenced_then(fence: StepRecord, now: float) -> str:
+    if _ago(fence, now) >= 0:
+        return "the primary was fenced a while ago"
+    return "the primary was fenced before the clock was set back"
+
+
 def _seen_open(probe: StepRecord, now: float) -> str:
-    assert probe.ended_at is not None  # noqa: S101  `done` returns ended records only
-    ago = now - probe.ended_at
+    ago = _ago(probe, now)
     return f"the ports were seen open {ago:.0f} s ago" if ago >= 0 else "the clock was set back since the ports opened"
+
+
+def _why_confirm(episode: Episode) -> str:
+    if episode.request.automatic:
+        return f"asking for a second signal: {episode.cause}"
+    return f"{episode.cause}: looking at the primary first"
 
 
 def _why_fence(episode: Episode, confirm: StepRecord) -> str:
     if episode.request.primary_is_down:
         return "the operator says that the primary is down"
+    if episode.request.force:
+        return f"forced ({confirm.evidence.get('summary', '')}): fencing the primary"
     return f"failure confirmed ({confirm.evidence.get('summary', '')}): fencing the primary"
 
 

@@ -134,7 +134,8 @@ class Journal:
     def state(self, service: str) -> ServiceState:
         rows = self.rows(
             "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
-            "(SELECT max(closed_at) FROM episode WHERE service = name AND outcome = 'done') "
+            # Not the greatest time: the clock may have been set back between two of them.
+            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'done' ORDER BY id DESC LIMIT 1) "
             "FROM service WHERE name = ?",
             service,
         )
@@ -162,9 +163,16 @@ class Journal:
             )
 
     def acknowledge(self, service: str, at: float) -> None:
-        """The operator has seen the newest failover: the next one may begin by itself."""
+        """The operator has seen the newest failover: the next one may begin by itself.
+
+        Also when the clock was set back since: what is acknowledged is the failover, not a time.
+        """
         with self.transaction() as db:
-            self._set(db, service, acknowledged_at=at)
+            newest = db.execute(
+                "SELECT closed_at FROM episode WHERE service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1",
+                (service,),
+            ).fetchone()
+            self._set(db, service, acknowledged_at=max(at, *newest) if newest else at)
 
     def saw_running(self, service: str, at: float) -> None:
         """The primary was seen running: from now on its end is a failure."""
@@ -262,6 +270,9 @@ class Journal:
         with self.transaction() as db:
             self._allow(episode, outcome)
             self._close(db, episode.id, outcome, reason, at)
+            if outcome is Outcome.DONE:
+                # What was acknowledged is an earlier one, whatever a clock that was set back since says.
+                self._set(db, episode.service, acknowledged_at=None)
 
     @staticmethod
     def _close(db: sqlite3.Connection, episode: int, outcome: Outcome, reason: str, at: float) -> None:

@@ -1,0 +1,109 @@
+"""What the scenario folders cover: each promise, mode and fault, and what else a failover has, under a short tag.
+
+`scenarios/README.md` is made of this and of the tags in the folders; a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from vcrecovery.plan.modes import Mode
+
+FOLDER = Path(__file__).parent / "scenarios"
+INDEX = FOLDER / "README.md"
+README = Path(__file__).parents[2] / "README.md"
+
+#: Each promise of the README, by words that stand in its first line.
+PROMISES: Mapping[str, str] = {
+    "fence first": "started only after its primary is fenced",
+    "answering ports": "DNS never points at a target whose ports",
+    "one live copy": "killed, restarted or started twice never makes a second live copy",
+    "confined key": "Nothing outside a service's own files can be written",
+    "max staleness": "A failover refuses, with the reason, when the standby is older",
+    "own wish": "Switching off your own VM is no failure",
+    "second signal": "A signal is a hint",
+    "power off": "By itself it powers a hypervisor off only",
+    "cool down": "failed over by itself a second time",
+}
+#: Promises that the decision core has no part in, with what tests them.
+ELSEWHERE: Mapping[str, str] = {
+    "confined key": "no decision of the core: `tests/lab` and `tests/unit` attack the receiver",
+}
+MODES: Mapping[str, str] = {
+    Mode.HOT: "the standby runs",
+    Mode.FROZEN: "booted, then frozen",
+    Mode.WARM: "booted, no service runs",
+    Mode.COLD: "off",
+}
+FAULTS: Mapping[str, str] = {
+    "controller killed": "SIGKILL at a step (`test_kill_anywhere.py`: at every one)",
+    "two controllers": "two at once, on one machine or on two",
+    "lxd restarted": "LXD, or its machine, restarts in the middle",
+    "dns down": "the DNS server is down, then up",
+    "one dns server": "one of two authoritative servers refuses",
+    "disk full": "no space left under the journal",
+    "clock jumps": "by an hour, forward or back",
+    "libvirtd hangs": "the hypervisor is reachable, libvirtd on it never answers",
+    "cut network": "the primary lives behind a network that is cut",
+    "flapping port": "a port opens and closes again",
+}
+REST: Mapping[str, str] = {
+    "order": "of services that need each other",
+    "parallel": "services start at the same time, up to a limit",
+    "failing member": "one that does not come up holds back only those that need it",
+    "vm": "one VM fails",
+    "host": "all services of a hypervisor",
+    "site": "all services of a site",
+    "group": "all services of a group",
+    "fence by libvirt": "destroy, then read back",
+    "fence by command": "the operator's command ends the hypervisor",
+    "operator's word": "typed by name, in place of a fence",
+    "returning primary": "an old primary comes back after its epoch",
+    "dns epoch": "a marker in DNS that is newer than the journal",
+    "virtual ip": "an address that follows the service",
+    "hung guest": "two signals speak for a hang",
+    "restore point": "back to an older state",
+    "pause": "the operator's word that nothing is a failure now",
+}
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "promise": PROMISES,
+    "mode": MODES,
+    "fault": FAULTS,
+    "of a failover": REST,
+}
+TAGS = {tag: text for section in SECTIONS.values() for tag, text in section.items()}
+
+
+def promises_of_the_readme() -> list[str]:
+    """Each in one line."""
+    section = README.read_text().split("## What it promises")[1].split("\n## ")[0]
+    return [" ".join(entry.split()) for entry in section.split("\n- ")[1:]]
+
+
+def covered() -> dict[str, list[str]]:
+    """Tag -> the folders that have it."""
+    found: dict[str, list[str]] = {tag: [] for tag in TAGS}
+    for path in sorted(FOLDER.glob("*/scenario.yml")):
+        for tag in yaml.safe_load(path.read_text()).get("covers", []):
+            assert tag in found, f"{path}: no such tag: {tag}"
+            found[tag].append(path.parent.name)
+    return found
+
+
+def as_markdown() -> str:
+    folders = covered()
+    lines = [
+        "# What the scenarios cover",
+        "",
+        "Each folder is a story: `scenario.yml` has its title and what happens, `expect.log` what a user reads. Made",
+        "of the folders' `covers` by `VCRECOVERY_REWRITE=1 pytest tests/test_scenarios.py`.",
+    ]
+    for name, section in SECTIONS.items():
+        lines += ["", f"| {name} | | folders |", "|---|---|---|"]
+        for tag, text in section.items():
+            where = [f"[{folder}]({folder}/expect.log)" for folder in folders[tag]]
+            lines.append(f"| {tag} | {text} | {', '.join(where) or ELSEWHERE[tag]} |")
+    return "\n".join(lines) + "\n"
