@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -575,9 +575,10 @@ class Simulation:
         held, state = book.open(self.name), self.journal.state(self.name)
         act = hold.decide(state, power, held, self.clock.now())
         if act is hold.Act.PAUSE:
-            number = book.begin(self.name, state.epoch, "its uuid", self.clock.now())
+            # It is paused also when that cannot be written down.
             self.world.power = Power.PAUSED
-            book.held(number, self.clock.now())
+            with suppress(OutsideError):
+                book.held(book.begin(self.name, state.epoch, "its uuid", self.clock.now()), self.clock.now())
             self._watch_says("the old primary came back after its failover: its VM is held paused on hv1")
         elif act is hold.Act.FORGET and held is not None:
             book.release(held.id, self.clock.now(), hold.why_forgotten(power))

@@ -112,10 +112,10 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
             return Leave(step, f"not started: {reason}", way_out)
         case Go():
             pass
-    if step is Step.RESTORE:
-        return Run(step, f"the standby goes back to restore point {episode.to_restore}")
     if not _recent(fence, policy.fence_valid_for, now):
         return Run(Step.FENCE, f"{_fenced_then(fence, now)}, and may be back: fencing it again")
+    if step is Step.RESTORE:
+        return Run(step, f"the standby goes back to restore point {episode.to_restore}")
     return Run(step, "the primary cannot serve any more: starting the standby")
 
 
