@@ -493,7 +493,7 @@ class Simulation:
     def watch(self, by: str = "watch") -> None:
         """One look of `vcrecovery watch`, and all that follows from it."""
         try:
-            found = self.look()
+            found = self.failure()
         except OutsideError as error:  # the journal
             self.say_once(str(error))
             return
@@ -505,7 +505,7 @@ class Simulation:
             self._said = sentence
             self._watch_says(sentence)
 
-    def look(self) -> tuple[str, Verdict] | None:
+    def failure(self) -> tuple[str, Verdict] | None:
         """Why it must be failed over now, if it must."""
         if self.hold_returning:
             self.hold()
@@ -725,7 +725,7 @@ class Fleet:
             if self.clock.is_at_work(f"{self._watcher} {name}"):
                 continue
             try:
-                found = sim.look()
+                found = sim.failure()
             except OutsideError as error:  # the journal
                 sim.say_once(str(error))
                 continue

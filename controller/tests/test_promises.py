@@ -12,6 +12,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from hypothesis.stateful import (
 )
 
 import simulation
-from simulation import Simulation
+from simulation import Fleet, Simulation
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover.several import Several
 from vcrecovery.recover.states import OFF, Episode, Outcome, Policy, Power, Request, Side, Step
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))
@@ -38,6 +41,8 @@ SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  
 NEVER = 1e9
 POLICY = Policy(max_staleness=60.0, cool_down=3600.0)
 POINTS = ("monday", "tuesday")
+MODES = sorted(simulation.MODES)
+REFUSES = "answers REFUSED for www"
 #: Where a kill leaves something half done.
 PLACES = [
     *(f"{when} {step}" for step in Step for when in ("journalled", "before", "after", "ended")),
@@ -57,6 +62,7 @@ class Promises(RuleBasedStateMachine):
         self.sim.patience = 4
         self.sim.world.restore_points = POINTS
         self.epoch = self.dns_epoch = 0
+        self.written: tuple[Any, ...] = ()
         #: The operator has started the primary beside a standby that served.
         self.two_by_hand = False
         self.set_back = False
@@ -78,9 +84,19 @@ class Promises(RuleBasedStateMachine):
         episode = self.open_episode()
         return episode is not None and episode.tried(Step.FENCE)
 
-    @initialize(fence_command=st.booleans())
-    def begin(self, fence_command: bool) -> None:
-        self.world.fence_command = fence_command
+    @initialize(
+        fence_command=st.booleans(),
+        hold_returning=st.booleans(),
+        mode=st.sampled_from(MODES),
+        ns2=st.sampled_from([None, ""]),
+        virtual_ip=st.sampled_from([None, "10.0.0.50"]),
+    )
+    def begin(
+        self, fence_command: bool, hold_returning: bool, mode: str, ns2: str | None, virtual_ip: str | None
+    ) -> None:
+        self.world.fence_command, self.world.mode = fence_command, mode
+        self.world.ns2, self.world.virtual_ip = ns2, virtual_ip
+        self.sim.hold_returning = hold_returning
         self.sim.watch()
 
     # -- the primary and its hypervisor ------------------------------------------------------------------------
@@ -96,7 +112,7 @@ class Promises(RuleBasedStateMachine):
         self.sim.watch()
 
     @rule(
-        what=st.sampled_from(["lxd", "dns", "ports", "a kill"]),
+        what=st.sampled_from(["lxd", "dns", "second dns", "ports", "disk", "libvirt", "a kill"]),
         place=st.sampled_from(PLACES),
         seconds=st.sampled_from([1.0, 31.0, 100.0]),
         set_back=st.booleans(),
@@ -110,8 +126,14 @@ class Promises(RuleBasedStateMachine):
                 self.world.lxd_answers = False
             case "dns":
                 self.world.dns_answers = False
+            case "second dns":
+                self.world.ns2 = REFUSES
             case "ports":
                 self.world.standby_ports_open_after = NEVER
+            case "disk":
+                self.sim.clock.changes.append((self.sim.clock.time + seconds / 100, self.the_disk_is_full))
+            case "libvirt":
+                self.sim.clock.changes.append((self.sim.clock.time + 0.25, self.libvirtd_hangs))
             case _:
                 self.sim.kill_at = place
         self.crash_that_is_seen()
@@ -146,11 +168,15 @@ class Promises(RuleBasedStateMachine):
             self.two_by_hand = True
         self.sim.start_primary()
 
-    @rule(answers=st.booleans(), crashed=st.booleans())
-    def hypervisor(self, answers: bool, crashed: bool) -> None:
-        self.world.hypervisor_answers = answers
-        if not answers and crashed and self.world.power not in OFF:
+    @rule(trouble=st.sampled_from(["", "silent", "crashed", "hangs", "cut"]))
+    def hypervisor(self, trouble: str) -> None:
+        self.world.hypervisor_answers = trouble not in ("silent", "crashed")
+        self.world.libvirtd_hangs, self.world.network_cut = trouble == "hangs", trouble == "cut"
+        if trouble == "crashed" and self.world.power not in OFF:
             self.sim.crash()
+
+    def libvirtd_hangs(self) -> None:
+        self.world.libvirtd_hangs = True
 
     @rule(works=st.booleans())
     def fence_command(self, works: bool) -> None:
@@ -166,20 +192,52 @@ class Promises(RuleBasedStateMachine):
     def lxd(self, answers: bool) -> None:
         self.world.lxd_answers = answers
 
-    @rule(answers=st.booleans(), key_good=st.booleans())
-    def dns(self, answers: bool, key_good: bool) -> None:
-        self.world.dns_answers, self.world.dns_key_good = answers, key_good
+    @rule()
+    def the_secondary_restarts(self) -> None:
+        """What was promoted starts with it; what only waits boots when it is needed."""
+        self.world.mode, self.world.started_at = "cold", self.sim.clock.time
 
-    @rule(after=st.sampled_from([0.0, 1.0, 30.0, NEVER]))
-    def ports_of_the_standby(self, after: float) -> None:
-        """They open late, never, or close again."""
-        self.world.standby_ports_open_after = after
+    @rule(mode=st.sampled_from(MODES))
+    def standby_set(self, mode: str) -> None:
+        self.world.mode = mode
+
+    @rule(answers=st.booleans(), key_good=st.booleans(), second=st.sampled_from(["", REFUSES]))
+    def dns(self, answers: bool, key_good: bool, second: str) -> None:
+        self.world.dns_answers, self.world.dns_key_good = answers, key_good
+        if self.world.ns2 is not None:
+            self.world.ns2 = second
+
+    @rule(elsewhere=st.booleans())
+    def virtual_ip(self, elsewhere: bool) -> None:
+        self.world.virtual_ip_elsewhere = elsewhere
+
+    @rule(after=st.sampled_from([0.0, 1.0, 30.0, NEVER]), flaps_for=st.sampled_from([0.0, 0.0, 5.0, NEVER]))
+    def ports_of_the_standby(self, after: float, flaps_for: float) -> None:
+        """They open late, never, close again, or do all of that in turn."""
+        self.world.standby_ports_open_after, self.world.standby_flaps_for = after, flaps_for
+
+    @rule(full=st.booleans())
+    def disk(self, full: bool) -> None:
+        self.world.disk_full = full
+
+    def the_disk_is_full(self) -> None:
+        self.world.disk_full = True
 
     # -- controllers -------------------------------------------------------------------------------------------
 
     @rule()
     def watch(self) -> None:
         self.sim.watch()
+
+    @rule()
+    def returning_primaries_are_looked_for(self) -> None:
+        if not self.sim.hold_returning:
+            return
+        self.sim.hold()
+        state = self.sim.journal.state("web")
+        paused = state.pause is not None and state.pause.holds(self.sim.clock.now())
+        if state.side is Side.STANDBY and not paused and self.world.libvirt_answers:
+            assert self.world.power is not Power.RUNNING, "an old primary is not held"
 
     @rule()
     def zabbix_event(self) -> None:
@@ -241,22 +299,26 @@ class Promises(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([None, 30.0, 1000.0]))
     def pause(self, seconds: float | None) -> None:
-        self.sim.pause(seconds)
+        with suppress(OutsideError):
+            self.sim.pause(seconds)
 
     @rule()
     def resume(self) -> None:
-        self.sim.resume()
+        with suppress(OutsideError):
+            self.sim.resume()
 
     @rule()
     def acknowledge(self) -> None:
-        self.sim.acknowledge()
-        self.sim.acknowledged = True
+        with suppress(OutsideError):
+            self.sim.acknowledge()
+            self.sim.acknowledged = True
 
     @precondition(lambda self: self.sim.journal.state("web").side is Side.STANDBY or self.under_way())
     @rule()
     def operator_brings_the_primary_back(self) -> None:
         """Stops the container, starts the VM, points DNS back, and then `vcrecovery standby reset`."""
-        self.world.hypervisor_answers, self.world.primary_ports_open, self.world.cpu = True, True, 5.0
+        self.everything_is_well_again()
+        self.world.primary_ports_open, self.world.cpu = True, 5.0
         self.sim.serve_from_primary()
         self.world.operators_word, self.two_by_hand, self.world.tree = False, False, "synced"
 
@@ -276,14 +338,21 @@ class Promises(RuleBasedStateMachine):
 
     # -- and in the end ----------------------------------------------------------------------------------------
 
+    def everything_is_well_again(self) -> None:
+        world = self.world
+        world.hypervisor_answers = world.lxd_answers = world.dns_answers = world.dns_key_good = True
+        world.libvirtd_hangs = world.network_cut = world.disk_full = world.virtual_ip_elsewhere = False
+        world.fence_command_works, world.standby_ports_open_after, world.standby_flaps_for = True, 1.0, 0.0
+        if world.ns2 is not None:
+            world.ns2 = ""
+
     @rule()
     def everything_is_mended(self) -> None:
         """What was begun is brought to its end by the next controller, by itself."""
         world = self.world
         self.sim.clock.changes.clear()
         self.sim.kill_at = None
-        world.hypervisor_answers = world.lxd_answers = world.dns_answers = world.dns_key_good = True
-        world.fence_command_works, world.standby_ports_open_after = True, 1.0
+        self.everything_is_well_again()
         episode = self.open_episode()
         if episode is not None and episode.to_restore is not None and not episode.done(Step.START):
             # The error says so: only the operator may throw away what it has written.
@@ -305,22 +374,33 @@ class Promises(RuleBasedStateMachine):
         if self.world.power is Power.RUNNING and self.world.standby_running:
             assert self.two_by_hand or self.world.operators_word, "two live copies"
 
+    def nothing_is_written(self) -> bool:
+        """Since this was asked before: then what is read from the journal is as it was."""
+        written = (id(self.sim.journal), *self.sim.journal.rows("SELECT total_changes()"))
+        before, self.written = self.written, written
+        return before == written
+
     @invariant()
+    def what_is_written_is_allowed(self) -> None:
+        if not self.nothing_is_written():
+            self.the_epoch_only_grows()
+            self.an_episode_that_is_done_had_every_step()
+
     def the_epoch_only_grows(self) -> None:
         epoch = self.sim.journal.state("web").epoch
         assert epoch >= self.epoch
         spent = [e.epoch for e in self.sim.journal.history("web", 10_000) if e.tried(Step.FENCE)]
         assert spent == sorted(set(spent), reverse=True), "an epoch is spent twice"
-        assert self.world.dns_epoch >= self.dns_epoch
-        assert self.world.dns_epoch <= epoch
+        assert self.dns_epoch <= self.world.dns_epoch <= epoch
         self.epoch, self.dns_epoch = epoch, self.world.dns_epoch
 
     @invariant()
     def dns_is_where_ports_answered(self) -> None:
         if self.world.dns_address == "standby":
             assert self.world.dns_epoch in self.sim.answered_at
+        if self.world.virtual_ip_is_here:
+            assert self.world.probed_epoch in self.sim.answered_at
 
-    @invariant()
     def an_episode_that_is_done_had_every_step(self) -> None:
         newest = self.sim.journal.newest_done("web")
         if newest is not None:
@@ -351,7 +431,7 @@ class Observed(Simulation):
         """Since when the primary serves, and nothing speaks against it."""
         world = self.world
         serves = world.power is Power.RUNNING and world.primary_ports_open
-        if not (serves and world.hypervisor_answers and world.cpu == 5.0):
+        if not (serves and world.libvirt_answers and world.cpu == 5.0):
             self._well_since = None
         elif self._well_since is None:
             self._well_since = self.clock.time
@@ -359,16 +439,18 @@ class Observed(Simulation):
     def fenced_within(self, seconds: float) -> bool:
         return self._fenced is not None and self.clock.time - self._fenced <= seconds + 10
 
-    def _with_the_lock(self, cause: str, request: Request, detected_at: float | None) -> Episode:
+    def _with_the_lock(
+        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
+    ) -> Episode:
         before = self.journal.state("web")
         new = before.open_episode is None and before.side is Side.PRIMARY
         if new and request.automatic and self._cools():
             count = len(self.journal.history("web", 10_000))
             try:
-                return super()._with_the_lock(cause, request, detected_at)
+                return super()._with_the_lock(cause, request, detected_at, gate)
             finally:
                 assert len(self.journal.history("web", 10_000)) == count, "a second failover by itself"
-        episode = super()._with_the_lock(cause, request, detected_at)
+        episode = super()._with_the_lock(cause, request, detected_at, gate)
         if episode.outcome is Outcome.DONE and (new or before.open_episode is not None):
             self._done, self.acknowledged, self.jumped_since_done = self.clock.time, False, False
         return episode
@@ -412,8 +494,193 @@ class Observed(Simulation):
         super().ended(episode, step, at, evidence)
 
 
-def budget() -> settings:
-    walks = max(1, STEPS // STEPS_OF_ONE_WALK) if STEPS else 200
+class Member(Simulation):
+    """One of several services; whether those are up that it needs is looked at where it starts."""
+
+    gate: Several | None = None
+
+    def _with_the_lock(
+        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
+    ) -> Episode:
+        self.gate = gate
+        try:
+            return super()._with_the_lock(cause, request, detected_at, gate)
+        finally:
+            self._has_started()
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None:
+        if step in (Step.START, Step.RESTORE) and self.gate is not None and self.fleet is not None:
+            for need in self.fleet.needs(self.name):
+                world = self.fleet.sims[need].world
+                served = world.standby_running and world.probed_epoch > 0
+                assert served or world.open_ports, f"{self.name} starts without {need}"
+            if isinstance(self.fleet, ObservedFleet):
+                self.fleet.begins(self.name, id(self.gate))
+        super().begun(episode, step, sentence)
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
+        if step is Step.PROBE:
+            self._has_started()
+        super().ended(episode, step, at, evidence)
+
+    def _has_started(self) -> None:
+        if isinstance(self.fleet, ObservedFleet):
+            self.fleet.start_at_once.pop(self.name, None)
+
+
+class ObservedFleet(Fleet):
+    """Counts those that start at the same time."""
+
+    def __init__(self, folder: Path, needs: Mapping[str, list[str]], starts_at_once: int) -> None:
+        #: Service -> the gate that let it start: each controller has its own.
+        self.start_at_once: dict[str, int] = {}
+        super().__init__(folder, needs, POLICY, starts_at_once, Member)
+
+    def begins(self, service: str, gate: int) -> None:
+        self.start_at_once[service] = gate
+        assert list(self.start_at_once.values()).count(gate) <= self.starts_at_once, "too many start at once"
+
+
+NEEDS = {"front": ["app"], "app": ["db", "cache"], "db": [], "cache": [], "mail": []}
+SERVICES = sorted(NEEDS)
+
+
+class PromisesOfSeveral(RuleBasedStateMachine):
+    """Services that need each other, on two hypervisors, with one watcher and its operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="vcr-promises-", dir=SCRATCH))
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    @initialize(starts_at_once=st.integers(1, 3), fence_command=st.booleans(), mode=st.sampled_from(MODES))
+    def begin(self, starts_at_once: int, fence_command: bool, mode: str) -> None:
+        self.fleet = ObservedFleet(self.folder, NEEDS, starts_at_once)
+        for number, sim in enumerate(self.fleet.sims.values()):
+            sim.world.host, sim.world.fence_command = f"hv{number % 2}", fence_command
+            sim.world.mode = mode if number else "cold"
+            sim.patience = 4
+        self.fleet.watch()
+
+    def worlds(self) -> list[simulation.SimulatedWorld]:
+        return [sim.world for sim in self.fleet.sims.values()]
+
+    def let_end(self) -> None:
+        while self.fleet.is_at_work:
+            self.fleet.clock.sleep(1.0)
+
+    @rule(services=st.sets(st.sampled_from(SERVICES), min_size=1))
+    def crash(self, services: set[str]) -> None:
+        for name in services:
+            if self.fleet.sims[name].world.power not in OFF:
+                self.fleet.sims[name].crash()
+
+    @rule(host=st.sampled_from(["hv0", "hv1"]), answers=st.booleans(), crashed=st.booleans())
+    def hypervisor(self, host: str, answers: bool, crashed: bool) -> None:
+        for sim in self.fleet.sims.values():
+            if sim.world.host == host:
+                sim.world.hypervisor_answers = answers
+                if crashed and not answers and sim.world.power not in OFF:
+                    sim.crash()
+
+    @rule(lxd=st.booleans(), dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
+    def outside(self, lxd: bool, dns: bool, disk_full: bool) -> None:
+        for world in self.worlds():
+            world.lxd_answers, world.dns_answers, world.disk_full = lxd, dns, disk_full
+
+    @rule(service=st.sampled_from(SERVICES), after=st.sampled_from([0.0, 1.0, 30.0, NEVER]))
+    def ports(self, service: str, after: float) -> None:
+        self.fleet.sims[service].world.standby_ports_open_after = after
+
+    @rule(service=st.sampled_from(SERVICES), place=st.sampled_from(PLACES))
+    def kill_the_controller(self, service: str, place: str) -> None:
+        self.fleet.sims[service].kill_at = place
+
+    @rule(looks=st.sampled_from([1, 3, 20]), then_ends=st.booleans())
+    def watch(self, looks: int, then_ends: bool) -> None:
+        for _ in range(looks):
+            self.fleet.watch()
+            self.fleet.clock.sleep(1.0)
+        if then_ends:
+            self.let_end()
+
+    @rule(
+        what=st.sampled_from(["group", "host"]),
+        force=st.booleans(),
+        word=st.sampled_from([None, None, "it", "another"]),
+    )
+    def failover(self, what: str, force: bool, word: str | None) -> None:
+        name = "shop" if what == "group" else "hv0"
+        services = SERVICES if what == "group" else [n for n, sim in self.fleet.sims.items() if sim.world.host == name]
+        said: dict[str, Any] = {"force": True} if force else {}
+        if word is not None:
+            said["primary_is_down"] = name if word == "it" else "another"
+        self.fleet.failover(what, name, services, **said)
+
+    @rule(service=st.sampled_from(SERVICES))
+    def failover_of_one(self, service: str) -> None:
+        self.fleet.failover("service", service, [service])
+
+    @rule(seconds=st.sampled_from([1.0, 31.0, 100.0]), jump=st.sampled_from([0.0, 0.0, 3600.0]))
+    def time_passes(self, seconds: float, jump: float) -> None:
+        self.fleet.clock.sleep(seconds)
+        self.fleet.clock.set_by += jump
+        for world in self.worlds():
+            if world.power is Power.RUNNING:
+                world.heartbeat_at = self.fleet.clock.now()
+
+    @rule()
+    def everything_is_mended(self) -> None:
+        """What was begun is brought to its end by the next controller, by itself, in its order."""
+        for sim in self.fleet.sims.values():
+            sim.kill_at, sim.patience = None, None
+            sim.world.hypervisor_answers = sim.world.lxd_answers = sim.world.dns_answers = True
+            sim.world.disk_full, sim.world.standby_ports_open_after = False, 1.0
+        under_way = [name for name in SERVICES if self.under_way(name)]
+        for _ in range(300):
+            self.fleet.watch()
+            self.fleet.clock.sleep(1.0)
+            if not any(self.under_way(name) for name in under_way):
+                break
+        for sim in self.fleet.sims.values():
+            sim.patience = 4
+        self.let_end()
+        stuck = [name for name in under_way if self.under_way(name) and self.needs_are_up(name)]
+        assert not stuck, f"nobody brings to its end what was begun of {stuck}"
+
+    def under_way(self, name: str) -> bool:
+        episode = self.fleet.journal.state(name).open_episode
+        return episode is not None and episode.tried(Step.FENCE)
+
+    def needs_are_up(self, name: str) -> bool:
+        return all(
+            self.fleet.sims[need].world.open_ports or self.fleet.sims[need].serves_from_standby()
+            for need in NEEDS[name]
+        )
+
+    @precondition(lambda self: not self.fleet.is_at_work)
+    @rule()
+    def operators_bring_everything_back(self) -> None:
+        for world in self.worlds():
+            world.disk_full, world.hypervisor_answers, world.operators_word = False, True, False
+        for sim in self.fleet.sims.values():
+            sim.serve_from_primary()
+
+    @invariant()
+    def there_is_one_live_copy(self) -> None:
+        Promises.taken += 1
+        for name, sim in self.fleet.sims.items():
+            if sim.world.power is Power.RUNNING and sim.world.standby_running:
+                assert sim.world.operators_word, f"two live copies of {name}"
+        if self.fleet.clock.broken is not None:
+            raise self.fleet.clock.broken
+
+
+def budget(steps: int, short: int) -> settings:
+    """So many `steps` in a long run, so many walks in a `short` one."""
+    walks = max(1, steps // STEPS_OF_ONE_WALK) if steps else short
     return settings(
         max_examples=walks,
         stateful_step_count=STEPS_OF_ONE_WALK,
@@ -426,15 +693,22 @@ def budget() -> settings:
     )
 
 
+#: Several services are slower than one.
+MACHINES = [(Promises, STEPS, 200), (PromisesOfSeveral, STEPS // 5, 30)]
+
+
 @pytest.mark.timeout(0 if STEPS else 600)
-def test_the_promises_hold(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("machine", "steps", "short"), MACHINES, ids=["one-service", "several-services"])
+def test_the_promises_hold(
+    machine: type[RuleBasedStateMachine], steps: int, short: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     Promises.taken = 0
     if not STEPS:
-        run_state_machine_as_test(Promises, settings=budget())
+        run_state_machine_as_test(machine, settings=budget(0, short))
         return
     number = int(os.environ.get("VCRECOVERY_SEED") or random.SystemRandom().randrange(2**32))
     with capsys.disabled():
         print(f"\nVCRECOVERY_SEED={number} VCRECOVERY_STEPS={STEPS}", flush=True)  # noqa: T201
-        machine: Any = seed(number)(Promises)
-        run_state_machine_as_test(machine, settings=budget())
+        seeded: Any = seed(number)(machine)
+        run_state_machine_as_test(seeded, settings=budget(steps, short))
         print(f"{Promises.taken} steps were taken", flush=True)  # noqa: T201

@@ -97,15 +97,16 @@ class Stage:
             return
         assert self.fleet is not None
         of = {
-            "service": lambda _sim: False,
-            "host": lambda sim: sim.world.host == name,
-            "site": lambda sim: sim.world.site == name,
-            "group": lambda sim: sim.name in self.groups[name],
-        }[what]
-        self.fleet.failover(what, name, [each for each, sim in self.sims.items() if of(sim)], **words)
+            "service": [name],
+            "host": [each for each, sim in self.sims.items() if sim.world.host == name],
+            "site": [each for each, sim in self.sims.items() if sim.world.site == name],
+            "group": self.groups.get(name, []),
+        }
+        self.fleet.failover(what, name, of[what], **words)
 
     def act(self, command: Any) -> None:
-        verb, argument = next(iter(command.items())) if isinstance(command, dict) else (command, None)
+        said: dict[str, Any] = command if isinstance(command, dict) else {command: None}
+        ((verb, argument),) = said.items()
         match verb:
             case "look":
                 self.look()
