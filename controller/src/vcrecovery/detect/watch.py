@@ -64,11 +64,15 @@ class _Watched:
 
 
 def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
-    """Why the service must be failed over now, or None."""
-    if verdict.kind in FAILURES:
-        return verdict.cause
+    """Why the service must be failed over now, or None.
+
+    What has begun comes first: that an operator has forced it says nothing about what was refused for the same failure.
+    """
     episode = state.open_episode
-    if episode is not None and (episode.request.automatic or episode.tried(Step.FENCE)):
+    begun = episode is not None and episode.tried(Step.FENCE)
+    if verdict.kind in FAILURES and not begun:
+        return verdict.cause
+    if episode is not None and (episode.request.automatic or begun):
         return f"going on with epoch {episode.epoch}, which an earlier controller left"
     return None
 
