@@ -39,6 +39,9 @@ class VirtualClock:
     def now(self) -> float:
         return self.time + self.set_by
 
+    def steady(self) -> float:
+        return self.time
+
     def sleep(self, seconds: float) -> None:
         end = self.time + seconds
         if self._waiting:
