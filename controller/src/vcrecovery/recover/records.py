@@ -54,8 +54,8 @@ def names_of(world: World, service: Service, side: Side = Side.STANDBY) -> list[
 
 
 def _of_each(names: Sequence[Name], act: Callable[[Name], _Result]) -> list[_Result]:
-    if not names:
-        return []
+    if len(names) < 2:
+        return [act(name) for name in names]
     with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(names))) as pool:
         return list(pool.map(act, names))
 
