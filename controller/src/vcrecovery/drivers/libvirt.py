@@ -183,7 +183,6 @@ class LibvirtHost:
         self._timeout = timeout
         self._open = libvirt.openReadOnly if read_only else libvirt.open
         self._connection: Any = None
-        self._one_opens = threading.Lock()
 
     def _unreachable(self, error: Exception | str) -> OutsideError:
         reason = str(error).splitlines()[0]
@@ -210,8 +209,7 @@ class LibvirtHost:
 
         threading.Thread(target=work, name=f"libvirt-{self.name}", daemon=True).start()
         if not ended.wait(timeout or self._timeout):
-            # Who hangs in the opening of a connection keeps its lock; the others go on with a new one.
-            self._connection, self._one_opens = None, threading.Lock()
+            self._connection = None
             raise self._unreachable(f"no answer within {timeout or self._timeout:.0f} s")
         if errors:
             raise errors[0]
@@ -222,14 +220,10 @@ class LibvirtHost:
         if connection is not None and connection.isAlive():
             return connection
         start_event_loop()
-        # One for all threads: libvirtd has few places, and a failover of a whole host asks from hundreds of threads.
-        with self._one_opens:
-            connection = self._connection
-            if connection is None or not connection.isAlive():
-                connection = self._open(self._uri)
-                with contextlib.suppress(libvirt.libvirtError):  # a driver without keep-alive
-                    connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
-                self._connection = connection
+        connection = self._open(self._uri)
+        with contextlib.suppress(libvirt.libvirtError):  # a driver without keep-alive
+            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+        self._connection = connection
         return connection
 
     def _domain(self, uuid: str) -> Any | None:
