@@ -114,10 +114,12 @@ class Journal:
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._db
+                    self._db.execute("COMMIT")
                 except BaseException:
-                    self._db.execute("ROLLBACK")
+                    # SQLite may have done it itself, as where the disk is full.
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
                     raise
-                self._db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
 
