@@ -1,7 +1,7 @@
 """What the measured failovers act on: many services whose world is real in its protocols, and instant.
 
-The hypervisor is libvirt's own test driver, the secondary a simulated LXD (overhead_lxd), the zone's server BIND, the
-ports listeners on loopback. The plan, the journal and the locks are files on a disk.
+The hypervisor is a real libvirtd with libvirt's own test driver, the secondary a simulated LXD (overhead_lxd), the
+zone's server BIND, the ports listeners on loopback. The plan, the journal and the locks are files on a disk.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import libvirt
 import yaml
 
 from vcrecovery.sync.freshness import HEARTBEAT
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
 
 HOST, ZONE, KEY = "hv1", "bench.test", "bench.key"
@@ -45,9 +47,10 @@ def uuid_of(number: int) -> str:
 class Site:
     """`services` of them; what changes while they fail over is made anew by `fresh`."""
 
-    def __init__(self, folder: Path, services: int, port: int, dns_port: int) -> None:
+    def __init__(self, folder: Path, services: int, libvirt_uri: str, port: int, dns_port: int) -> None:
         self.folder = folder
         self.services = services
+        self._libvirt_uri = libvirt_uri
         self._port = port
         self._dns_port = dns_port
 
@@ -67,7 +70,7 @@ class Site:
         return {
             "version": 1,
             "state_dir": str(folder / "state"),
-            "hypervisors": {HOST: {"uri": f"test://{self.folder}/libvirt.xml"}},
+            "hypervisors": {HOST: {"uri": self._libvirt_uri}},
             "secondaries": {
                 "sec1": {
                     "lxd": str(folder / "lxd.socket"),
@@ -88,6 +91,7 @@ class Site:
         """The plan's file, for a run in which every primary has just failed and every standby is off."""
         folder = self.folder / name
         folder.mkdir()
+        _start_again(self._libvirt_uri)
         plan = folder / "plan.yml"
         plan.write_text(yaml.safe_dump(self.plan(name, with_dns=with_dns)))
         names = [name_of(number) for number in range(self.services)]
@@ -120,14 +124,29 @@ def _is_open(process: subprocess.Popen[bytes], place: Path | int) -> bool:
     return True
 
 
-def _domains(services: int) -> str:
-    """A host for libvirt's test driver, on which the primaries run."""
-    guests = "".join(
-        f"<domain type='test'><name>vm{number}</name><uuid>{uuid_of(number)}</uuid><memory>65536</memory>"
-        "<vcpu>1</vcpu><os><type>hvm</type></os></domain>"
-        for number in range(services)
-    )
-    return f"<node>{guests}</node>\n"
+@contextmanager
+def _hypervisor(services: int) -> Iterator[str]:
+    """libvirt's URI of a host that has all primaries."""
+    daemon = PrivateLibvirt()
+    try:
+        daemon.start()
+        uri = f"test+unix:///default?socket={daemon.socket}"
+        # The driver forgets its VMs with its last connection.
+        with closing(libvirt.open(uri)) as connection:
+            for number in range(services):
+                connection.defineXML(
+                    f"<domain type='test'><name>vm{number}</name><uuid>{uuid_of(number)}</uuid>"
+                    "<memory>65536</memory><os><type>hvm</type></os></domain>"
+                )
+            yield uri
+    finally:
+        daemon.close()
+
+
+def _start_again(uri: str) -> None:
+    with closing(libvirt.open(uri)) as connection:
+        for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE):
+            domain.create()
 
 
 @contextmanager
@@ -162,11 +181,11 @@ def _name_server(folder: Path, services: int) -> Iterator[int]:
 def site(folder: Path, services: int) -> Iterator[Site]:
     """Everything that the failovers need, in `folder`, until the end of the block."""
     with ExitStack() as ends:
-        (folder / "libvirt.xml").write_text(_domains(services))
+        libvirt_uri = ends.enter_context(_hypervisor(services))
         dns_port = ends.enter_context(_name_server(folder, services))
         # The kernel answers; nobody has to accept.
         port = _listen([_address(20, number) for number in range(services)], ends)
-        yield Site(folder, services, port, dns_port)
+        yield Site(folder, services, libvirt_uri, port, dns_port)
 
 
 def _listen(addresses: Sequence[str], ends: ExitStack) -> int:
