@@ -51,6 +51,9 @@ class Overhead:
     with_dns: tuple[float, ...]
     parts: Mapping[str, float]
     parts_with_dns: Mapping[str, float]
+    cpu: tuple[float, ...]
+    """The CPU time of the program alone: the wall time counts what else the machine does."""
+    cpu_with_dns: tuple[float, ...]
 
     @property
     def median(self) -> float:
@@ -68,6 +71,7 @@ def measure_overhead(folder: Path, services: int, rounds: int) -> Overhead:
     """
     whole: dict[bool, list[float]] = {False: [], True: []}
     parts: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    cpu: dict[bool, list[float]] = {False: [], True: []}
     with site(folder, services) as made:
         with made.fresh("first", with_dns=True) as plan:
             fail_over(plan, folder / "compiled")
@@ -76,10 +80,19 @@ def measure_overhead(folder: Path, services: int, rounds: int) -> Overhead:
                 name = f"r{number}-{'dns' if with_dns else 'no'}"
                 with made.fresh(name, with_dns=with_dns) as plan:
                     begun_at = time.time()
-                    seconds = fail_over(plan, folder / "compiled")
+                    seconds, used = fail_over(plan, folder / "compiled")
                 whole[with_dns].append(seconds)
+                cpu[with_dns].append(used)
                 parts[with_dns].append(_parts(folder / name / "state/journal.db", services, begun_at, seconds))
-    return Overhead(services, tuple(whole[False]), tuple(whole[True]), _medians(parts[False]), _medians(parts[True]))
+    return Overhead(
+        services,
+        tuple(whole[False]),
+        tuple(whole[True]),
+        _medians(parts[False]),
+        _medians(parts[True]),
+        tuple(cpu[False]),
+        tuple(cpu[True]),
+    )
 
 
 def _parts(journal: Path, services: int, begun_at: float, seconds: float) -> dict[str, float]:
@@ -124,6 +137,8 @@ def overhead_text(measured: Sequence[Overhead]) -> str:
         rows = [("whole, median", f"{entry.median:.3f}", f"{statistics.median(entry.with_dns):.3f}")]
         for word, pick in (("lowest", min), ("highest", max)):
             rows.append((f"whole, {word}", f"{pick(entry.whole):.3f}", f"{pick(entry.with_dns):.3f}"))
+        cpu = (statistics.median(entry.cpu), statistics.median(entry.cpu_with_dns))
+        rows.append(("CPU time of the program, median", f"{cpu[0]:.3f}", f"{cpu[1]:.3f}"))
         for part, seconds in entry.parts_with_dns.items():
             without = f"{entry.parts[part]:.3f}" if part in entry.parts else ""
             rows.append((f"  {part}", without, f"{seconds:.3f}"))

@@ -61,7 +61,7 @@ def _etag(instance: dict[str, Any]) -> str:
     return f"{hash(json.dumps(instance['config'])) & 0xFFFFFFFF:08x}"
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """Requests that come one after the other on a connection that stays open."""
 
     def __init__(self, server: Server) -> None:
@@ -92,7 +92,7 @@ class _Connection(asyncio.Protocol):
 
 async def _serve(socket: str, names: Sequence[str]) -> None:
     containers = Server(names)
-    server = await asyncio.get_running_loop().create_unix_server(lambda: _Connection(containers), socket, backlog=1024)
+    server = await asyncio.get_running_loop().create_unix_server(lambda: Connection(containers), socket, backlog=1024)
     await server.serve_forever()
 
 
