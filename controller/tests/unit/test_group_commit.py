@@ -77,7 +77,7 @@ def in_threads(*works: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def two_together(table: Table, first: Callable[[], None], second: Callable[[], None]) -> None:
+def two_together(table: Table, first: Callable[[], object], second: Callable[[], object]) -> None:
     """`second` asks for the lock before the body of `first` ends."""
 
     def one() -> None:
@@ -115,8 +115,8 @@ def test_what_has_ended_is_seen_by_others(table: Table) -> None:
 def test_those_that_come_at_the_same_time_are_written_at_once(table: Table) -> None:
     two_together(
         table,
-        lambda: table.db.execute("INSERT INTO parent VALUES (1)") and None,
-        lambda: table.db.execute("INSERT INTO parent VALUES (2)") and None,
+        lambda: table.db.execute("INSERT INTO parent VALUES (1)"),
+        lambda: table.db.execute("INSERT INTO parent VALUES (2)"),
     )
     assert table.seen() == [1, 2]
     assert table.commits == ["COMMIT"]

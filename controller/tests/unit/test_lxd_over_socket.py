@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,8 @@ def serving(place: Path) -> Iterator[Serving]:
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        stop.append(lambda: loop.call_soon_threadsafe(ended.set))
         server = await loop.create_unix_server(lambda: Counted(containers), str(place))
         ready.set()
         await ended.wait()
@@ -48,22 +50,15 @@ def serving(place: Path) -> Iterator[Serving]:
             transport.abort()
         await asyncio.sleep(0)
 
-    async def main() -> None:
-        nonlocal ended
-        ended = asyncio.Event()
-        loops.append(asyncio.get_running_loop())
-        await serve()
-
-    ended = asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
+    stop: list[Callable[[], object]] = []
     ready = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert ready.wait(60)
     try:
         yield made
     finally:
-        loops[0].call_soon_threadsafe(lambda: ended.set())
+        stop[0]()
         thread.join(60)
         place.unlink(missing_ok=True)
 
