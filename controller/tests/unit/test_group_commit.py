@@ -107,7 +107,7 @@ def test_what_has_ended_is_seen_by_others(table: Table) -> None:
                     missing.append(number)
 
     reading = threading.Lock()
-    in_threads(*(lambda number=number: work(number) for number in range(20)))  # type: ignore[misc]
+    in_threads(*(lambda number=number: work(number) for number in range(20)))
     assert not missing
     assert len(table.seen()) == 400
 

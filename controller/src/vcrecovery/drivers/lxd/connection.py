@@ -17,7 +17,7 @@ from pylxd.client import LXDSSLAdapter, get_session_for_url
 from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketAdapter
+from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketSession
 from vcrecovery.errors import OutsideError
 
 CALL_TIMEOUT = 10.0
@@ -90,8 +90,7 @@ class Connection:
             if not self._place.exists():
                 raise self._unreachable(FileNotFoundError(self._place))
             address = f"http+unix://{quote(str(self._place), safe='')}"
-            session = requests.Session()
-            session.mount("http+unix://", UnixSocketAdapter(self._place))
+            session = UnixSocketSession(self._place)
         else:
             self._place.check()
             address = self._place.url.rstrip("/")

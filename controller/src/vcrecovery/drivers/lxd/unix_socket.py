@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
@@ -53,3 +54,24 @@ class UnixSocketAdapter(HTTPAdapter):
     def close(self) -> None:
         self._pool.close()
         super().close()
+
+
+class UnixSocketSession(Session):
+    """A session for the one socket, without what the open web needs: no cookies, redirects, proxies or passwords.
+
+    That is a third of what a request costs, and a failover of a site makes thousands.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._adapter = UnixSocketAdapter(path)
+        self.mount("http+unix://", self._adapter)
+
+    def request(self, method: Any, url: Any, **options: Any) -> Response:
+        request = PreparedRequest()
+        words = {name: options.get(name) for name in ("params", "data", "json", "headers", "files")}
+        request.prepare(method=method, url=url, **words)
+        response = self._adapter.send(request, stream=True, timeout=options.get("timeout"))
+        if not options.get("stream"):
+            _ = response.content
+        return response
