@@ -270,8 +270,10 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
             site.libvirt.virsh("start", OLD)
             site.wait_until_held()
             with hung(site.libvirt.pid):
-                # Until the keep-alive closes what is open: then the most calls hang at once.
-                wait_for(lambda: "connection to hypervisor hv1 lost" in site.said(), "the end of its events", PATIENCE)
+                # Longer than the keep-alive lasts: from then on connections are closed beneath the calls that hang.
+                wait_for(
+                    lambda: "hypervisor hv1: hypervisor hv1 (" in site.said(), "a subscription that fails", PATIENCE
+                )
                 wait_for(lambda: "hypervisor hv1 does not answer" in site.said(), "its silence", PATIENCE)
                 os.kill(far.qemu(FAR), signal.SIGKILL)
                 killed = time.monotonic()
