@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +20,11 @@ import yaml
 from click.testing import CliRunner
 
 from vcrecovery.cli import standby
-from vcrecovery.drivers.libvirt import LibvirtHost
+from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
+from vcrecovery.errors import OutsideError
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome, Request, Side, Step
+from vcrecovery.recover.states import Outcome, Power, Request, Side, Step
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
@@ -320,3 +322,28 @@ def test_the_driver_does_what_is_needed_and_no_more(libvirt: PrivateLibvirt, sit
     assert host.resume(OLD_UUID)
     assert site.state_of(OLD) == "running"
     assert not host.suspend("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4fff")
+
+
+def test_the_driver_gives_up_a_libvirtd_that_hangs_and_then_lets_be(libvirt: PrivateLibvirt, site: Site) -> None:
+    def at_work() -> int:
+        return sum(thread.name == "libvirt-hangs" for thread in threading.enumerate())
+
+    libvirt.virsh("start", OLD)
+    host = LibvirtHost("hangs", libvirt.uri)
+    assert host.read(OLD_UUID).power is Power.RUNNING
+    with hung(libvirt.pid):
+        began = time.monotonic()
+        # The first hangs on the connection that there is, the second on a new one.
+        for _ in range(2):
+            with pytest.raises(OutsideError, match="no answer within 1 s"):
+                host.suspend(OLD_UUID, 1.0)
+        with pytest.raises(OutsideError, match="no answer within 1 s"):
+            host.destroy(OLD_UUID, 1.0)
+        for _ in range(3 * MOST_AT_ONCE):
+            with pytest.raises(OutsideError, match="does not answer"):
+                host.suspend(OLD_UUID, 0.2)
+        assert time.monotonic() - began < PATIENCE
+        wait_for(lambda: at_work() <= 2, "the end of all but the first two", PATIENCE)
+    wait_for(lambda: at_work() == 0, "the end of all", PATIENCE)
+    assert host.read(OLD_UUID).power is Power.RUNNING
+    assert host.suspend(OLD_UUID)

@@ -250,6 +250,7 @@ class LibvirtHost:
         self._idle: list[Any] = []
         #: How many attempts to open a connection were given up and have not come back since.
         self._hanging = 0
+        self._asking = threading.Lock()
         self._subscribed: Any = None
         weakref.finalize(self, _close_aside, self._idle)
 
@@ -327,18 +328,12 @@ class LibvirtHost:
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
-                hanging = self._hanging
             if connection is None:
                 break
             if connection.isAlive():
                 return connection
             _close([connection])
-        if hanging:
-            # A second attempt would hang like the first, and so would all that follow, for good.
-            try:
-                run([sys.executable, "-I", "-c", _OPENS, self._uri], timeout=self._timeout)
-            except OutsideError as error:
-                raise self._unreachable(f"no answer within {self._timeout:.0f} s") from error
+        self._ask_first()
         start_event_loop()
         with self._lock:
             if call.given_up:
@@ -353,6 +348,21 @@ class LibvirtHost:
         with contextlib.suppress(libvirt.libvirtError):  # a driver without keep-alive
             connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
         return connection
+
+    def _ask_first(self) -> None:
+        """While an attempt to open a connection hangs, another would too, and so would all that follow, for good."""
+        silent = self._unreachable(f"no answer within {self._timeout:.0f} s")
+        if self._hanging == 0:
+            return
+        if not self._asking.acquire(timeout=self._timeout):
+            raise silent
+        try:
+            if self._hanging:
+                run([sys.executable, "-I", "-c", _OPENS, self._uri], timeout=self._timeout)
+        except OutsideError as error:
+            raise silent from error
+        finally:
+            self._asking.release()
 
     def read(self, uuid: str) -> DomainReading:
         """The VM's state. `ABSENT` when this host does not know it.
