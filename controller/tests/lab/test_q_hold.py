@@ -253,7 +253,7 @@ def test_one_whose_qemu_does_not_hear_is_held_when_it_hears_again(site: Site) ->
 def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: PrivateLibvirt, tmp_path: Path) -> None:
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
-        door.listen(64)
+        door.listen(1024)
         fenced = tmp_path / "fenced"
         hypervisors, services = site.content["hypervisors"], site.content["services"]
         hypervisors["hv1"]["fence"] = {"command": ["touch", str(fenced)]}
@@ -264,11 +264,11 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
             "standby": {"secondary": "sec1", "address": "10.20.0.12"},
             "ports": [CLOSED],
         }
-        site.write(host_silent_for="2s")
+        site.write()
         with site.watched():
             wait_for(lambda: "holding" in site.said(), "its events", PATIENCE)
-            for name in ("well", "far"):
-                wait_for(lambda name=name: f"{name}: the primary is running" in site.said(), name, PATIENCE)
+            wait_for(lambda: "well: the primary is running" in site.said(), "its primary", PATIENCE)
+            wait_for(lambda: "far: the primary is running" in site.said(), "the other's primary", PATIENCE)
             site.libvirt.virsh("start", OLD)
             site.wait_until_held()
             with hung(site.libvirt.pid):
@@ -282,8 +282,8 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
                 wait_for(lambda: "far: epoch 1: asking for a second signal" in site.said(), "the failover", PATIENCE)
                 log.info("it began %.3f s after the other hypervisor's VM was killed", time.monotonic() - killed)
                 assert site.book.open("old")
-            wait_for(lambda: site.said().count("hv1: connected") == 2, "the return", PATIENCE)
-            wait_for(lambda: site.said().count("hv1: holding") == 2, "its events", PATIENCE)
+            wait_for(lambda: site.said().count("hv1: connected") >= 2, "the return", PATIENCE)
+            wait_for(lambda: site.said().count("hv1: holding") >= 2, "its events", PATIENCE)
             assert site.state_of(OLD) == "paused"
             site.libvirt.virsh("destroy", OLD)
             wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
