@@ -30,10 +30,11 @@ KEEPALIVE_COUNT = 3
 END_WITHIN = 2.0
 #: Calls at once to one host: sshd takes no more than ten that are logging in.
 MOST_AT_ONCE = 8
-#: Opens a connection in a program of its own, which, unlike a thread, can be ended.
+#: Opens a connection in a program of its own, which, unlike a thread, can be ended. An error is an answer, too.
 _OPENS = """
-import contextlib, sys, libvirt
-with contextlib.suppress(libvirt.libvirtError):
+import contextlib, sys
+with contextlib.suppress(Exception):
+    import libvirt
     libvirt.openReadOnly(sys.argv[1])
 """
 T = TypeVar("T")
@@ -233,6 +234,8 @@ def _close(connections: list[Any]) -> None:
 
 
 def _close_aside(connections: list[Any]) -> None:
+    if not connections:
+        return
     with contextlib.suppress(RuntimeError):  # the program ends, and so do they
         threading.Thread(target=_close, args=(connections,), name="libvirt-close", daemon=True).start()
 
