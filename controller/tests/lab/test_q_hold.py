@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import signal
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +20,11 @@ import yaml
 from click.testing import CliRunner
 
 from vcrecovery.cli import standby
-from vcrecovery.drivers.libvirt import LibvirtHost
+from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
+from vcrecovery.errors import OutsideError
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome, Request, Side, Step
+from vcrecovery.recover.states import Outcome, Power, Request, Side, Step
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
@@ -35,7 +38,10 @@ pytestmark = pytest.mark.lab
 PATIENCE = 120.0
 OLD, OLD_UUID = "vcrlab-old", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4001"
 WELL, WELL_UUID = "vcrlab-well", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4002"
+FAR, FAR_UUID = "vcrlab-far", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4003"
 HELD = re.compile(rf"VM {OLD_UUID} is held paused on hv1(?:, ([0-9.]+) s after libvirt reported it)?")
+#: Seconds for the watcher to end, whatever hangs.
+END_WITHIN = 60.0
 #: Nobody listens there.
 CLOSED = 1
 log = logging.getLogger(__name__)
@@ -51,6 +57,27 @@ def libvirt() -> Iterator[PrivateLibvirt]:
         yield daemon
     finally:
         daemon.close()
+
+
+@pytest.fixture
+def far() -> Iterator[PrivateLibvirt]:
+    """Another hypervisor, with one VM."""
+    daemon = PrivateLibvirt()
+    try:
+        daemon.start()
+        daemon.make(FAR, FAR_UUID)
+        yield daemon
+    finally:
+        daemon.close()
+
+
+@contextmanager
+def hung(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 class Site:
@@ -90,7 +117,7 @@ class Site:
         self.journal.close(episode, Outcome.DONE, "old is served by its standby", time.time())
 
     def write(self, **detection: Any) -> None:
-        self.plan.write_text(yaml.safe_dump(self.content | {"detection": {"hold_returning": True, **detection}}))
+        self.plan.write_text(yaml.safe_dump(self.content | {"detection": detection}))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -99,7 +126,11 @@ class Site:
             yield
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            try:
+                status = process.wait(END_WITHIN)
+            finally:
+                process.kill()
+        assert status == 0, self.said()
 
     def said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
@@ -127,6 +158,7 @@ class Site:
 def site(tmp_path: Path, libvirt: PrivateLibvirt) -> Iterator[Site]:
     made = Site(tmp_path, libvirt)
     yield made
+    os.kill(libvirt.pid, signal.SIGCONT)
     if made.state_of(OLD) != "shut off":
         libvirt.virsh("destroy", OLD)
     assert made.state_of(WELL) == "running"
@@ -218,6 +250,56 @@ def test_one_whose_qemu_does_not_hear_is_held_when_it_hears_again(site: Site) ->
         os.kill(qemu, signal.SIGCONT)
 
 
+def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: PrivateLibvirt, tmp_path: Path) -> None:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        door.listen(1024)
+        fenced = tmp_path / "fenced"
+        hypervisors, services = site.content["hypervisors"], site.content["services"]
+        hypervisors["hv1"]["fence"] = {"command": ["touch", str(fenced)]}
+        hypervisors["hv2"] = {"uri": far.uri}
+        services["well"]["ports"] = [door.getsockname()[1]]
+        services["far"] = {
+            "primary": {"hypervisor": "hv2", "uuid": FAR_UUID, "address": "127.0.0.1"},
+            "standby": {"secondary": "sec1", "address": "10.20.0.12"},
+            "ports": [CLOSED],
+        }
+        site.write()
+        with site.watched():
+            wait_for(lambda: "holding" in site.said(), "its events", PATIENCE)
+            wait_for(lambda: "well: the primary is running" in site.said(), "its primary", PATIENCE)
+            wait_for(lambda: "far: the primary is running" in site.said(), "the other's primary", PATIENCE)
+            site.libvirt.virsh("start", OLD)
+            site.wait_until_held()
+            with hung(site.libvirt.pid):
+                # Longer than the keep-alive lasts: from then on connections are closed beneath the calls that hang.
+                wait_for(
+                    lambda: "hypervisor hv1: hypervisor hv1 (" in site.said(), "a subscription that fails", PATIENCE
+                )
+                wait_for(lambda: "hypervisor hv1 does not answer" in site.said(), "its silence", PATIENCE)
+                os.kill(far.qemu(FAR), signal.SIGKILL)
+                killed = time.monotonic()
+                wait_for(lambda: "far: epoch 1: asking for a second signal" in site.said(), "the failover", PATIENCE)
+                log.info("it began %.3f s after the other hypervisor's VM was killed", time.monotonic() - killed)
+                assert site.book.open("old")
+            wait_for(lambda: site.said().count("hv1: connected") >= 2, "the return", PATIENCE)
+            wait_for(lambda: site.said().count("hv1: holding") >= 2, "its events", PATIENCE)
+            assert site.state_of(OLD) == "paused"
+            site.libvirt.virsh("destroy", OLD)
+            wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
+            site.libvirt.virsh("start", OLD)
+            site.wait_until_held()
+            os.kill(site.libvirt.pid, signal.SIGSTOP)
+            silent = site.said().count("does not answer: no answer within")
+            wait_for(
+                lambda: site.said().count("does not answer: no answer within") > silent, "the second silence", PATIENCE
+            )
+        # It has ended while that libvirtd still hung.
+        os.kill(site.libvirt.pid, signal.SIGCONT)
+        assert not fenced.exists()
+        assert site.state_of(OLD) == "paused"
+
+
 def test_one_that_is_not_to_be_held_runs(site: Site) -> None:
     site.write(hold_returning=False)
     with site.watched():
@@ -240,3 +322,28 @@ def test_the_driver_does_what_is_needed_and_no_more(libvirt: PrivateLibvirt, sit
     assert host.resume(OLD_UUID)
     assert site.state_of(OLD) == "running"
     assert not host.suspend("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4fff")
+
+
+def test_the_driver_gives_up_a_libvirtd_that_hangs_and_then_lets_be(libvirt: PrivateLibvirt, site: Site) -> None:
+    def at_work() -> int:
+        return sum(thread.name == "libvirt-hangs" for thread in threading.enumerate())
+
+    libvirt.virsh("start", OLD)
+    host = LibvirtHost("hangs", libvirt.uri)
+    assert host.read(OLD_UUID).power is Power.RUNNING
+    with hung(libvirt.pid):
+        began = time.monotonic()
+        # The first hangs on the connection that there is, the second on a new one.
+        for _ in range(2):
+            with pytest.raises(OutsideError, match="no answer within 1 s"):
+                host.suspend(OLD_UUID, 1.0)
+        with pytest.raises(OutsideError, match="no answer within 1 s"):
+            host.destroy(OLD_UUID, 1.0)
+        for _ in range(3 * MOST_AT_ONCE):
+            with pytest.raises(OutsideError, match="does not answer"):
+                host.suspend(OLD_UUID, 0.2)
+        assert time.monotonic() - began < PATIENCE
+        wait_for(lambda: at_work() <= 2, "the end of all but the first two", PATIENCE)
+    wait_for(lambda: at_work() == 0, "the end of all", PATIENCE)
+    assert host.read(OLD_UUID).power is Power.RUNNING
+    assert host.suspend(OLD_UUID)

@@ -44,7 +44,10 @@ def hold_returning(world: World, stop: threading.Event) -> None:
 
 
 class HostHold:
-    """`world` is not shared with whoever else subscribes to events: a connection has one close callback."""
+    """`world` is not shared with whoever else subscribes to events: a `LibvirtHost` knows of one subscription.
+
+    Nor would it be good to wait behind their questions.
+    """
 
     def __init__(
         self, world: World, host: str, services: Sequence[str], monotonic: Callable[[], float] = time.monotonic

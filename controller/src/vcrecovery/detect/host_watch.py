@@ -1,18 +1,20 @@
 """Watches one hypervisor: libvirt's events as they come, and every few seconds the state and CPU time of its VMs.
 
-Both in threads of their own, since any call to a hypervisor may hang; what they learn goes into one inbox.
+All in threads of their own, since any call to a hypervisor may hang; what they learn goes into one inbox.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vcrecovery.drivers.libvirt import DomainEvent, DomainUsage, LibvirtHost
+from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage, LibvirtHost
 from vcrecovery.errors import OutsideError
+from vcrecovery.recover.states import Power
 
 #: Seconds: between two questions, before a lost connection is tried again, and between looks at a connection.
 ASK_EVERY = 5.0
@@ -22,10 +24,12 @@ TICK = 1.0
 
 @dataclass(frozen=True)
 class Happened:
-    """libvirt has reported an event of a VM."""
+    """libvirt has reported an event of a VM. `reading` is its state after that, `at` when it was read (monotonic)."""
 
     host: str
     event: DomainEvent
+    reading: DomainReading
+    at: float
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,10 @@ class HostWatch:
         self._inbox = inbox
         self._monotonic = monotonic
         self._ask_now = threading.Event()
+        self._events: queue.Queue[DomainEvent] = queue.Queue()
 
     def start(self, stop: threading.Event) -> None:
-        for target in (self._keep_subscribed, self._keep_asking):
+        for target in (self._keep_subscribed, self._keep_reading, self._keep_asking):
             threading.Thread(target=target, args=(stop,), name=f"{target.__name__}-{self._name}", daemon=True).start()
 
     def _keep_subscribed(self, stop: threading.Event) -> None:
@@ -101,7 +106,7 @@ class HostWatch:
             lost.clear()
             try:
                 end = self._host.subscribe(
-                    lambda event: self._inbox.put(Happened(self._name, event)),
+                    self._hear,
                     lost.set,
                     lambda uuid: self._inbox.put(Began(self._name, uuid)),
                 )
@@ -119,6 +124,22 @@ class HostWatch:
             end()
             if not stop.is_set():
                 self._inbox.put(Lost(self._name, f"connection to hypervisor {self._name} lost"))
+
+    def _hear(self, event: DomainEvent) -> None:
+        """In libvirt's thread, which must not wait."""
+        if event.uuid in self._uuids:
+            self._events.put(event)
+
+    def _keep_reading(self, stop: threading.Event) -> None:
+        """Reads the state of each VM of which libvirt reports something."""
+        while not stop.is_set():
+            with contextlib.suppress(queue.Empty):
+                event = self._events.get(timeout=TICK)
+                try:
+                    reading = self._host.read(event.uuid)
+                except OutsideError as error:
+                    reading = DomainReading(Power.UNREACHABLE, detail=error.message)
+                self._inbox.put(Happened(self._name, event, reading, self._monotonic()))
 
     def _keep_asking(self, stop: threading.Event) -> None:
         heard_at = self._monotonic()

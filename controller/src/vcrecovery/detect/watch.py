@@ -22,7 +22,7 @@ from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, Host
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
@@ -115,12 +115,13 @@ class Watch:
     def _take(self, message: Message) -> Iterable[str]:
         """Remembers what a hypervisor has said; the services that it concerns."""
         match message:
-            case Happened(_, event):
+            case Happened(_, event, reading, at):
                 service = self._by_vm.get(event.uuid)
                 if service is None:
                     return []
                 log.debug("%s: libvirt event: %s", service, event)
-                self._read(service, event)
+                self._watched[service].read_at = at
+                self._note(service, reading, event)
                 return [service]
             case Began(_, uuid):
                 service = self._by_vm.get(uuid)
@@ -157,15 +158,6 @@ class Watch:
             watched = self._watched[service]
             watched.reading, watched.samples = DomainReading(Power.UNREACHABLE, detail=detail), ()
         return self._on[host]
-
-    def _read(self, service: str, event: DomainEvent) -> None:
-        primary = self._world.plan.services[service].primary
-        try:
-            reading = self._world.hosts[primary.hypervisor].read(str(primary.uuid))
-        except OutsideError as error:
-            reading = DomainReading(Power.UNREACHABLE, detail=error.message)
-        self._watched[service].read_at = self._monotonic()
-        self._note(service, reading, event)
 
     def _note(self, service: str, reading: DomainReading, event: DomainEvent | None) -> None:
         known = self._watched[service].reading

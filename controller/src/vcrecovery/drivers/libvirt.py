@@ -2,18 +2,25 @@
 
 libvirt-python has no timeouts. A keep-alive on the connection ends calls into a daemon that hangs, and since even
 opening a connection can hang, every call runs in a thread that is given up after its time.
+
+A connection is used by one call at a time, and by none after one that was given up: with two calls under way libvirt
+before 10.4 (CVE-2024-4418) may use a stack that is gone when the keep-alive closes the connection: the program crashes.
+Nor may Python close one when it happens to be collected, since that is a call into the daemon, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import libvirt
 
+from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.states import OFF, Power
 
@@ -21,6 +28,15 @@ KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 3
 #: Seconds for the end of a subscription.
 END_WITHIN = 2.0
+#: Calls at once to one host: sshd takes no more than ten that are logging in.
+MOST_AT_ONCE = 8
+#: Opens a connection in a program of its own, which, unlike a thread, can be ended. An error is an answer, too.
+_OPENS = """
+import contextlib, sys
+with contextlib.suppress(Exception):
+    import libvirt
+    libvirt.openReadOnly(sys.argv[1])
+"""
 T = TypeVar("T")
 
 _POWER = {
@@ -174,15 +190,72 @@ def start_event_loop() -> None:
             _started.set()
 
 
+class _GivenUpError(Exception):
+    """Nobody waits for this call any more: what it was to change it must leave alone."""
+
+
+@dataclass
+class _Call(Generic[T]):
+    """One call, as its own thread and the one that waits for it see it."""
+
+    connection: Any = None
+    opening: bool = False
+    given_up: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+    results: list[T] = field(default_factory=list)
+    error: BaseException | None = None
+
+    def domain(self, uuid: str) -> Any | None:
+        try:
+            found = self.connection.lookupByUUIDString(uuid)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return None
+            raise
+        if self.given_up:
+            raise _GivenUpError
+        return found
+
+
+def _deregister(connection: Any) -> None:
+    """Ends all that it reports, also when it is closed. May hang."""
+    for number in list(getattr(connection, "domainEventCallbackID", ())):
+        with contextlib.suppress(libvirt.libvirtError):
+            connection.domainEventDeregisterAny(number)
+    with contextlib.suppress(libvirt.libvirtError):
+        connection.unregisterCloseCallback()
+
+
+def _close(connections: list[Any]) -> None:
+    """May hang."""
+    while connections:
+        with contextlib.suppress(libvirt.libvirtError):
+            connections.pop().close()
+
+
+def _close_aside(connections: list[Any]) -> None:
+    if not connections:
+        return
+    with contextlib.suppress(RuntimeError):  # the program ends, and so do they
+        threading.Thread(target=_close, args=(connections,), name="libvirt-close", daemon=True).start()
+
+
 class LibvirtHost:
-    """A connection to one hypervisor, opened when it is first needed."""
+    """The connections to one hypervisor, opened when they are first needed."""
 
     def __init__(self, name: str, uri: str, timeout: float = 10.0, *, read_only: bool = False) -> None:
         self.name = name
         self._uri = uri
         self._timeout = timeout
         self._open = libvirt.openReadOnly if read_only else libvirt.open
-        self._connection: Any = None
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._idle: list[Any] = []
+        #: How many attempts to open a connection were given up and have not come back since.
+        self._hanging = 0
+        self._asking = threading.Lock()
+        self._subscribed: Any = None
+        weakref.finalize(self, _close_aside, self._idle)
 
     def _unreachable(self, error: Exception | str) -> OutsideError:
         reason = str(error).splitlines()[0]
@@ -191,48 +264,108 @@ class LibvirtHost:
             f"start libvirtd there, and try `virsh -c {self._uri} list`",
         )
 
-    def _call(self, function: Callable[[], T], timeout: float | None = None) -> T:
+    def _call(
+        self,
+        function: Callable[[_Call[T]], T],
+        timeout: float | None = None,
+        *,
+        keep: bool = False,
+        undo: Callable[[T], None] = lambda _: None,
+    ) -> T:
         """Runs `function` in a thread of its own, since nothing else ends a call into a daemon that hangs.
 
-        The thread is a daemon: a program that has given a call up must not wait for it when it ends.
+        The thread is a daemon: a program that has given a call up must not wait for it when it ends. `keep`: the
+        connection stays with the caller. `undo` gets what a call that was given up has come to all the same.
         """
-        results: list[T] = []
-        errors: list[BaseException] = []
-        ended = threading.Event()
+        limit = timeout or self._timeout
+        if not self._free.acquire(timeout=limit):
+            raise self._unreachable(f"no answer within {limit:.0f} s")
+        try:
+            call: _Call[T] = _Call()
+            words = (call, function, keep, undo)
+            threading.Thread(target=self._work, args=words, name=f"libvirt-{self.name}", daemon=True).start()
+            if not call.ended.wait(limit) and self._give_up(call):
+                raise self._unreachable(f"no answer within {limit:.0f} s")
+        finally:
+            self._free.release()
+        if call.error is not None:
+            raise call.error
+        return call.results[0]
 
-        def work() -> None:
-            try:
-                results.append(function())
-            except BaseException as error:  # noqa: BLE001  it is raised again in the caller's thread
-                errors.append(error)
-            ended.set()
+    def _give_up(self, call: _Call[T]) -> bool:
+        """False when it has just ended."""
+        with self._lock:
+            if call.ended.is_set():
+                return False
+            call.given_up = True
+            self._hanging += call.opening
+            return True
 
-        threading.Thread(target=work, name=f"libvirt-{self.name}", daemon=True).start()
-        if not ended.wait(timeout or self._timeout):
-            self._connection = None
-            raise self._unreachable(f"no answer within {timeout or self._timeout:.0f} s")
-        if errors:
-            raise errors[0]
-        return results[0]
+    def _work(self, call: _Call[T], function: Callable[[_Call[T]], T], keep: bool, undo: Callable[[T], None]) -> None:
+        error: BaseException | None = None
+        try:
+            call.connection = self._take(call)
+            if not call.given_up:
+                call.results.append(function(call))
+        except libvirt.libvirtError as failed:
+            # Its frames would keep VMs, and through them the connection.
+            error = failed.with_traceback(None)
+        except BaseException as failed:  # noqa: BLE001  it is raised again in the caller's thread
+            error = failed
+        connection, call.connection = call.connection, None
+        with self._lock:
+            if not call.given_up:
+                if connection is not None and not keep:
+                    self._idle.append(connection)
+                    connection = None
+                call.error = error
+                call.ended.set()
+        if call.given_up:
+            for result in call.results:
+                undo(result)
+        if connection is not None and not (keep and call.results):
+            _close([connection])
 
-    def _connected(self) -> Any:
-        connection = self._connection
-        if connection is not None and connection.isAlive():
-            return connection
+    def _take(self, call: _Call[T]) -> Any:
+        """A connection that nobody else uses."""
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                break
+            if connection.isAlive():
+                return connection
+            _close([connection])
+        self._ask_first()
         start_event_loop()
-        connection = self._open(self._uri)
+        with self._lock:
+            if call.given_up:
+                raise _GivenUpError
+            call.opening = True
+        try:
+            connection = self._open(self._uri)
+        finally:
+            with self._lock:
+                call.opening = False
+                self._hanging -= call.given_up
         with contextlib.suppress(libvirt.libvirtError):  # a driver without keep-alive
             connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
-        self._connection = connection
         return connection
 
-    def _domain(self, uuid: str) -> Any | None:
+    def _ask_first(self) -> None:
+        """While an attempt to open a connection hangs, another would too, and so would all that follow, for good."""
+        silent = self._unreachable(f"no answer within {self._timeout:.0f} s")
+        if self._hanging == 0:
+            return
+        if not self._asking.acquire(timeout=self._timeout):
+            raise silent
         try:
-            return self._connected().lookupByUUIDString(uuid)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-                return None
-            raise
+            if self._hanging:
+                run([sys.executable, "-I", "-c", _OPENS, self._uri], timeout=self._timeout)
+        except OutsideError as error:
+            raise silent from error
+        finally:
+            self._asking.release()
 
     def read(self, uuid: str) -> DomainReading:
         """The VM's state. `ABSENT` when this host does not know it.
@@ -240,8 +373,8 @@ class LibvirtHost:
         Raises OutsideError when the host does not answer.
         """
 
-        def reading() -> DomainReading:
-            domain = self._domain(uuid)
+        def reading(call: _Call[DomainReading]) -> DomainReading:
+            domain = call.domain(uuid)
             if domain is None:
                 return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
             state, reason = domain.state()
@@ -263,8 +396,8 @@ class LibvirtHost:
         Raises OutsideError when the host does not answer.
         """
 
-        def listing() -> list[Guest]:
-            found = (_guest(domain) for domain in self._connected().listAllDomains())
+        def listing(call: _Call[list[Guest]]) -> list[Guest]:
+            found = (_guest(domain) for domain in call.connection.listAllDomains())
             return [guest for guest in found if guest is not None]
 
         try:
@@ -292,8 +425,8 @@ class LibvirtHost:
         Raises OutsideError when the host does not answer or will not.
         """
 
-        def end() -> None:
-            domain = self._domain(uuid)
+        def end(call: _Call[None]) -> None:
+            domain = call.domain(uuid)
             if domain is None:
                 return
             if domain.isPersistent() and domain.autostart():
@@ -346,8 +479,8 @@ class LibvirtHost:
     def _change(self, uuid: str, change: Callable[[Any], bool], word: str, timeout: float | None) -> bool:
         """False when there is no such VM, or it has ended meanwhile."""
 
-        def changed() -> bool:
-            domain = self._domain(uuid)
+        def changed(call: _Call[bool]) -> bool:
+            domain = call.domain(uuid)
             try:
                 return domain is not None and change(domain)
             except libvirt.libvirtError as error:
@@ -377,50 +510,64 @@ class LibvirtHost:
         Raises OutsideError when the host does not answer.
         """
 
+        over = threading.Event()
+
         def lifecycle(_connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
             stopped = event in (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
             reason = _STOPPED.get(detail, "") if event == libvirt.VIR_DOMAIN_EVENT_STOPPED else "crashed"
+            if over.is_set():
+                return
             if event == libvirt.VIR_DOMAIN_EVENT_STARTED:
                 on_begin(domain.UUIDString())
             words = words_of(event, detail)
             on_event(DomainEvent(domain.UUIDString(), stopped, reason if stopped else "", domain.name(), *words))
 
         def rebooted(_connection: Any, domain: Any, _opaque: object) -> None:
-            on_begin(domain.UUIDString())
+            if not over.is_set():
+                on_begin(domain.UUIDString())
 
         def closed(_connection: Any, _reason: int, _opaque: object) -> None:
-            self._connection = None
-            on_close()
+            if not over.is_set():
+                on_close()
 
-        def register() -> tuple[Any, list[int]]:
-            connection = self._connected()
-            connection.registerCloseCallback(closed, None)
+        def register(call: _Call[list[Any]]) -> list[Any]:
+            call.connection.registerCloseCallback(closed, None)
             wanted = (
                 (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle),
                 (libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, rebooted),
             )
-            return connection, [connection.domainEventRegisterAny(None, kind, call, None) for kind, call in wanted]
+            try:
+                for kind, report in wanted:
+                    call.connection.domainEventRegisterAny(None, kind, report, None)
+            except libvirt.libvirtError:
+                _deregister(call.connection)
+                raise
+            return [call.connection]
+
+        def deregister(subscribed: list[Any]) -> None:
+            over.set()
+            _deregister(subscribed[0])
+            _close(subscribed)
 
         try:
-            connection, numbers = self._call(register)
+            subscribed = self._call(register, keep=True, undo=deregister)
         except libvirt.libvirtError as error:
             raise self._unreachable(error) from error
-
-        def deregister() -> None:
-            with contextlib.suppress(libvirt.libvirtError):
-                for number in numbers:
-                    connection.domainEventDeregisterAny(number)
-                connection.unregisterCloseCallback()
+        self._subscribed = subscribed[0]
 
         def end() -> None:
             # This is a call into the daemon, too: one that hangs must not keep its caller from the next connection.
-            thread = threading.Thread(target=deregister, name=f"libvirt-end-{self.name}", daemon=True)
+            over.set()
+            self._subscribed = None
+            thread = threading.Thread(
+                target=deregister, args=(subscribed,), name=f"libvirt-end-{self.name}", daemon=True
+            )
             thread.start()
             thread.join(END_WITHIN)
 
         return end
 
     def alive(self) -> bool:
-        """Whether the connection in use still answers its keep-alives."""
-        connection = self._connection
+        """Whether the connection of the subscription still answers its keep-alives."""
+        connection = self._subscribed
         return connection is not None and bool(connection.isAlive())

@@ -77,8 +77,7 @@ class Detection(Section):
         3600.0,
         description="after a failover of a service no second one by itself for so long, unless acknowledged",
     )
-    # Not by default: with a libvirtd that hangs, the second connection that it needs has been seen to stop the watcher.
     hold_returning: bool = Field(
-        False,
+        True,
         description="whether a primary that comes back while its standby serves is held paused by its hypervisor",
     )
