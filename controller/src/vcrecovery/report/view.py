@@ -84,8 +84,7 @@ class ServiceView:
     @property
     def pause(self) -> Pause | None:
         """The pause that holds now."""
-        pause = self.state.pause
-        return pause if pause is not None and pause.holds(self.at) else None
+        return self.state.pause_at(self.at)
 
     @property
     def held_since(self) -> float | None:
