@@ -121,6 +121,22 @@ def test_what_hangs_is_said_to_hang_in_time(hanging: Path) -> None:
         assert f"{who} did not answer within 1 s" in done.stdout
 
 
+def test_the_ports_of_both_addresses_are_asked(local_plan: Path) -> None:
+    with socket.create_server(("127.0.1.10", 0)) as old:
+        port = old.getsockname()[1]
+        with socket.socket(socket.AF_INET6) as new:
+            # Not IPv4 as well, as IPv6's own wildcard would.
+            new.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            new.bind(("::1", port))
+            new.listen()
+            text = local_plan.read_text().replace("address: 127.0.1.10}", "address: 127.0.1.10, address6: '::1'}")
+            local_plan.write_text(text.replace("[1, {tcp: 2}]", f"[{port}]"))
+            seen = only(vcrecovery("status", "web", "--json", "--plan", local_plan).stdout)
+            assert seen["ports"] == {f"127.0.1.10:{port}": True, f"[::1]:{port}": True}
+        seen = only(vcrecovery("status", "web", "--json", "--plan", local_plan).stdout)
+        assert seen["ports"] == {f"127.0.1.10:{port}": True, f"[::1]:{port}": False}
+
+
 def test_many_services_take_no_longer(hanging: Path) -> None:
     head, service = hanging.read_text().split("  web:\n")
     names = [f"web{number:03}" for number in range(100)]
