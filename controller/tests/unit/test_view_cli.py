@@ -529,12 +529,38 @@ def test_completion_knows_the_plan(failed_over: Path) -> None:
     assert completed("vcrecovery failover x", failed_over) == []
     assert completed("vcrecovery explain ", failed_over) == ["last", "web", "1"]
     assert completed("vcrecovery failover --vm 6", failed_over) == ["6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"]
-    assert completed("vcrecovery failover --primary-is-down ", failed_over) == ["web"]
     assert "--check" in completed("vcrecovery status --c", failed_over)
     assert completed("vcrecovery watch --log-format j", failed_over) == ["json"]
     other = failed_over.parent / "other.yml"
     other.write_text("services: {mail: {}, 'a; rm -rf /': {}}")
     assert completed(f"vcrecovery status --plan {other} ", failed_over) == ["mail"]
+
+
+def test_completion_of_a_failover(plan_file: Path) -> None:
+    text = plan_file.read_text().replace('/no-libvirt"}', '/no-libvirt", site: north}')
+    text = text.replace("secondaries:\n", "  hv2: {site: south}\nsecondaries:\n", 1)
+    plan_file.write_text(f"{text}  mail: {{needs: [web]}}\ngroups: {{front: {{services: [web]}}}}\n")
+    for said, offered in (
+        ("", ["web", "mail"]),
+        ("web ", []),
+        ("--host ", ["hv1", "hv2"]),
+        ("--host h", ["hv1", "hv2"]),
+        ("--host hv1 ", []),
+        ("--site ", ["north", "south"]),
+        ("--group ", ["front"]),
+        ("--restore-point ", ["latest"]),
+        # The word that takes a fence's place is the name of what is meant.
+        ("web --primary-is-down ", ["web"]),
+        ("--force mail --primary-is-down ", ["mail"]),
+        ("--host hv2 --primary-is-down ", ["hv2"]),
+        ("--site north --primary-is-down ", ["north"]),
+        ("--site north --primary-is-down s", []),
+        ("--group front --primary-is-down ", ["front"]),
+        ("--vm 6F1C2A54-7c0d-4a7e-9a51-0d3b1f7e0001 --primary-is-down ", ["web"]),
+        ("--primary-is-down ", ["web", "mail", "hv1", "hv2", "north", "south", "front"]),
+        ("--primary-is-down hv1 --host ", ["hv1", "hv2"]),
+    ):
+        assert completed(f"vcrecovery failover {said}", plan_file) == offered, said
 
 
 def test_completion_of_a_broken_plan_is_empty(tmp_path: Path) -> None:

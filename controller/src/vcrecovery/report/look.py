@@ -86,7 +86,12 @@ class _Questions:
         age = None if fresh.stamped_at is None else max(0.0, self._world.clock.now() - fresh.stamped_at)
         since = settled(instance)
         return StandbyView(
-            instance.status.lower(), fresh.detail, age, fresh, instance.started_at, since and since.since
+            instance.status.lower(),
+            fresh.detail,
+            age,
+            fresh,
+            instance.started_at,
+            None if since is None else since.since,
         )
 
     def _read_ports(self) -> dict[str, bool]:
