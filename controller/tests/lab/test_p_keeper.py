@@ -112,3 +112,19 @@ def test_a_failover_in_the_middle_of_an_act(made: OwnStandby, held: str, act: Ac
 def begun(journal: Journal) -> list[Step]:
     episode = journal.state(NAME).open_episode
     return [] if episode is None else [record.step for record in episode.steps]
+
+
+def test_status_says_that_one_is_not_in_its_mode_and_how_to_mend_it(made: OwnStandby) -> None:
+    made.move()
+    made.write_plan(mode="hot", refresh={"every": "1h"})
+    made.apply()
+    assert made.vcrecovery("standby", "set", NAME, "plan").returncode == 0
+    said = "its standby is to wait in mode hot, and its container is stopped"
+    assert "in mode hot" not in made.vcrecovery("status", "--check").stdout
+    made.lxd.stop(NAME, 60)
+    found = made.vcrecovery("status", "--check").stdout
+    assert f"warning: {NAME}: {said}" in found
+    assert f"`vcrecovery standby set {NAME} plan`" in found
+    assert made.vcrecovery("standby", "set", NAME, "plan").returncode == 0
+    assert made.instance.status == "Running"
+    assert "in mode hot" not in made.vcrecovery("status", "--check").stdout
