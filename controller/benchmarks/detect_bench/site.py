@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +27,15 @@ from vcrecovery_lab.private_libvirt import PrivateLibvirt
 VM, UUID = "vcrlab-bench", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e3002"
 #: Seconds; for what takes its time on a busy machine.
 PATIENCE = 180.0
-#: Boot sectors: one that loops, and one that sleeps until the next tick of the timer, as an idle system does.
-SPINS, IDLES = b"\xeb\xfe", b"\xfb\xf4\xeb\xfc"
+#: Boot sectors: one that loops, and one that sleeps until the next tick of the timer, as an idle system does. At a key
+#: that one resets its machine through the keyboard's controller, as an operating system that reboots.
+SPINS = b"\xeb\xfe"
+IDLES = bytes.fromhex(
+    "fb"  # sti
+    "f4"  # again: hlt
+    "b401 cd16 74f9"  # mov ah, 1; int 16h (is there a key?); jz again
+    "b0fe e664 ebf3"  # mov al, 0feh; out 64h, al; jmp again
+)
 
 
 def plan_of(port: int, **detection: Any) -> dict[str, Any]:
@@ -73,6 +81,22 @@ class Site:
         disk.write_bytes(code.ljust(510, b"\0") + b"\x55\xaa" + bytes(1440 * 1024 - 512))
         shutil.chown(disk, "nobody")
         self.libvirt.define_and_start(boot_sector_domain(VM, UUID, disk), VM)
+
+    def reboot_from_inside(self) -> None:
+        """The guest of IDLES reboots itself. Returns when libvirt has seen that."""
+        command = ["virsh", "-c", self.libvirt.uri, "-q", "event", VM, "reboot"]
+        listener = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+
+            def rebooted() -> bool:
+                # Once more where nobody listened yet, or the guest was still booting.
+                self.libvirt.virsh("send-key", VM, "KEY_R")
+                return listener.poll() == 0
+
+            wait_until(rebooted, "the guest's reboot", PATIENCE, 1.0)
+        finally:
+            listener.kill()
+            listener.wait(PATIENCE)
 
 
 @contextmanager

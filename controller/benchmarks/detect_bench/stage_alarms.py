@@ -41,8 +41,12 @@ def measure_alarms(site: Site, chain: Chain, other: PrivateLibvirt, idle: float)
         libvirt.virsh("resume", VM)
         seen("running")
 
-    def reboot() -> None:
+    def reset() -> None:
         libvirt.virsh("reset", VM)
+        heard(3)
+
+    def reboot() -> None:
+        site.reboot_from_inside()
         heard(3)
 
     def libvirtd() -> None:
@@ -77,7 +81,8 @@ def measure_alarms(site: Site, chain: Chain, other: PrivateLibvirt, idle: float)
         (f"an idle guest for {idle:g} s", nothing),
         ("an operator's destroy", operator),
         ("an operator's suspend", suspended),
-        ("a reset of the guest", reboot),
+        ("a reset of the guest", reset),
+        ("a reboot from inside the guest", reboot),
         ("a live migration and back", migration),
         ("libvirtd killed and started", libvirtd),
         ("the relay restarted", relay),

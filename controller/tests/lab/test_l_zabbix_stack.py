@@ -12,7 +12,7 @@ import pytest
 
 from vcrecovery_lab.pair.process import name
 from vcrecovery_lab.progress import silent_progress
-from vcrecovery_lab.run import LabError
+from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.zabbix import Stack, packages, zabbix
 from vcrecovery_lab.zabbix.process import Child
 
@@ -40,6 +40,20 @@ def test_a_value_goes_from_the_trapper_to_the_api(zabbix_each: Stack) -> None:
     item = trapper_item(zabbix_each, "sent")
     zabbix_each.send(("sent", "value", 42))
     wait_for(lambda: arrived(zabbix_each, item) == ["42"], "the value", 60)
+
+
+def test_its_programs_hang_on_nothing_that_this_machine_has_installed(zabbix_each: Stack) -> None:
+    made = zabbix_each.installation
+    programs = [made.program(name) for name in ("zabbix_server", "zabbix_agentd", "zabbix_get", "postgres", "php8.2")]
+    extensions = list(made.root.glob("usr/lib/php/*/*.so"))
+    c_library = run(["dpkg", "--listfiles", "libc6"], timeout=60).stdout.split()
+    of_c = {Path(file).name for file in c_library} | {"linux-vdso.so.1"}
+    assert extensions
+    for file in (*programs, *extensions):
+        said = run(["ldd", file], timeout=60, env=made.env).stdout
+        loaded = [line.split() for line in said.splitlines()]
+        foreign = [words for words in loaded if Path(words[0]).name not in of_c and str(made.root) not in words[-2]]
+        assert foreign == [], file
 
 
 def test_an_agent_answers_whoever_has_the_key_and_runs_what_is_allowed(zabbix_each: Stack) -> None:

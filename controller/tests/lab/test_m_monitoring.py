@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import shutil
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,14 +13,12 @@ from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
-import yaml
 from pyzabbix.api import ZabbixAPI, ZabbixAPIException
 from zabbix_utils import ItemValue, Sender
 
-from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import run
 from vcrecovery_lab.zabbix import Stack
-from vcrecovery_lab.zabbix.agent import Agent, Psk
+from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
 
 from .waiting import wait_for
 
@@ -32,8 +26,6 @@ pytestmark = pytest.mark.lab
 
 #: Seconds without a heartbeat after which a hypervisor is silent here.
 SILENT = 10
-#: For a Zabbix 6.0 on a slow machine.
-PATIENCE = 90.0
 #: Each test has sites and hypervisors of its own, so that they run in any order.
 HYPERVISORS = {
     "hv-states": "states",
@@ -48,7 +40,6 @@ HYPERVISORS = {
     "hv-steady-2": "steady",
     "hv-never": "steady",
 }
-AGENT = "vcrecovery-controller"
 
 
 def uuid(vm: str) -> str:
@@ -60,122 +51,44 @@ def canary_of(host: str) -> str:
     return uuid(f"canary of {host}")
 
 
-class Monitoring:
+class Monitoring(LaidOut):
     """A Zabbix with the role's objects, and the stand-in for `vcrecovery` that its agent starts."""
 
     def __init__(self, stack: Stack, folder: Path) -> None:
-        self.stack, self.folder = stack, folder
         self.api: ZabbixAPI = stack.api()
         self.token_file = folder / "etc/secrets/token"
         self.spool = folder / "state/events"
-        self.agent_port = stack._ports.take()
         self.rehearsal = self.first = ""
         self.alive = {"hv-one", "hv-other", "hv-dark-1", "hv-dark-2", "hv-steady-1", "hv-steady-2"}
         #: Held while heartbeats are sent.
         self.pulse = threading.Lock()
         self._canaries: set[str] = set()
-        self._write()
-
-    def _write(self) -> None:
-        for name in ("state", "agent", "agent/conf.d", "agent/run", "venv", "venv/bin"):
-            (self.folder / name).mkdir()
-        shutil.chown(self.folder / "agent/run", "nobody")
-        made = self.stack._made
-        libraries = " ".join(f"{key}={value}" for key, value in made.env.items())
-        self._script("agentd", f'exec env {libraries} {made.program("zabbix_agentd")} "$@"')
+        plan = {
+            "version": 1,
+            "state_dir": str(folder / "state"),
+            "hypervisors": {name: {"site": site} for name, site in HYPERVISORS.items()},
+            "zabbix": {"api": {"url": stack.url, "token_file": str(self.token_file)}},
+            "detection": {"host_silent_for": f"{SILENT}s", "cpu_high": 90, "cpu_high_for": "1m"},
+        }
+        more = {
+            "vcrecovery_config_dir": str(folder / "etc"),
+            "controller_has_the_program": True,
+            "controller_venv": str(folder / "venv"),
+            "monitoring_relay": True,
+            # Without systemd: these are processes of the test.
+            "monitoring_supervisor": "process",
+        }
+        super().__init__(stack, folder, plan, folder / "venv/bin/vcrecovery", more)
+        self.program.parent.mkdir(parents=True)
         # As relay it runs; as the command of the action it writes down what it was told, into the spool itself, which
         # shows that the agent may.
         relay, event = "relay) exec sleep 100000;;", f'event) echo "$@" >> {self.spool}/ran;;'
-        self._script("venv/bin/vcrecovery", f"case $1 in {relay} {event} esac")
-        (self.folder / "venv/.installed").write_text("a stand-in\n")
-        lines = {
-            "PidFile": f"{self.folder}/agent/run/pid", "LogType": "console", "User": "nobody", "StartAgents": 2,
-            "Hostname": AGENT, "ListenIP": "127.0.0.1", "ListenPort": self.agent_port,
-            "Include": f"{self.folder}/agent/conf.d/*.conf",
-        }  # fmt: skip
-        config = self.folder / "agent/agentd.conf"
-        config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        (self.folder / "hosts.yml").write_text(
-            yaml.safe_dump(
-                {
-                    "all": {
-                        "vars": {"ansible_connection": "local"},
-                        "children": {"monitoring": {"hosts": {"zbx": {}}}, "controllers": {"hosts": {"ctl": {}}}},
-                    }
-                }
-            )
-        )
-        plan = {
-            "version": 1,
-            "state_dir": str(self.folder / "state"),
-            "hypervisors": {name: {"site": site} for name, site in HYPERVISORS.items()},
-            "zabbix": {"api": {"url": self.stack.url, "token_file": str(self.token_file)}},
-            "detection": {"host_silent_for": f"{SILENT}s", "cpu_high": 90, "cpu_high_for": "1m"},
-        }
-        variables = {
-            "vcrecovery_plan": plan,
-            "vcrecovery_config_dir": str(self.folder / "etc"),
-            "vcrecovery_run_dir": str(self.folder / "run"),
-            "vcrecovery_log_dir": str(self.folder / "log"),
-            "monitoring_engine": "zabbix",
-            "monitoring_zabbix_password": "zabbix",
-            "controller_has_the_program": True,
-            "controller_venv": str(self.folder / "venv"),
-            # Without systemd: these are processes of the test.
-            "monitoring_supervisor": "process",
-            "monitoring_agent_packages": [],
-            "monitoring_agent_address": "127.0.0.1",
-            "monitoring_agent_server": "127.0.0.1",
-            "monitoring_agent_port": self.agent_port,
-            "monitoring_agent_program": str(self.folder / "agentd"),
-            "monitoring_agent_group": "nogroup",
-            "monitoring_agent_config": str(config),
-            "monitoring_agent_config_dir": str(self.folder / "agent/conf.d"),
-            "monitoring_agent_psk_file": str(self.folder / "agent/psk"),
-        }
-        (self.folder / "variables.yml").write_text(yaml.safe_dump(variables))
-
-    def _script(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (self.folder / name).chmod(0o755)
-
-    def play(self, *words: str) -> str:
-        """What the playbook printed."""
-        done = subprocess.run(
-            [
-                CHECKOUT / ".venv/bin/ansible-playbook", "playbooks/monitoring.yml",
-                "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
-            ],
-            cwd=CHECKOUT,
-            env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-        return done.stdout
-
-    def daemon(self, name: str) -> int | None:
-        """The process of what the role has started."""
-        record = self.folder / f"run/daemons/{name}.json"
-        return int(json.loads(record.read_text())["pid"]) if record.exists() else None
-
-    def stop(self, name: str) -> None:
-        pid = self.daemon(name)
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-            wait_for(lambda: not command_line(pid), f"the end of {name}", PATIENCE)
+        self.program.write_text(f"#!/bin/sh\ncase $1 in {relay} {event} esac\n")
+        self.program.chmod(0o755)
+        (folder / "venv/.installed").write_text("a stand-in\n")
 
     def start_agent(self) -> None:
         assert "changed=1 " in self.play("--limit", "ctl")
-
-    def ask_agent(self, key: str) -> str:
-        """What it answers to somebody who has its key."""
-        psk = Psk(AGENT, self.folder / "agent/psk")
-        return Agent(self.stack._made, AGENT, self.agent_port, self.folder, psk).ask(key)
 
     def send(self, host: str, *values: tuple[str, object] | tuple[str, object, float]) -> None:
         """(key, value) of now or (key, value, time), all in one packet, until Zabbix takes them."""
@@ -591,7 +504,7 @@ def test_the_agent_runs_no_other_command(monitoring: Monitoring) -> None:
 
 
 def test_nobody_without_the_key_reaches_the_agent(monitoring: Monitoring) -> None:
-    made = monitoring.stack._made
+    made = monitoring.stack.installation
     command = [str(made.program("zabbix_get")), "-s", "127.0.0.1", "-p", str(monitoring.agent_port), "-k", "agent.ping"]
     answer = run(command, timeout=60, env=made.env, check=False)
     assert "access" in answer.stdout + answer.stderr

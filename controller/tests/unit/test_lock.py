@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.errors import BusyError
+from vcrecovery.errors import BusyError, OutsideError
 from vcrecovery.recover import lock
-from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.lock import after_acts, one_act, service_lock
 
 
 @contextmanager
@@ -80,3 +80,25 @@ def test_one_whose_wait_ends_at_a_failover_is_turned_away(tmp_path: Path) -> Non
     with held(tmp_path, brief=False), pytest.raises(BusyError, match="already at work"):  # noqa: SIM117
         with service_lock(tmp_path, "web"):
             pytest.fail("it was held twice")
+
+
+def test_an_act_on_the_container_does_not_hold_the_service(tmp_path: Path) -> None:
+    with one_act(tmp_path, "web"):
+        # A failover, which waits where it touches the container.
+        with service_lock(tmp_path, "web", patience=0.0), pytest.raises(OutsideError, match="still at work"):  # noqa: SIM117
+            with after_acts(tmp_path, "web", 0.2):
+                pytest.fail("it was held twice")
+        # Another act does not wait.
+        with pytest.raises(BusyError), one_act(tmp_path, "web"):
+            pytest.fail("it was held twice")
+    with service_lock(tmp_path, "web"), after_acts(tmp_path, "web", 0.0):
+        pass
+
+
+def test_no_act_begins_while_a_failover_is_at_work(tmp_path: Path) -> None:
+    for _ in range(2):
+        with service_lock(tmp_path, "web"), pytest.raises(BusyError, match="already at work"):  # noqa: SIM117
+            with one_act(tmp_path, "web"):
+                pytest.fail("it was held twice")
+    with one_act(tmp_path, "web"):
+        pass

@@ -171,6 +171,75 @@ def test_slow_names_and_unseen_ports_are_warned_of(plan_file: Path) -> None:
     assert said[1].startswith("line 25: services.web.dns[1].standby.port: 2 is not among the service's ports")
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        "type: A",
+        "type: AAAA, primary: fd00::1, standby: fd00::2",
+        "type: CNAME, primary: a.example.test, standby: b.example.test",
+        f"{SRV.replace('port: 2', 'port: 80')}",
+    ],
+)
+def test_a_slow_name_of_every_type_is_warned_of(plan_file: Path, record: str) -> None:
+    text = plan_file.read_text()
+    for ttl, count in ((60, 0), (61, 1)):
+        line = f"      - {{name: a.example.test, zone: example.test, ttl: {ttl}, {record}}}\n"
+        plan_file.write_text(text.replace(RECORD, line))
+        said = [str(warning) for warning in load_with_warnings(plan_file)[1]]
+        assert len(said) == count, said
+        assert all("dns[0].ttl: resolvers go on giving the old value for 61 s" in warning for warning in said)
+
+
+AGENTS = """\
+snmp:
+  users: {relay: {auth_file: /a, privacy_file: /p}}
+  poll: 5s
+"""
+
+
+def agent(address: str = "10.10.0.1", port: int = 161) -> str:
+    return f"snmp: {{address: {address}, port: {port}, user: relay}}"
+
+
+def with_agents(file: Path, *agents: str, more: str = "") -> None:
+    text = file.read_text().replace('/no-libvirt"}', f'/no-libvirt", {agents[0]}}}', 1)
+    others = "".join(f"  other{number}: {{{words}}}\n" for number, words in enumerate(agents[1:], 1))
+    file.write_text(text.replace("secondaries:\n", f"{others}secondaries:\n", 1) + AGENTS + more)
+
+
+@pytest.mark.parametrize("port", [161, 1161])
+def test_two_hypervisors_cannot_have_one_snmp_address(plan_file: Path, port: int) -> None:
+    with_agents(plan_file, agent(), agent("10.10.0.2"), agent(port=port))
+    line = plan_file.read_text().splitlines().index(f"  other2: {{{agent(port=port)}}}") + 1
+    (said,) = problems(plan_file)
+    assert said.startswith(f"line {line}: hypervisors.other2.snmp.address: 10.10.0.1 is the address of hypervisor hv1")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "place"), [("detection: {host_silent_for: 14s}", "detection.host_silent_for"), ("", "")]
+)
+def test_one_lost_answer_must_not_make_a_hypervisor_silent(plan_file: Path, threshold: str, place: str) -> None:
+    with_agents(plan_file, agent(), more=threshold)
+    said = [str(warning) for warning in load_with_warnings(plan_file)[1]]
+    assert len(said) == bool(threshold)
+    for warning in said:
+        assert f"{place}: is 14 s, less than three times snmp.poll; " in warning
+        assert "at least 15 s" in warning
+
+
+def test_a_slow_poll_against_the_default_threshold_is_warned_of_where_it_stands(plan_file: Path) -> None:
+    with_agents(plan_file, agent())
+    plan_file.write_text(plan_file.read_text().replace("poll: 5s", "poll: 6s"))
+    (warning,) = load_with_warnings(plan_file)[1]
+    assert warning.key == "snmp.poll"
+    assert plan_file.read_text().splitlines()[warning.line - 1] == "  poll: 6s"
+
+
+def test_without_agents_nobody_polls(plan_file: Path) -> None:
+    plan_file.write_text(plan_file.read_text() + "detection: {host_silent_for: 2s}\n")
+    assert load_with_warnings(plan_file)[1] == []
+
+
 def test_every_problem_is_said_at_once_with_its_line(plan_file: Path) -> None:
     found = problems(
         plan_file,

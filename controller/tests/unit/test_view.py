@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
@@ -119,6 +120,65 @@ def test_nothing_is_wider_than_the_terminal(width: int) -> None:
 def test_a_service_that_is_well_needs_nobody() -> None:
     assert findings(view()) == []
     assert exit_code([]) is ExitCode.DONE
+
+
+def waiting(mode: str, state: str, chosen: str = "", **changes: Any) -> ServiceView:
+    """A standby that was booted, or settled, so many seconds ago; refreshed every 1,000 s."""
+    ago = {name: NOW - changes.pop(name) for name in ("started_at", "settled_at") if name in changes}
+    plan = replace(PLAN, mode=mode, chosen_mode=chosen, refresh_every=1000.0)
+    return view(plan=plan, standby=replace(standby(state=state), **ago), **changes)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (waiting("frozen", "stopped"), "is to wait in mode frozen, and its container is stopped"),
+        (waiting("hot", "stopped"), "is to wait in mode hot, and its container is stopped"),
+        (waiting("hot", "frozen", settled_at=9), "is to wait in mode hot, and its container is frozen"),
+        (waiting("warm", "error"), "is to wait in mode warm, and its container is error"),
+        (waiting("cold", "running"), "is to wait in mode cold, and its container is running"),
+        (waiting("frozen", "running", settled_at=700), "is to wait in mode frozen, and its container is running"),
+        (waiting("frozen", "running", started_at=301), "is to wait in mode frozen, and its container is running"),
+        (waiting("hot", "running", started_at=420), "was booted for mode hot 7 min ago, and is not ready"),
+        (waiting("frozen", "frozen", settled_at=1420), "is 7 min late to be refreshed"),
+        (waiting("frozen", "running", settled_at=1420), "is to wait in mode frozen, and its container is running"),
+    ],
+)
+def test_a_standby_that_does_not_wait_as_it_is_to(seen: ServiceView, said: str) -> None:
+    (found,) = findings(seen)
+    assert found.level is Level.WARNING
+    assert said in found.sentence
+    assert "`vcrecovery standby set web plan`" in found.way_out
+
+
+def test_a_mode_that_was_chosen_is_kept() -> None:
+    (found,) = findings(waiting("warm", "stopped", chosen="warm"))
+    assert "`vcrecovery standby set web warm`" in found.way_out
+    assert any("mode warm (chosen, not the plan's)" in line for line in status.detail(waiting("warm", "x", "warm")))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        waiting("cold", "stopped"),
+        waiting("hot", "running", settled_at=1100),
+        waiting("warm", "running", started_at=9),
+        waiting("frozen", "frozen", settled_at=900),
+        # Booting, refreshed a moment ago, and being refreshed.
+        waiting("frozen", "running", started_at=60),
+        waiting("frozen", "running", settled_at=60),
+        waiting("frozen", "running", settled_at=1060),
+        waiting("hot", "stopped", holder="process 1"),
+        waiting("not known", "stopped"),
+    ],
+)
+def test_a_standby_on_its_way_into_its_mode_is_no_finding(seen: ServiceView) -> None:
+    assert findings(seen) == []
+
+
+def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
+    seen = waiting("hot", "stopped")
+    assert len(findings(replace(seen, standby=replace(seen.standby, age=None)))) == 1
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,22 @@ def test_what_hangs_is_said_to_hang_in_time(hanging: Path) -> None:
         assert f"{who} did not answer within 1 s" in done.stdout
 
 
+def test_the_ports_of_both_addresses_are_asked(local_plan: Path) -> None:
+    with socket.create_server(("127.0.1.10", 0)) as old:
+        port = old.getsockname()[1]
+        with socket.socket(socket.AF_INET6) as new:
+            # Not IPv4 as well, as IPv6's own wildcard would.
+            new.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            new.bind(("::1", port))
+            new.listen()
+            text = local_plan.read_text().replace("address: 127.0.1.10}", "address: 127.0.1.10, address6: '::1'}")
+            local_plan.write_text(text.replace("[1, {tcp: 2}]", f"[{port}]"))
+            seen = only(vcrecovery("status", "web", "--json", "--plan", local_plan).stdout)
+            assert seen["ports"] == {f"127.0.1.10:{port}": True, f"[::1]:{port}": True}
+        seen = only(vcrecovery("status", "web", "--json", "--plan", local_plan).stdout)
+        assert seen["ports"] == {f"127.0.1.10:{port}": True, f"[::1]:{port}": False}
+
+
 def test_many_services_take_no_longer(hanging: Path) -> None:
     head, service = hanging.read_text().split("  web:\n")
     names = [f"web{number:03}" for number in range(100)]
@@ -513,12 +529,38 @@ def test_completion_knows_the_plan(failed_over: Path) -> None:
     assert completed("vcrecovery failover x", failed_over) == []
     assert completed("vcrecovery explain ", failed_over) == ["last", "web", "1"]
     assert completed("vcrecovery failover --vm 6", failed_over) == ["6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"]
-    assert completed("vcrecovery failover --primary-is-down ", failed_over) == ["web"]
     assert "--check" in completed("vcrecovery status --c", failed_over)
     assert completed("vcrecovery watch --log-format j", failed_over) == ["json"]
     other = failed_over.parent / "other.yml"
     other.write_text("services: {mail: {}, 'a; rm -rf /': {}}")
     assert completed(f"vcrecovery status --plan {other} ", failed_over) == ["mail"]
+
+
+def test_completion_of_a_failover(plan_file: Path) -> None:
+    text = plan_file.read_text().replace('/no-libvirt"}', '/no-libvirt", site: north}')
+    text = text.replace("secondaries:\n", "  hv2: {site: south}\nsecondaries:\n", 1)
+    plan_file.write_text(f"{text}  mail: {{needs: [web]}}\ngroups: {{front: {{services: [web]}}}}\n")
+    for said, offered in (
+        ("", ["web", "mail"]),
+        ("web ", []),
+        ("--host ", ["hv1", "hv2"]),
+        ("--host h", ["hv1", "hv2"]),
+        ("--host hv1 ", []),
+        ("--site ", ["north", "south"]),
+        ("--group ", ["front"]),
+        ("--restore-point ", ["latest"]),
+        # The word that takes a fence's place is the name of what is meant.
+        ("web --primary-is-down ", ["web"]),
+        ("--force mail --primary-is-down ", ["mail"]),
+        ("--host hv2 --primary-is-down ", ["hv2"]),
+        ("--site north --primary-is-down ", ["north"]),
+        ("--site north --primary-is-down s", []),
+        ("--group front --primary-is-down ", ["front"]),
+        ("--vm 6F1C2A54-7c0d-4a7e-9a51-0d3b1f7e0001 --primary-is-down ", ["web"]),
+        ("--primary-is-down ", ["web", "mail", "hv1", "hv2", "north", "south", "front"]),
+        ("--primary-is-down hv1 --host ", ["hv1", "hv2"]),
+    ):
+        assert completed(f"vcrecovery failover {said}", plan_file) == offered, said
 
 
 def test_completion_of_a_broken_plan_is_empty(tmp_path: Path) -> None:

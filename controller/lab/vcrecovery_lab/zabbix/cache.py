@@ -76,8 +76,8 @@ class Installation:
     @property
     def env(self) -> dict[str, str]:
         """What its programs need to find its libraries."""
-        (libraries,) = self.root.glob("usr/lib/*-linux-gnu")
-        return {"LD_LIBRARY_PATH": str(libraries)}
+        folders = sorted(map(str, (*self.root.glob("usr/lib/*-linux-gnu"), *self.root.glob("lib/*-linux-gnu"))))
+        return {"LD_LIBRARY_PATH": ":".join(folders)}
 
     @property
     def php(self) -> list[str | Path]:

@@ -32,9 +32,12 @@ class LaidOut:
     """The playbook `monitoring.yml` for one plan, against a Zabbix that runs.
 
     `program` is what the agent starts in the place of /opt/vcrecovery/bin/vcrecovery. It runs as `nobody`.
+    `more` are variables of the playbook beside those, or in their place.
     """
 
-    def __init__(self, stack: Stack, folder: Path, plan: Mapping[str, Any], program: Path) -> None:
+    def __init__(
+        self, stack: Stack, folder: Path, plan: Mapping[str, Any], program: Path, more: Mapping[str, Any] | None = None
+    ) -> None:
         self.stack, self.folder, self.program = stack, folder, program
         self.agent_port = stack.free_port()
         self.agent_log = folder / "log/zabbix-agent.log"
@@ -66,6 +69,7 @@ class LaidOut:
             "monitoring_agent_config": str(config),
             "monitoring_agent_config_dir": str(folder / "agent/conf.d"),
             "monitoring_agent_psk_file": str(folder / "agent/psk"),
+            **(more or {}),
         }
         (folder / "variables.yml").write_text(yaml.safe_dump(variables))
 
@@ -102,15 +106,22 @@ class LaidOut:
             )
         return done.stdout
 
-    def stop_agent(self) -> None:
+    def daemon(self, name: str) -> int | None:
+        """The process of what the role has started; None when it has not."""
+        record = self.folder / f"run/daemons/{name}.json"
+        return int(json.loads(record.read_text())["pid"]) if record.exists() else None
+
+    def stop(self, name: str) -> None:
         """Returns when it is gone. It may never have run."""
-        record = self.folder / "run/daemons/zabbix-agent.json"
-        if not record.exists():
+        pid = self.daemon(name)
+        if pid is None:
             return
-        pid = json.loads(record.read_text())["pid"]
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not _lives(pid), "the end of Zabbix's agent", PATIENCE)
+        wait_until(lambda: not _lives(pid), f"the end of {name}", PATIENCE)
+
+    def stop_agent(self) -> None:
+        self.stop("zabbix-agent")
 
     def start_agent(self) -> None:
         self.play("--limit", "ctl")

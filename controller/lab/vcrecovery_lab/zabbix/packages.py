@@ -1,7 +1,8 @@
 """Zabbix, PostgreSQL and PHP out of Debian's packages, unpacked into a folder.
 
 Nothing is installed: no service starts, and what this machine has or will have of them stays as it is. apt resolves
-the dependencies with lists of its own, so that backports need not be among this machine's sources.
+the dependencies with lists of its own, so that backports need not be among this machine's sources, and as if nothing
+was installed, so that what is unpacked hangs on nothing that is removed later. Only the C library is this machine's.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ _OTHERS = (
     "php8.2-cli", "php8.2-common", "php8.2-pgsql", "php8.2-gd", "php8.2-mbstring", "php8.2-bcmath", "php8.2-xml",
     "php8.2-opcache", "libevent-extra-2.1-7", "libevent-pthreads-2.1-7",
 )  # fmt: skip
-#: Never loaded here: PostgreSQL's compiler of queries (25 MB), and what only Apache needs.
-_UNUSED = ("libllvm14", "libz3-4")
+#: Never loaded here: PostgreSQL's compiler of queries (25 MB), and Perl.
+_UNUSED = ("libllvm14", "libz3-4", "libperl5.36")
+#: They belong to the loader, which is this machine's in any case: others next to it do not start.
+_OF_THE_MACHINE = ("libc6", "libc-bin", "libc-l10n")
 _DOWNLOAD_TIMEOUT = 600.0
 #: Of each file; apt waits longer from one to the next.
 RETRIES = 4
 
 
 def unpack(version: str, folder: Path, progress: Progress) -> None:
-    """The packages of a version of Zabbix, and those libraries of theirs that this machine lacks, below `folder`.
+    """The packages of a version of Zabbix and all libraries that they need, but for the C library, below `folder`.
 
     Raises LabError when the archive cannot be reached, or this machine is no Debian 12.
     """
@@ -52,13 +55,17 @@ def _download(version: str, debs: Path) -> None:
     release = RELEASES[version]
     apt.run("apt-get", "update", "-qq")
     zabbix = [apt.exact(name, release) for name in _ZABBIX]
-    # Named ones are fetched even if they are installed: what is unpacked must not hang on what is installed later.
-    options = ("-qq", "--yes", "--reinstall", "--allow-downgrades", "--no-install-recommends", "--print-uris")
+    options = ("-qq", "--yes", "--no-install-recommends", "--print-uris")
     uris = apt.run("apt-get", "install", *options, *zabbix, *_OTHERS)
     names = [line.split()[1].partition("_") for line in uris.splitlines() if line.startswith("'")]
-    resolved = [f"{name}={_version(rest)}" for name, _, rest in names if name not in _UNUSED]
+    wanted = {*_ZABBIX, *_OTHERS}
+    resolved = [f"{name}={_version(rest)}" for name, _, rest in names if name in wanted or _is_library(name)]
     # Without its dependencies, which are web servers.
     apt.run("apt-get", "download", "-qq", *resolved, apt.exact("zabbix-frontend-php", release))
+
+
+def _is_library(name: str) -> bool:
+    return name.startswith(("lib", "zlib")) and not name.endswith("-perl") and name not in (*_UNUSED, *_OF_THE_MACHINE)
 
 
 def _version(rest: str) -> str:
@@ -67,18 +74,20 @@ def _version(rest: str) -> str:
 
 
 class _Apt:
-    """apt with folders of its own below `folder`, this machine's mirror and proxy, and its list of packages."""
+    """apt with folders of its own below `folder`, this machine's mirror and proxy, and no package installed."""
 
     def __init__(self, folder: Path) -> None:
         for name in ("lists/partial", "archives/partial"):
             (folder / name).mkdir(parents=True)
-        sources = folder / "sources.list"
+        sources, status = folder / "sources.list", folder / "status"
+        status.touch()
         sources.write_text("".join(f"deb [signed-by={_KEYRING}] {source} main\n" for source in _sources()))
         settings = {
             "Dir::Etc::sourcelist": sources,
             "Dir::Etc::sourceparts": "/dev/null",
             "Dir::Etc::preferences": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
+            "Dir::State::status": status,
             "Dir::State::lists": folder / "lists",
             "Dir::Cache": folder,
             "Dir::Cache::pkgcache": "",

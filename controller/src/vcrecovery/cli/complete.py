@@ -19,6 +19,10 @@ from vcrecovery.plan import DEFAULT_PATH
 
 #: So many of the newest episodes are offered.
 EPISODES = 20
+#: What the plan has for the rest of this command line.
+Offer = Callable[[dict[str, Any], click.Context], Iterator[str]]
+#: The options that name services by something else.
+_INSTEAD = ("vm", "host", "site", "group")
 
 
 def know_the_plan() -> None:
@@ -42,7 +46,7 @@ class _FromThePlan:
         offer = _OFFERS.get(wanted.name or "") if isinstance(wanted, click.Parameter) else None
         if offer is None or not isinstance(wanted, click.Parameter) or not _is_text(wanted):
             return wanted.shell_complete(context, incomplete)
-        found = dict.fromkeys(_plain_words(offer(_plan(context))))
+        found = dict.fromkeys(_plain_words(offer(_plan(context), context)))
         return [CompletionItem(word) for word in found if word.startswith(incomplete)]
 
 
@@ -68,8 +72,8 @@ def _plain_words(words: Iterator[str]) -> Iterator[str]:
     return (word for word in words if word and all(c.isalnum() or c in "-._:" for c in word))
 
 
-def _keys(*path: str) -> Callable[[dict[str, Any]], Iterator[str]]:
-    def found(plan: dict[str, Any]) -> Iterator[str]:
+def _keys(*path: str) -> Offer:
+    def found(plan: dict[str, Any], _context: click.Context) -> Iterator[str]:
         here: Any = plan
         for part in path:
             here = here.get(part) if isinstance(here, dict) else None
@@ -78,30 +82,53 @@ def _keys(*path: str) -> Callable[[dict[str, Any]], Iterator[str]]:
     return found
 
 
-def _values(section: str, *path: str) -> Callable[[dict[str, Any]], Iterator[str]]:
-    """What stands under `path` in each entry of `section`."""
-
-    def found(plan: dict[str, Any]) -> Iterator[str]:
-        entries = plan.get(section)
-        for entry in entries.values() if isinstance(entries, dict) else ():
-            here: Any = entry
-            for part in path:
-                here = here.get(part) if isinstance(here, dict) else None
-            if here is not None:
-                yield str(here)
-
-    return found
+def _vms(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The UUID of each service's primary, and the service."""
+    services = plan.get("services")
+    for name, entry in services.items() if isinstance(services, dict) else ():
+        primary = entry.get("primary") if isinstance(entry, dict) else None
+        if isinstance(primary, dict) and primary.get("uuid") is not None:
+            yield str(primary["uuid"]), str(name)
 
 
-def _sites(plan: dict[str, Any]) -> Iterator[str]:
+def _uuids(plan: dict[str, Any], _context: click.Context) -> Iterator[str]:
+    return (uuid for uuid, _ in _vms(plan))
+
+
+def _services(plan: dict[str, Any], context: click.Context) -> Iterator[str]:
+    if not any(context.params.get(option) for option in _INSTEAD):
+        yield from _keys("services")(plan, context)
+
+
+def _what_is_meant(plan: dict[str, Any], context: click.Context) -> Iterator[str]:
+    """The name that --primary-is-down has to repeat; where none is there yet, all of them."""
+    said = context.params
+    # While an option still wants its value, click has not looked at what stands by itself.
+    for name in (said.get("service"), *context.args[:1], said.get("host"), said.get("site"), said.get("group")):
+        if name:
+            yield str(name)
+            return
+    if vm := said.get("vm"):
+        yield from (name for uuid, name in _vms(plan) if uuid.lower() == str(vm).strip().lower())
+        return
+    for offer in (_keys("services"), _keys("hypervisors"), _sites, _keys("groups")):
+        yield from offer(plan, context)
+
+
+def _latest(_plan: dict[str, Any], _context: click.Context) -> Iterator[str]:
+    """The names of restore points are LXD's to know, which is not asked at each key."""
+    yield "latest"
+
+
+def _sites(plan: dict[str, Any], _context: click.Context) -> Iterator[str]:
     entries = plan.get("hypervisors")
     for entry in entries.values() if isinstance(entries, dict) else ():
         yield str(entry.get("site", "main")) if isinstance(entry, dict) else "main"
 
 
-def _episodes(plan: dict[str, Any]) -> Iterator[str]:
+def _episodes(plan: dict[str, Any], context: click.Context) -> Iterator[str]:
     yield "last"
-    yield from _keys("services")(plan)
+    yield from _keys("services")(plan, context)
     journal = Path(str(plan.get("state_dir", "/var/lib/vcrecovery"))) / "journal.db"
     try:
         # Read only: pressing a key must not make a journal.
@@ -115,11 +142,12 @@ def _episodes(plan: dict[str, Any]) -> Iterator[str]:
     yield from (str(number) for (number,) in rows)
 
 
-_OFFERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
-    "service": _keys("services"),
+_OFFERS: dict[str, Offer] = {
+    "service": _services,
     "services": _keys("services"),
-    "primary_is_down": _keys("services"),
-    "vm": _values("services", "primary", "uuid"),
+    "primary_is_down": _what_is_meant,
+    "vm": _uuids,
+    "restore_point": _latest,
     "host": _keys("hypervisors"),
     "hypervisor": _keys("hypervisors"),
     "site": _sites,

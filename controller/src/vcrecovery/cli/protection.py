@@ -47,13 +47,10 @@ def resume(service: str, plan_path: Path) -> None:
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     world = World(plan)
-    pause = world.journal.state(service).pause
-    if pause is None or not pause.holds(world.clock.now()):
-        world.journal.pause(service, None)
-        click.echo(f"{service}: nothing to do: it is not paused")
-        return
+    paused = world.journal.state(service).pause_at(world.clock.now())
+    # Also one that is over is forgotten.
     world.journal.pause(service, None)
-    click.echo(f"{service}: protected again")
+    click.echo(f"{service}: protected again" if paused else f"{service}: nothing to do: it is not paused")
 
 
 @click.command()

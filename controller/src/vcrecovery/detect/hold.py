@@ -37,7 +37,7 @@ def decide(state: ServiceState, power: Power, hold: Hold | None, now: float) -> 
         return Act.FORGET
     if power not in (Power.RUNNING, Power.PAUSED):
         return Act.NOTHING
-    if state.pause is not None and state.pause.holds(now):
+    if state.pause_at(now):
         return Act.FORGET if hold is not None and power is Power.RUNNING else Act.NOTHING
     if epoch_has_passed(state):
         if power is Power.RUNNING:

@@ -63,7 +63,7 @@ def judge(
     if not off and verdict.kind not in FAILURES:
         return verdict
     seen = f"{name}: the primary is {said}" if off else verdict.sentence
-    if state.pause is not None and state.pause.holds(now):
+    if state.pause_at(now):
         return Verdict(Kind.PAUSED, f"{seen}, and the service is paused: no failure")
     if state.seen_running_at is None:
         return Verdict(Kind.UNKNOWN, f"{seen} and was never seen running: not a failure yet")

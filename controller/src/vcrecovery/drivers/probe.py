@@ -172,9 +172,9 @@ def answering(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
     return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.ok]
 
 
-def answering_or_not(address: str, ports: Sequence[Port], at_most: float) -> dict[str, bool]:
-    """Label of each of `ports` -> whether it answers as it should; each gets its own time, but no more than that."""
-    found = _ask([(address, port, min(at_most, _patience(port))) for port in ports])
+def answering_or_not(targets: Sequence[Target], at_most: float) -> dict[str, bool]:
+    """Label of each of them -> whether it answers as it should; each gets its own time, but no more than that."""
+    found = _ask([(address, port, min(at_most, _patience(port))) for address, port in targets])
     return {result.label: result.ok for result in found}
 
 

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from vcrecovery.errors import UsageError
+from vcrecovery.plan.agents import agent_problems, agent_warnings
 from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.names import record_problems, record_warnings
@@ -234,8 +235,9 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
                 message = "is no key of the plan"
             problems.append(Problem(reader.line(key), dotted(key), message[:1].lower() + message[1:]))
     if plan is not None:
-        found = (*_consistency(plan), *record_problems(plan), *group_problems(plan))
+        found = (*_consistency(plan), *record_problems(plan), *group_problems(plan), *agent_problems(plan))
         problems += [Problem(reader.line(key), dotted(key), message) for key, message in found]
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))
-    return plan, sorted(Problem(reader.line(key), dotted(key), message) for key, message in record_warnings(plan))
+    doubtful = (*record_warnings(plan), *agent_warnings(plan))
+    return plan, sorted(Problem(reader.line(key), dotted(key), message) for key, message in doubtful)

@@ -13,6 +13,8 @@ from typing import BinaryIO
 
 from vcrecovery.errors import BusyError, OutsideError
 
+#: The part of a service that is its standby's container.
+_STANDBY = "standby"
 #: What whoever holds it for one short act writes behind its name.
 _BRIEF = " for a moment"
 #: Seconds for which somebody who holds it only for a moment is waited for.
@@ -23,12 +25,14 @@ _EVERY = 0.02
 
 
 @contextmanager
-def service_lock(state_dir: Path, service: str, *, brief: bool = False, part: str = "") -> Iterator[None]:
+def service_lock(
+    state_dir: Path, service: str, *, brief: bool = False, part: str = "", patience: float | None = None
+) -> Iterator[None]:
     """Holds the service for this process.
 
-    Who holds it for one `brief` act is waited for by the others, and does not wait itself: a failover must not be
-    turned away by a standby that is just being frozen. A `part` of the service has a lock of its own.
-    Raises BusyError, which names the holder, when another has it, or still has it after PATIENCE seconds.
+    Who holds it for one `brief` act is waited for by the others, and does not wait itself. A `part` of the service has
+    a lock of its own. Raises BusyError, which names the holder, when another has it, or still has it after `patience`
+    seconds (PATIENCE, if it is not given).
     """
     path = state_dir / "locks" / part / f"{service}.lock"
     try:
@@ -41,7 +45,7 @@ def service_lock(state_dir: Path, service: str, *, brief: bool = False, part: st
             "free some space or correct its rights, then call again",
         ) from error
     with file:
-        _take(file, service, 0.0 if brief else PATIENCE)
+        _take(file, service, 0.0 if brief else PATIENCE if patience is None else patience)
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
@@ -53,6 +57,32 @@ def service_lock(state_dir: Path, service: str, *, brief: bool = False, part: st
                 file.truncate(0)
 
 
+@contextmanager
+def one_act(state_dir: Path, service: str) -> Iterator[None]:
+    """Holds the standby's container for one act of whoever keeps it.
+
+    Not the service: a stop or a boot takes seconds, in which a failover confirms and fences. It waits for the end of
+    the act where it touches the container itself (see `after_acts`). What the caller knows of the service's state has
+    to be read under this lock. Raises BusyError while somebody holds the service, or another the container.
+    """
+    with service_lock(state_dir, service, brief=True, part=_STANDBY):
+        # A failover that begins later finds the container held, and one that has begun is seen here.
+        with service_lock(state_dir, service, brief=True):
+            pass
+        yield
+
+
+@contextmanager
+def after_acts(state_dir: Path, service: str, patience: float) -> Iterator[None]:
+    """Holds the container for whoever holds the service. Raises OutsideError when an act has not ended by then."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(service_lock(state_dir, service, part=_STANDBY, patience=patience))
+        except BusyError as error:
+            raise OutsideError(error.message, error.way_out) from error
+        yield
+
+
 def _take(file: BinaryIO, service: str, patience: float) -> None:
     begun = time.monotonic()
     while True:
@@ -61,7 +91,7 @@ def _take(file: BinaryIO, service: str, patience: float) -> None:
             return
         except BlockingIOError:
             holder = os.pread(file.fileno(), 200, 0).decode(errors="replace").strip()
-        most = PATIENCE if holder.endswith(_BRIEF) else 0.0 if holder else _NAMES_ITSELF_WITHIN
+        most = patience if holder.endswith(_BRIEF) else 0.0 if holder else _NAMES_ITSELF_WITHIN
         if time.monotonic() - begun >= min(patience, most):
             if holder.endswith(_BRIEF):
                 name = holder.removesuffix(_BRIEF)

@@ -15,6 +15,7 @@ from vcrecovery.drivers.probe import ask_all, wait_for_all
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover import records, virtual_address
 from vcrecovery.recover.host_fence import fence_host
+from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import read_freshness_quietly
@@ -78,15 +79,20 @@ class Outside:
             case Step.FENCE:
                 return self._fence(episode)
             case Step.RESTORE:
-                return self._restore(episode)
+                with self._container():
+                    return self._restore(episode)
             case Step.START:
-                return self._start(episode)
+                with self._container():
+                    return self._start(episode)
             case Step.PROBE:
                 return self._probe()
             case Step.SWITCH:
                 return self._switch(episode)
             case Step.VERIFY:
                 return self._verify()
+
+    def _container(self) -> contextlib.AbstractContextManager[None]:
+        return after_acts(self._world.plan.state_dir, self._name, self._service.timeouts.start)
 
     def _read_primary(self) -> DomainReading:
         try:

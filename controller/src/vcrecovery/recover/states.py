@@ -260,6 +260,10 @@ class ServiceState:
     failed_over_at: float | None = None
     acknowledged_at: float | None = None
 
+    def pause_at(self, now: float) -> Pause | None:
+        """The pause that holds at that time."""
+        return self.pause if self.pause is not None and self.pause.holds(now) else None
+
     def cools_until(self, cool_down: float) -> float | None:
         """Until when no failover of it begins by itself; None when its newest one was acknowledged, or there is none.
 

@@ -87,14 +87,6 @@ def _checked(plan: Plan) -> tuple[dict[str, SnmpAgent], Zabbix]:
         raise UsageError("no hypervisor of the plan has an SNMP agent", "add hypervisors.NAME.snmp")
     if plan.zabbix is None:
         raise UsageError("the plan has no Zabbix to relay to", "add zabbix.trapper")
-    by_address: dict[str, str] = {}
-    for name, agent in agents.items():
-        if other := by_address.get(str(agent.address)):
-            raise UsageError(
-                f"hypervisors {other} and {name} have the same snmp.address {agent.address}",
-                "their notifications could not be told apart: give each its own",
-            )
-        by_address[str(agent.address)] = name
     return agents, plan.zabbix
 
 

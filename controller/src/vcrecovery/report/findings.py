@@ -18,6 +18,8 @@ from vcrecovery.report.view import ServiceView
 
 #: Seconds that a controller may be at work on a failover before somebody should look.
 TAKES_LONG = 300.0
+#: The state of a container that waits in each mode.
+_WAITS = {"hot": "running", "warm": "running", "frozen": "frozen", "cold": "stopped"}
 
 
 class Level(StrEnum):
@@ -40,7 +42,8 @@ class Finding:
 
 def findings(view: ServiceView) -> list[Finding]:
     """What is to be done about one service, the most urgent first."""
-    found = [*_verdict(view), *_episode(view), *_standby(view), *_names(view), *_ports(view), *_sync(view)]
+    found = [*_verdict(view), *_episode(view), *_standby(view), *_names(view), *_ports(view)]
+    found += [*_mode(view), *_sync(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 
@@ -163,6 +166,35 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
             f"its standby is {span(standby.age)} old, more than {span(view.plan.max_staleness)}{why}",
             "a failover is refused without --force; look at vcrecovery-sync on the primary",
         )
+
+
+def _mode(view: ServiceView) -> Iterator[Finding]:
+    """That the standby does not wait as it is to. Not said of what is just being brought there."""
+    name, mode, standby = view.name, view.plan.mode, view.standby
+    if not view.protected or standby.age is None or view.state.open_episode is not None or view.holder:
+        return
+    if (wanted := _WAITS.get(mode)) is None:
+        return
+    settled_at = standby.settled_at
+    due_at = standby.started_at if settled_at is None else settled_at + view.plan.refresh_every
+    if standby.state != wanted:
+        # One that waits frozen runs while it boots, and while it is refreshed.
+        begun = (standby.started_at, settled_at or 0.0, due_at)
+        if (mode, standby.state) == ("frozen", "running") and any(abs(view.at - at) < TAKES_LONG for at in begun):
+            return
+        said = f"its standby is to wait in mode {mode}, and its container is {standby.state}"
+    elif mode == "cold" or view.at - due_at < TAKES_LONG:
+        return
+    elif settled_at is None:
+        said = f"its standby was booted for mode {mode} {span(view.at - due_at)} ago, and is not ready"
+    else:
+        said = f"its standby is {span(view.at - due_at)} late to be refreshed from the files that have arrived"
+    yield Finding(
+        Level.WARNING,
+        name,
+        said,
+        f"the watcher brings it there; if none runs: `vcrecovery standby set {name} {view.plan.chosen_mode or 'plan'}`",
+    )
 
 
 def _names(view: ServiceView) -> Iterator[Finding]:

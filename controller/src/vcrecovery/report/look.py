@@ -20,7 +20,7 @@ from vcrecovery.recover.world import World
 from vcrecovery.report.asking import Asker, Pending
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.sync.freshness import read_freshness_quietly
-from vcrecovery.sync.modes import ChosenModes
+from vcrecovery.sync.modes import ChosenModes, settled
 
 #: Seconds for everything that is asked.
 WITHIN = 5.0
@@ -84,12 +84,21 @@ class _Questions:
             return StandbyView("missing", f"secondary {lxd.name} has no container {name}")
         fresh = read_freshness_quietly(lxd, name, self._world.plan.secondaries[self._secondary])
         age = None if fresh.stamped_at is None else max(0.0, self._world.clock.now() - fresh.stamped_at)
-        return StandbyView(instance.status.lower(), fresh.detail, age, fresh)
+        since = settled(instance)
+        return StandbyView(
+            instance.status.lower(),
+            fresh.detail,
+            age,
+            fresh,
+            instance.started_at,
+            None if since is None else since.since,
+        )
 
     def _read_ports(self) -> dict[str, bool]:
         service = self._world.plan.services[self._name]
         side = service.primary if self._state.side is Side.PRIMARY else service.standby
-        return answering_or_not(str(side.address), service.ports, PROBE_WITHIN)
+        addresses = [str(address) for address in (side.address, side.address6) if address]
+        return answering_or_not([(address, port) for address in addresses for port in service.ports], PROBE_WITHIN)
 
     def answered(self, patience: _Patience) -> ServiceView:
         world, name = self._world, self._name
@@ -144,12 +153,14 @@ def _values(name: Name) -> tuple[str, ...]:
 
 def _of_plan(world: World, name: str) -> PlanView:
     service = world.plan.services[name]
-    native = service.sync.consistency
+    native, chosen = service.sync.consistency, _chosen_mode(world, name)
     return PlanView(
         hypervisor=service.primary.hypervisor,
         site=world.plan.hypervisors[service.primary.hypervisor].site,
         secondary=service.standby.secondary,
-        mode=_mode(world, name),
+        mode=chosen or service.mode.value,
+        chosen_mode=chosen,
+        refresh_every=service.refresh.every,
         uuid=str(service.primary.uuid),
         primary_address=str(service.primary.address),
         standby_address=str(service.standby.address),
@@ -161,10 +172,11 @@ def _of_plan(world: World, name: str) -> PlanView:
     )
 
 
-def _mode(world: World, name: str) -> str:
-    """The plan's, or what `standby set` has chosen since."""
+def _chosen_mode(world: World, name: str) -> str:
+    """What `standby set` has chosen in place of the plan's; empty where it has not."""
     try:
-        return ChosenModes(world.plan.state_dir).of(name, world.plan.services[name]).value
+        chosen = ChosenModes(world.plan.state_dir).read(name)
+        return "" if chosen is None else chosen.value
     except OutsideError:
         return "not known"
 

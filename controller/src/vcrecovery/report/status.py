@@ -117,8 +117,9 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     say("serves", f"{view.state.side} at {address}, epoch {view.state.epoch}")
     if view.ports is not None:
         say("ports", ", ".join(f"{port} {'answers' if up else 'does not answer'}" for port, up in view.ports.items()))
+    chosen = " (chosen, not the plan's)" if plan.chosen_mode else ""
     say("primary", f"{view.reading}: VM {plan.uuid} on {plan.hypervisor} (site {plan.site})")
-    say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}, on {plan.secondary}")
+    say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}{chosen}, on {plan.secondary}")
     for text in _sync(view):
         say("sync", text)
     for entry in view.names:

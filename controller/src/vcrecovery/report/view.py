@@ -15,12 +15,17 @@ from vcrecovery.sync.freshness import Freshness
 
 @dataclass(frozen=True)
 class StandbyView:
-    """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds."""
+    """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds.
+
+    `started_at`: its last start; `settled_at`: from when its processes are at the oldest, None while that is not known.
+    """
 
     state: str
     detail: str = ""
     age: float | None = None
     fresh: Freshness | None = None
+    started_at: float = 0.0
+    settled_at: float | None = None
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}
@@ -52,6 +57,9 @@ class PlanView:
     primary_address: str
     standby_address: str
     max_staleness: float
+    #: The mode that `standby set` has chosen in place of the plan's; empty when the plan's holds.
+    chosen_mode: str = ""
+    refresh_every: float = 3600.0
     has_dns: bool = True
     virtual_ip: str = ""
     cool_down: float = 0.0
@@ -84,8 +92,7 @@ class ServiceView:
     @property
     def pause(self) -> Pause | None:
         """The pause that holds now."""
-        pause = self.state.pause
-        return pause if pause is not None and pause.holds(self.at) else None
+        return self.state.pause_at(self.at)
 
     @property
     def held_since(self) -> float | None:

@@ -12,7 +12,7 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import BusyError, VCRecoveryError
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.lock import one_act
 from vcrecovery.sync.package_changes import Handled, Packages, Settling, read_packages, units_of
 from vcrecovery.sync.rootfs import Rootfs
 from vcrecovery.sync.standby import ROLE_KEY, STANDBY, secondary_of
@@ -85,7 +85,7 @@ class PackageWatch:
             return None
         if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.now()):
             return None
-        with service_lock(self._plan.state_dir, service, brief=True):
+        with one_act(self._plan.state_dir, service):
             # It may have been promoted or stopped since.
             if not _runs_as_standby(lxd.get(service)):
                 return None

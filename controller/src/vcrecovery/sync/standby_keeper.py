@@ -1,8 +1,9 @@
 """Brings each standby into the state of its mode, keeps it there, and refreshes it (see `modes`).
 
-One that serves, or is being failed over, is never touched: each act is decided once more under the service's lock,
-which a failover holds from its beginning to its end, from the journal and from the container's own role. The lock is
-held for that act only. What takes long, the boot of its services, goes on without it.
+One that serves, or is being failed over, is never touched: each act is decided once more under the container's lock,
+from the journal and from the container's own role. The lock is held for that act only. A failover takes it too, but
+not before it starts the standby: what it does first goes on meanwhile. What takes long in any case, the boot of its
+services, is not done under it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vcrecovery.drivers.lxd.instances import RUNNING, STOPPED
 from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
-from vcrecovery.recover.lock import service_lock
+from vcrecovery.recover.lock import one_act
 from vcrecovery.recover.states import ServiceState, Side
 from vcrecovery.sync import inside
 from vcrecovery.sync.freshness import read_freshness
@@ -123,7 +124,7 @@ class StandbyKeeper:
             return Looked(False, why)
         if act is Act.SETTLE:
             return self._settle(service, entry, lxd, mode, found)
-        with service_lock(self._plan.state_dir, service, brief=True):
+        with one_act(self._plan.state_dir, service):
             # It may have been promoted, or changed, since it was looked at.
             found = lxd.get(service)
             if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
@@ -179,7 +180,7 @@ class StandbyKeeper:
         before, level = settled(found), level_of(mode)
         since, begun = before.since if before is not None else found.started_at, self._clock.now()
         done = inside.settle(lxd, service, since, level, entry.masked_units, entry.warm_units, _BOOT_SECONDS)
-        with service_lock(self._plan.state_dir, service, brief=True):
+        with one_act(self._plan.state_dir, service):
             for _ in range(5):
                 now = lxd.get(service)
                 if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):
