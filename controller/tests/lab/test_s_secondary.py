@@ -143,7 +143,7 @@ def test_lxd_is_restarted_in_the_middle_of_the_start(site: SmallSite, number: si
     try:
         with failing_over(site) as process:
             wait_for(reached.exists, "the start of the container", PATIENCE)
-            site.lxd.signal(number)
+            site.lxd.send(number)
             if number == signal.SIGKILL:
                 wait_for(lambda: not site.lxd.runs, "the end of LXD", PATIENCE)
             go.touch()

@@ -28,13 +28,12 @@ BROKEN, IN_VAIN, BEFORE, BEHIND = NAMES[3], NAMES[4], NAMES[5], NAMES[6]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallSite]:
     with small_site(tmp_path_factory.mktemp("host"), NAMES) as site:
-        site.write_plan(
-            **{
-                BROKEN: {"timeouts": {"ports": "5s"}},
-                IN_VAIN: {"needs": [BROKEN]},
-                BEHIND: {"needs": [BEFORE]},
-            }
-        )
+        changes: dict[str, dict[str, Any]] = {
+            BROKEN: {"timeouts": {"ports": "5s"}},
+            IN_VAIN: {"needs": [BROKEN]},
+            BEHIND: {"needs": [BEFORE]},
+        }
+        site.write_plan(**changes)
         yield site
 
 
