@@ -28,7 +28,7 @@ while [ ! -e /calm ]; do
   {SERVE} -f & server=$!
   /bin/busybox sleep 0.5
   kill $server; wait $server
-  /bin/busybox sleep 0.2
+  /bin/busybox sleep 1
 done
 {SERVE}
 """
@@ -207,11 +207,11 @@ def test_lxd_goes_away_while_a_standby_is_frozen(site: SmallSite) -> None:
 
 def test_a_service_that_opens_its_port_and_dies(site: SmallSite) -> None:
     site.fill(WEB, FLAPPING)
-    site.write_plan(web={"timeouts": {"ports": "4s", "settle": "2s"}})
+    site.write_plan(web={"timeouts": {"ports": "5s", "settle": "3s"}})
     before = site.serial()
     done = site.vcrecovery("failover", WEB)
     assert done.returncode == ExitCode.OUTSIDE
-    one_line(done, "the standby of web does not answer after 4 s", "DNS was not changed")
+    one_line(done, "the standby of web does not answer after 5 s", "DNS was not changed")
     assert (site.serial(), site.address_in_dns(WEB)) == (before, [site.primary(WEB)])
     (episode,) = site.episodes()
     assert "DNS was not changed" in episode["steps"][-1]["evidence"]["error"]
