@@ -21,6 +21,7 @@ from vcrecovery.sync.standby import ROLE_KEY
 from .accelerator import accelerator
 from .image import DEFAULT_CACHE, Image, ensure_image
 from .layout import BRIDGE, CHECKOUT, SERVICE, Layout
+from .lxd_network import remove_pool_and_network
 from .machine import create, destroy_and_undefine
 from .network import ensure_bridge, remove_bridge
 from .progress import stderr_progress
@@ -173,6 +174,6 @@ def _remove_standbys(layout: Layout) -> None:
             if instance.running:
                 lxd.stop(service, timeout=30)
             lxd.delete(service)
-        lxd.remove_pool_and_network(layout.pool, layout.network)
+        remove_pool_and_network(lxd, layout.pool, layout.network)
     except VCRecoveryError as error:
         raise LabError(f"the standbys could not be removed: {error}") from error

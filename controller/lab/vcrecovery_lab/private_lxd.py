@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 
 class PrivateLxd:
-    """`kill`, `stop` and `start` may be called again and again; containers live on meanwhile, as under the system's.
+    """`kill`, `send` and `start` may be called again and again; containers live on meanwhile, as under the system's.
 
     `network` is the bridge's name and the pool's. `vcrecovery standby apply` makes both.
     """
@@ -39,7 +39,7 @@ class PrivateLxd:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None  # noqa: S101  it was started
+        assert self._process is not None
         return self._process.pid
 
     @property
@@ -71,18 +71,25 @@ class PrivateLxd:
         """SIGKILL, as when it crashes; its containers live on."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """SIGTERM, as when its package is upgraded; its containers live on."""
-        self._end(signal.SIGTERM)
+    def send(self, number: signal.Signals) -> None:
+        """SIGTERM is sent when its package is upgraded; its containers live on then, too."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def _end(self, number: signal.Signals) -> None:
-        assert self._process is not None  # noqa: S101  it was started
-        self._process.send_signal(number)
+        self.send(number)
+        assert self._process is not None
         try:
             self._process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(timeout=PATIENCE)
+
+    def stop_all(self) -> None:
+        """Stops every container at once."""
+        names = [line.split(",") for line in self.lxc("list", "--format", "csv", "--columns", "ns").splitlines()]
+        if running := [name for name, status in names if status != "STOPPED"]:
+            self.lxc("stop", "--force", *running)
 
     def close(self) -> None:
         """Leaves nothing of it, whatever state it is in."""
@@ -91,8 +98,9 @@ class PrivateLxd:
             return
         if not self.runs:
             self.start()
+        self.stop_all()
         for name in self.lxc("list", "--format", "csv", "--columns", "n").split():
-            self.lxc("delete", "--force", name)
+            self.lxc("delete", name)
         remove_pool_and_network(self.server, self.network, self.network)
         self.lxd("shutdown", "--timeout", "30", check=False)
         self._end(signal.SIGTERM)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery_lab.lxd_network import remove_pool_and_network
+
 from .conftest import Lab
 from .name_servers import NameServer, plan_section
 from .own_standby import own_standby, pool
@@ -52,4 +54,4 @@ def test_a_standby_with_two_addresses(lab: Lab, tmp_path: Path) -> None:
         finally:
             server.stop()
             standby.remove()
-            standby.lxd.remove_pool_and_network("vcrt-none", BRIDGE)
+            remove_pool_and_network(standby.lxd, "vcrt-none", BRIDGE)

@@ -27,6 +27,12 @@ def lab_processes(lab: Lab) -> list[str]:
     return found
 
 
+def layout_rules(lab: Lab) -> list[str]:
+    """What the firewall says about the standbys' bridge."""
+    saved = run(["iptables-save", "-t", "filter"], timeout=30).stdout
+    return [line for line in saved.splitlines() if f" {lab.layout.network} " in line]
+
+
 def test_nothing_is_left(lab: Lab) -> None:
     pool = Path("/var/lib/lxd/storage-pools") / lab.layout.pool
     assert pool.exists()
@@ -35,6 +41,8 @@ def test_nothing_is_left(lab: Lab) -> None:
     down(lab.layout)
     links = run(["ip", "-brief", "link"], timeout=20).stdout
     assert "vcrlab" not in links
+    # LXD 5.0 forgets them.
+    assert layout_rules(lab) == []
     assert not pool.exists()
     assert not lab.layout.root.exists()
     assert not lab.layout.run_dir.exists()

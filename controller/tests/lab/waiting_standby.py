@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.drivers.clock import SystemClock
+from vcrecovery_lab.lxd_network import remove_pool_and_network
 from vcrecovery_lab.run import run
 
 from .conftest import Lab
@@ -93,7 +94,7 @@ class WaitingStandby(OwnStandby):
             if found.status != "Stopped":
                 self.lxd.stop(self.name, timeout=30)
             self.lxd.delete(self.name)
-        self.lxd.remove_pool_and_network(NAME, NAME)
+        remove_pool_and_network(self.lxd, NAME, NAME)
 
 
 @contextmanager

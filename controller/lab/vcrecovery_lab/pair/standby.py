@@ -16,6 +16,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.sync.freshness import HEARTBEAT, RECONCILE, Freshness, freshness_of
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.lxd_network import remove_pool_and_network
 from vcrecovery_lab.run import LabError, run
 
 #: Service, container and pool. There is one pair at a time, so what a killed one left is known by its name.
@@ -99,7 +100,7 @@ class Standby:
     def remove(self) -> None:
         if self.lxd.get(NAME) is not None:
             self.lxd.delete(NAME)
-        self.lxd.remove_pool_and_network(NAME, BRIDGE)
+        remove_pool_and_network(self.lxd, NAME, BRIDGE)
 
 
 @contextmanager

@@ -170,6 +170,10 @@ class Outside:
         try:
             instance = self._lxd.get(self._name)
         except OutsideError as error:
+            if episode.request.automatic:
+                # It may just be restarted, and nobody would call again: the primary is not touched, the step is tried
+                # again. One that is refused is given up.
+                raise
             return str(error)
         if instance is None:
             return f"secondary {self._lxd.name} has no container {self._name}; the role `secondary` makes it"

@@ -1,0 +1,261 @@
+"""What a failover of real parts comes to when the hypervisor, or the way to it, fails in the middle of it.
+
+The VM is a real QEMU that does nothing; a network namespace behind a port of the bridge answers in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcrecovery.errors import ExitCode
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
+from vcrecovery_lab.run import run
+
+from .small_site import BRIDGE, PORT, SmallSite, small_site
+from .waiting import wait_for
+
+pytestmark = pytest.mark.lab
+
+WEB = "web"
+VM, UUID = "vcrlab-vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e6001"
+#: The primary's network: a namespace, and its end on the bridge.
+NAMESPACE, CABLE, ADDRESS = "vcrlab-vm", "vcrlab-cable", "10.211.8.200"
+#: For a slow machine that is busy.
+PATIENCE = 120.0
+
+
+@dataclass
+class Place:
+    site: SmallSite
+    libvirt: PrivateLibvirt
+
+    def plan(self, **changes: Any) -> None:
+        """The plan with the VM as the primary, and these changes."""
+        primary = {"hypervisor": "hv1", "uuid": UUID, "address": ADDRESS}
+        self.site.write_plan(web={"primary": primary, **changes.pop("web", {})})
+        self.site.data["hypervisors"] = {"hv1": {"uri": self.libvirt.uri}}
+        # Not what the tests are about.
+        detection = {"cpu_zero_for": "1h", "cpu_high_for": "1h", "host_silent_for": "1h"}
+        self.site.data["detection"] = detection | changes.pop("detection", {})
+        self.site.data.update(changes)
+        self.site.save_plan()
+
+    @property
+    def qemu(self) -> int:
+        return self.libvirt.qemu(VM)
+
+    def runs(self, pid: int) -> bool:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        return text.rpartition(")")[2].split()[0] != "Z"
+
+    def standby(self) -> str:
+        return self.site.instance(WEB).status
+
+    def serves(self) -> bool:
+        """Whether the primary's port is open."""
+        try:
+            socket.create_connection((ADDRESS, PORT), 2).close()
+        except OSError:
+            return False
+        return True
+
+    def steps(self) -> list[dict[str, Any]]:
+        (episode,) = self.site.episodes()
+        found: list[dict[str, Any]] = episode["steps"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    libvirt = PrivateLibvirt()
+    try:
+        libvirt.start()
+        libvirt.make(VM, UUID, start=False)
+        with small_site(tmp_path_factory.mktemp("hypervisor"), [WEB]) as site:
+            yield Place(site, libvirt)
+    finally:
+        libvirt.close()
+
+
+@pytest.fixture
+def place(made: Place) -> Iterator[Place]:
+    """The VM runs, and answers on its port."""
+    made.libvirt.virsh("start", VM)
+    made.site.ns1.change(f"update delete {WEB}.small.test A", f"update add {WEB}.small.test 5 A {ADDRESS}")
+    made.plan()
+    try:
+        with cabled():
+            wait_for(made.serves, "the primary's port", PATIENCE)
+            yield made
+    finally:
+        if not made.libvirt.answers():
+            made.libvirt.start()
+        run(["virsh", "-c", made.libvirt.uri, "-q", "destroy", VM], timeout=PATIENCE, check=False)
+        made.site.back()
+
+
+@contextmanager
+def cabled() -> Iterator[None]:
+    with contextlib.ExitStack() as undo:
+        run(["ip", "netns", "add", NAMESPACE], timeout=30)
+        undo.callback(run, ["ip", "netns", "del", NAMESPACE], timeout=30)
+        run(["ip", "link", "add", CABLE, "type", "veth", "peer", "name", "eth0", "netns", NAMESPACE], timeout=30)
+        undo.callback(run, ["ip", "link", "del", CABLE], timeout=30, check=False)
+        run(["ip", "link", "set", CABLE, "master", BRIDGE, "up"], timeout=30)
+        run(["ip", "-n", NAMESPACE, "address", "add", f"{ADDRESS}/24", "dev", "eth0"], timeout=30)
+        run(["ip", "-n", NAMESPACE, "link", "set", "eth0", "up"], timeout=30)
+        server = subprocess.Popen(
+            ["ip", "netns", "exec", NAMESPACE, "/bin/busybox", "httpd", "-f", "-p", str(PORT), "-h", "/run"]
+        )
+        undo.callback(server.wait, 30)
+        undo.callback(server.kill)
+        yield
+
+
+def cut() -> None:
+    """As when somebody pulls the cable: the VM runs on, and nobody reaches it."""
+    run(["ip", "link", "set", CABLE, "down"], timeout=30)
+
+
+def wait_until_said(said: Callable[[], str], *words: str) -> None:
+    """By the watcher."""
+    try:
+        wait_for(lambda: all(word in said() for word in words), " and ".join(words), PATIENCE)
+    except AssertionError as error:
+        raise AssertionError(f"{error}:\n{said()[-3000:]}") from None
+
+
+# -- a primary that is alive behind a cut network --------------------------------------------------------------
+
+
+def test_the_cable_is_cut_and_the_operator_fails_over(place: Place) -> None:
+    refused = place.site.vcrecovery("failover", WEB)
+    assert refused.returncode == ExitCode.REFUSED
+    assert "still answers" in refused.stderr
+    cut()
+    wait_for(lambda: not place.serves(), "the cut", PATIENCE)
+    qemu = place.qemu
+    done = place.site.vcrecovery("failover", WEB)
+    assert done.returncode == 0, done.stderr
+    assert not place.runs(qemu)
+    assert place.libvirt.virsh("domstate", VM).strip() == "shut off"
+    assert place.site.page(WEB) == WEB
+    episode = place.site.episodes()[-1]
+    steps = {step["step"]: step for step in episode["steps"]}
+    assert "running" in steps["confirm"]["evidence"]["summary"]
+    assert steps["fence"]["evidence"]["by"] == "libvirt"
+    assert steps["fence"]["evidence"]["power"] == "shutoff"
+    assert steps["fence"]["ended_at"] <= steps["start"]["begun_at"]
+
+
+def test_the_cable_and_libvirt_are_cut(place: Place) -> None:
+    qemu = place.qemu
+    place.plan(detection={"host_silent_for": "2s"})
+    with place.site.watched() as said:
+        wait_until_said(said, "web: the primary is running")
+        cut()
+        place.libvirt.kill()
+        # To the watcher the whole host has failed.
+        wait_until_said(said, "no failover", "web cannot be fenced")
+        done = place.site.vcrecovery("failover", WEB)
+    assert done.returncode == ExitCode.REFUSED
+    (line,) = done.stderr.splitlines()
+    assert "web cannot be fenced" in line
+    assert "--primary-is-down web" in line
+    assert (place.runs(qemu), place.standby()) == (True, "Stopped")
+    assert {entry["outcome"] for entry in place.site.episodes()} == {"refused"}
+    assert place.site.address_in_dns(WEB) == [ADDRESS]
+
+
+def test_a_watcher_does_not_take_a_cut_cable_for_a_failure(place: Place) -> None:
+    """libvirt says that it runs, and it does: closed ports may be a firewall."""
+    place.plan(detection={"cpu_zero_for": "5s", "host_silent_for": "3s"})
+    qemu = place.qemu
+    with place.site.watched() as said:
+        wait_until_said(said, "web: the primary is running")
+        cut()
+        wait_for(lambda: not place.serves(), "the cut", PATIENCE)
+        begun = time.monotonic()
+        # Time itself is under test: all that the watcher waits for is over by then.
+        wait_for(lambda: time.monotonic() - begun >= 10, "the end of the watcher's patience")
+    assert (place.runs(qemu), place.standby()) == (True, "Stopped")
+    assert place.site.address_in_dns(WEB) == [ADDRESS]
+    assert not [step for e in place.site.episodes() for step in e["steps"] if step["step"] in ("fence", "start")]
+
+
+# -- libvirtd is restarted in the middle of the fence ----------------------------------------------------------
+
+
+def test_libvirtd_is_restarted_in_the_middle_of_the_fence(place: Place) -> None:
+    cut()
+    qemu = place.qemu
+    # It does not hear libvirt's first signal, so that the destroy takes 10 s.
+    os.kill(qemu, signal.SIGSTOP)
+    try:
+        process = subprocess.Popen(
+            place.site.command("failover", WEB), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            wait_for(lambda: asked_to_end(qemu), "the destroy", PATIENCE)
+            place.libvirt.kill()
+            _, stderr = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+            process.wait(30)
+        assert process.returncode == ExitCode.OUTSIDE, stderr
+        (line,) = stderr.splitlines()
+        assert "hv1" in line
+        assert place.standby() == "Stopped"
+        place.libvirt.start()
+        done = place.site.vcrecovery("failover", WEB)
+        assert done.returncode == 0, done.stderr
+        assert not place.runs(qemu)
+        (episode,) = place.site.episodes()
+        assert (episode["epoch"], episode["outcome"]) == (1, "done")
+        assert place.site.page(WEB) == WEB
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(qemu, signal.SIGCONT)
+
+
+def asked_to_end(pid: int) -> bool:
+    """Whether SIGTERM waits for a stopped process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    pending = next(int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd"))
+    return bool(pending & 1 << (signal.SIGTERM - 1))
+
+
+# -- a watcher that nobody helps -------------------------------------------------------------------------------
+
+
+def test_a_vm_crashes_while_lxd_and_the_name_server_are_away(place: Place) -> None:
+    site = place.site
+    with site.watched() as said:
+        wait_until_said(said, "web: the primary is running")
+        site.lxd.kill()
+        site.ns1.stop()
+        cut()
+        os.kill(place.qemu, signal.SIGKILL)
+        wait_until_said(said, "LXD on secondary sec1", "trying again")
+        site.lxd.start()
+        wait_until_said(said, "DNS server ns1", "epoch 1: started")
+        site.ns1.start()
+        wait_until_said(said, "epoch 1: done: web is served by its standby")
+    assert site.page(WEB) == WEB
+    (episode,) = site.episodes()
+    assert (episode["epoch"], episode["outcome"]) == (1, "done")
