@@ -39,7 +39,7 @@ class PrivateLxd:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None  # noqa: S101  it was started
+        assert self._process is not None
         return self._process.pid
 
     @property
@@ -76,13 +76,19 @@ class PrivateLxd:
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
-        assert self._process is not None  # noqa: S101  it was started
+        assert self._process is not None
         self._process.send_signal(number)
         try:
             self._process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(timeout=PATIENCE)
+
+    def stop_all(self) -> None:
+        """Stops every container at once."""
+        names = [line.split(",") for line in self.lxc("list", "--format", "csv", "--columns", "ns").splitlines()]
+        if running := [name for name, status in names if status != "STOPPED"]:
+            self.lxc("stop", "--force", *running)
 
     def close(self) -> None:
         """Leaves nothing of it, whatever state it is in."""
@@ -91,8 +97,9 @@ class PrivateLxd:
             return
         if not self.runs:
             self.start()
+        self.stop_all()
         for name in self.lxc("list", "--format", "csv", "--columns", "n").split():
-            self.lxc("delete", "--force", name)
+            self.lxc("delete", name)
         remove_pool_and_network(self.server, self.network, self.network)
         self.lxd("shutdown", "--timeout", "30", check=False)
         self._end(signal.SIGTERM)

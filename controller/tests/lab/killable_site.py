@@ -44,6 +44,8 @@ class KillableSite(SmallSite):
         super().write_plan(**services)
         script = f"kill -KILL $(cat {shlex.quote(str(self._pids))}) 2>/dev/null; echo Chassis power is off"
         self.data["hypervisors"]["hv1"]["fence"] = {"command": ["sh", "-c", script]}
+        for service in self.data["services"].values():
+            service["timeouts"] = {"settle": "1ms"}
         self.data["groups"] = {"all": {"services": list(self.names)}}
         self.plan.write_text(yaml.safe_dump(self.data))
 
@@ -103,11 +105,13 @@ class KillableSite(SmallSite):
             "journal": self._journal(),
         }
 
-    def _journal(self) -> list[tuple[Any, ...]]:
+    def _journal(self) -> list[str]:
         with closing(sqlite3.connect(self.state / "journal.db")) as db:
-            return [
-                row for table in ("service", "episode", "step", "hold") for row in db.execute(f"SELECT * FROM {table}")
-            ]
+            return list(db.iterdump())
+
+    def episodes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.run("history", "--json").stdout)["episodes"]
+        return found
 
     # -- the controller ----------------------------------------------------------------------------------------
 
@@ -135,12 +139,18 @@ class KillableSite(SmallSite):
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
+    def changes_nothing(self, *words: str) -> None:
+        before = self.all_there_is()
+        self.well(*words)
+        assert self.all_there_is() == before, words
+
     def killed_everywhere(
         self, words_of_turn: Callable[[], Sequence[str]], prepare: Callable[[], None], check: Callable[[], None]
     ) -> int:
         """Kills a call before each of its changes and after the last, each time from what `prepare` makes.
 
-        `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which `check` looks at, and one more changes nothing.
+        `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which
+        `check` looks at, and one more changes nothing.
         The number of boundaries.
         """
         for boundary in itertools.count(1):
@@ -155,9 +165,7 @@ class KillableSite(SmallSite):
             if killed.returncode != KILLED:
                 assert killed.returncode == 0, (boundary, killed.stdout, killed.stderr)
                 break
-            before = self.all_there_is()
-            self.well(*words)
-            assert self.all_there_is() == before, boundary
+            self.changes_nothing(*words)
             assert boundary < MOST
         return boundary
 

@@ -113,7 +113,8 @@ def serve() -> None:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             run_until(asked["before"], asked["words"])
         _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.plan.load import load_plan
+from vcrecovery.sync.modes import RAW_KEY
 from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY, STANDBY, apply
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.run import run
@@ -74,6 +74,9 @@ class SmallSite:
         }
         for name, changes in services.items():
             self.data["services"][name].update(changes)
+        self.save_plan()
+
+    def save_plan(self) -> None:
         self.plan.write_text(yaml.safe_dump(self.data))
 
     def _service(self, number: int) -> dict[str, Any]:
@@ -104,18 +107,18 @@ class SmallSite:
         self.ns2.start()
         self.lxd.start()
         plan = load_plan(self.plan)
-        # The first makes the pool and the bridge.
+        # The first makes the pool and the bridge. The others are its copies: LXD takes 5 s to find out that it cannot
+        # start an empty container, which is how each chooses its ID map.
         first, *others = self.names
-        self._make(first, plan)
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            list(pool.map(lambda name: self._make(name, plan), others))
+        apply(plan, first, self.lxd.server, SystemClock())
+        for name in others:
+            self.lxd.lxc("copy", first, name, "--config", f"{RAW_KEY}=")
+            apply(plan, name, self.lxd.server, SystemClock())
+        for name in self.names:
+            self.fill(name)
 
     def _records(self) -> str:
         return "".join(f"{name} 5 IN A {self.primary(name)}\n" for name in self.names)
-
-    def _make(self, name: str, plan: Any) -> None:
-        apply(plan, name, self.lxd.server, SystemClock())
-        self.fill(name)
 
     def rootfs(self, name: str) -> Path:
         return self.lxd.server.rootfs(BRIDGE, name)
@@ -137,6 +140,8 @@ class SmallSite:
         (top / "sbin/init").chmod(0o755)
         (top / "www/index.html").write_text(f"{name}\n")
         self.stamp(name)
+        for left in ("go", "calm"):
+            (top / left).unlink(missing_ok=True)
         owner = top.stat()
         for folder, folders, files in os.walk(top):
             for entry in (*folders, *files):
@@ -157,7 +162,9 @@ class SmallSite:
         return run(self.command(*words), timeout=timeout, check=False)
 
     def episodes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.vcrecovery("history", "--json").stdout)["episodes"]
+        found: list[dict[str, Any]] = json.loads(self.vcrecovery("history", "--limit", "1000", "--json").stdout)[
+            "episodes"
+        ]
         return found
 
     def page(self, name: str) -> str | None:
@@ -179,11 +186,9 @@ class SmallSite:
         """Everything as before any failover: standbys stopped, names at the primaries, no journal."""
         if not self.lxd.runs:
             self.lxd.start()
+        self.lxd.stop_all()
         for name in self.names:
             found = self.instance(name)
-            if found.status != "Stopped":
-                self.lxd.server.stop(name, timeout=60)
-                found = self.instance(name)
             self.lxd.server.configure(found, {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"})
             self.fill(name)
         for server in (self.ns1, self.ns2):
