@@ -16,7 +16,9 @@ from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
 from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import automatic, fail_over
 from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.outside import ages_of
 from vcrecovery.recover.states import OFF, Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+from vcrecovery.sync.freshness import Freshness
 from vcrecovery.sync.restore_points import RestorePoint, find
 
 
@@ -120,14 +122,16 @@ class SimulatedActuator:
         doubtful = episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH)
         stamped = self.world.heartbeat_at
         began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
+        fresh = Freshness(stamped, "no heartbeat has arrived" if stamped is None else "", stamped)
+        ages = ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self.clock.now())
         return {
             "power": power.value,
             "reason": reason,
             "detail": "hypervisor hv1 does not answer" if power is Power.UNREACHABLE else "",
             "open_ports": open_ports,
-            "freshness": None if stamped is None else max(0.0, began_at - stamped),
-            "freshness_detail": "no heartbeat has arrived",
-            "heard": None if stamped is None else max(0.0, episode.opened_at - stamped),
+            "freshness": ages.files,
+            "freshness_detail": ages.detail,
+            "heard": ages.heard,
             "cpu": self.world.cpu if doubtful and power is Power.RUNNING else None,
             "fence_command": self.world.fence_command,
             "neighbours": list(self.world.neighbours) if power is Power.UNREACHABLE else [],
