@@ -40,6 +40,9 @@ class VirtualClock:
     def now(self) -> float:
         return self.time + self.set_by
 
+    def steady(self) -> float:
+        return self.time
+
     def sleep(self, seconds: float) -> None:
         end = self.time + seconds
         while self.changes and min(at for at, _ in self.changes) <= end:

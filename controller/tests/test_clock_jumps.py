@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from simulation import Simulation
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.probe import wait_for_all
+from vcrecovery.plan.probes import Port
 from vcrecovery.recover.outside import AHEAD_AT_MOST, ages_of
 from vcrecovery.recover.states import Side
 from vcrecovery.sync.freshness import Freshness
@@ -100,3 +105,22 @@ def test_a_heartbeat_from_the_future_is_not_fresh() -> None:
     assert ages(1061.0 + AHEAD_AT_MOST) == (0.0, 0.0)
     assert ages(1061.5 + AHEAD_AT_MOST) == (None, None)
     assert ages_of(Freshness(None, "none has come"), began_at=1.0, noticed_at=1.0, now=1.0).detail == "none has come"
+
+
+class SetBack(SystemClock):
+    """An hour earlier at every look."""
+
+    def __init__(self) -> None:
+        self.shown = time.time()
+
+    def now(self) -> float:
+        self.shown -= HOUR
+        return self.shown
+
+
+@pytest.mark.timeout(60)
+def test_what_waits_ends_in_time_whatever_the_clock_shows() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        (result,) = wait_for_all([("127.0.0.1", Port(tcp=nobody.getsockname()[1]))], SetBack(), 0.5, 0.1)
+    assert not result.ok

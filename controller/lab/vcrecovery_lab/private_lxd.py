@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 
 class PrivateLxd:
-    """`kill`, `stop` and `start` may be called again and again; containers live on meanwhile, as under the system's.
+    """`kill`, `send` and `start` may be called again and again; containers live on meanwhile, as under the system's.
 
     `network` is the bridge's name and the pool's. `vcrecovery standby apply` makes both.
     """
@@ -71,13 +71,14 @@ class PrivateLxd:
         """SIGKILL, as when it crashes; its containers live on."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """SIGTERM, as when its package is upgraded; its containers live on."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
+        """SIGTERM is sent when its package is upgraded; its containers live on then, too."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        self.send(number)
+        assert self._process is not None
         try:
             self._process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:

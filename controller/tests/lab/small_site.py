@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -179,6 +179,23 @@ class SmallSite:
 
     def serial(self) -> int:
         return int(self.ns1.dig(ZONE, "SOA")[0].split()[2])
+
+    @contextmanager
+    def watched(self) -> Iterator[Callable[[], str]]:
+        """A `vcrecovery watch` runs; what it has said so far."""
+        log = self.folder / "watch.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(self.command("watch", "--verbose"), stdout=output, stderr=output)
+        try:
+            yield log.read_text
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout=30)
+        assert "Traceback" not in log.read_text()
 
     # -- between two tests --------------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from vcrecovery.recover.states import Side
+from vcrecovery.recover.states import ServiceState, Side
 from vcrecovery.sync.modes import SETTLED_KEY, settled
 from vcrecovery.sync.standby import ROLE_KEY, STANDBY
 
@@ -140,18 +140,19 @@ def test_standby_reset(site: KillableSite, until: str) -> None:
 
 def test_words_about_protection(site: KillableSite) -> None:
     site.well("failover", "b", "--force")
-    for words, said in (
-        (("acknowledge", "b"), lambda: site.journal().state("b").acknowledged_at is not None),
-        (("pause", "b", "--for", "forever"), lambda: site.journal().state("b").pause is not None),
-        (("resume", "b"), lambda: site.journal().state("b").pause is None),
-    ):
-        assert not said()
+    verbs: dict[tuple[str, ...], Callable[[ServiceState], bool]] = {
+        ("acknowledge", "b"): lambda state: state.acknowledged_at is not None,
+        ("pause", "b", "--for", "forever"): lambda state: state.pause is not None,
+        ("resume", "b"): lambda state: state.pause is None,
+    }
+    for words, is_so in verbs.items():
+        assert not is_so(site.journal().state("b"))
         assert site.run(*words, before="1").returncode == KILLED
-        assert not said()
+        assert not is_so(site.journal().state("b"))
         assert site.run(*words, before="2").returncode == KILLED
-        assert said()
+        assert is_so(site.journal().state("b"))
         site.well(*words)
-        assert said()
+        assert is_so(site.journal().state("b"))
 
 
 def test_the_watcher(site: KillableSite) -> None:

@@ -52,7 +52,7 @@ def _evidence(host: str, said: str) -> dict[str, Any]:
 @contextmanager
 def _locked(world: World, host: str, timeout: float) -> Iterator[BinaryIO]:
     path = world.plan.state_dir / "locks" / "hypervisors" / host
-    deadline = world.clock.now() + timeout
+    deadline = world.clock.steady() + timeout
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer, which would be written once more when the file is closed, and fail on a full disk.
@@ -68,7 +68,7 @@ def _locked(world: World, host: str, timeout: float) -> Iterator[BinaryIO]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if world.clock.now() > deadline:
+                if world.clock.steady() > deadline:
                     raise OutsideError(
                         f"the fence command of {host} runs since more than {timeout:.0f} s", "look what it waits for"
                     ) from None

@@ -223,10 +223,10 @@ class Outside:
 
     def _destroy(self) -> dict[str, Any]:
         uuid, clock = str(self._service.primary.uuid), self._world.clock
-        deadline = clock.now() + self._service.timeouts.fence
+        deadline = clock.steady() + self._service.timeouts.fence
         self._host.destroy(uuid, self._service.timeouts.fence)
         while (reading := self._host.read(uuid)).power not in OFF | {Power.ABSENT}:
-            if clock.now() > deadline:
+            if clock.steady() > deadline:
                 raise OutsideError(
                     f"VM {uuid} is still {reading} on {self._host.name} after its destroy",
                     "end it by hand, then call again",
