@@ -125,7 +125,8 @@ def test_controllers_that_begin_at_the_same_moment(site: KillableSite) -> None:
 
 
 def test_a_clock_that_is_set_at_any_moment(site: KillableSite) -> None:
-    for boundary in range(1, MOST):
+    # Each step once, forward and back in turns; tests/test_clock_jumps.py has all of them both ways.
+    for boundary in range(1, 18, 3):
         site.afresh()
         site.end_primaries()
         jump = HOUR if boundary % 2 else -HOUR
@@ -137,5 +138,3 @@ def test_a_clock_that_is_set_at_any_moment(site: KillableSite) -> None:
             assert not site.is_live("a")
             site.well("failover", "a")
         site.serves("a")
-        if boundary > 1 + 6 * 2 + 1 + 3:
-            break

@@ -174,7 +174,7 @@ def test_the_watcher(site: KillableSite) -> None:
             if first == 0:
                 break
             assert first == KILLED
-        assert boundary > 18
+        assert boundary > 1 + 6 * 2 + 1
 
 
 def watched(site: KillableSite, boundary: int) -> int:
