@@ -21,6 +21,7 @@ from vcrecovery.errors import BusyError, ExitCode, OutsideError, RefusedError, V
 from vcrecovery.recover.failover import ALONE, automatic, fail_over
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.outside import ages_of
 from vcrecovery.recover.several import LOOK_EVERY, Result, Several, fail_over_all
 from vcrecovery.recover.states import (
     OFF,
@@ -35,6 +36,7 @@ from vcrecovery.recover.states import (
     Side,
     Step,
 )
+from vcrecovery.sync.freshness import Freshness
 from vcrecovery.sync.restore_points import RestorePoint, find
 from virtual_time import KilledError, VirtualClock
 
@@ -173,14 +175,16 @@ class SimulatedActuator:
         doubtful = episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH)
         stamped = self.world.heartbeat_at
         began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
+        fresh = Freshness(stamped, "no heartbeat has arrived" if stamped is None else "", stamped)
+        ages = ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self.clock.now())
         return {
             "power": power.value,
             "reason": reason,
             "detail": self._silence() if power is Power.UNREACHABLE else "",
             "open_ports": open_ports,
-            "freshness": None if stamped is None else max(0.0, began_at - stamped),
-            "freshness_detail": "no heartbeat has arrived",
-            "heard": None if stamped is None else max(0.0, episode.opened_at - stamped),
+            "freshness": ages.files,
+            "freshness_detail": ages.detail,
+            "heard": ages.heard,
             "cpu": self.world.cpu if doubtful and power is Power.RUNNING else None,
             "fence_command": self.world.fence_command,
             "neighbours": self._neighbours() if power is Power.UNREACHABLE else [],

@@ -12,24 +12,62 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Side
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
 from .small_site import PORT, ZONE, SmallSite
 from .waiting import wait_for
 
 PROGRAM = Path(__file__).with_name("killed_controller.py")
 KILLED = -signal.SIGKILL
+VM_NAME, VM_UUID = "vcrt-crashing", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0088"
 #: No change has this number.
 NEVER = "1000000"
 #: Changes of one call at the most: beyond it, it would run for ever.
 MOST = 200
+
+
+def _ours(config: Mapping[str, str]) -> dict[str, str]:
+    """Without what LXD notes for itself, when it likes."""
+    return {key: value for key, value in config.items() if not key.startswith("volatile.")}
+
+
+class Watcher:
+    """A `vcrecovery watch` and what it says."""
+
+    def __init__(self, plan: Path, log: Path, before: str) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            words = [sys.executable, str(PROGRAM), before, "watch", "--plan", str(plan)]
+            self._process = subprocess.Popen(words, stdout=output, stderr=output)
+
+    def says(self, text: str) -> bool:
+        return text in self._log.read_text()
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def stop(self) -> int:
+        """Its exit status."""
+        if not self.ended:
+            self._process.terminate()
+        try:
+            status = self._process.wait(timeout=60)
+        finally:
+            self._process.kill()
+            self._process.wait(timeout=60)
+        assert not self.says("Traceback"), self._log.read_text()
+        return status
 
 
 class KillableSite(SmallSite):
@@ -44,6 +82,8 @@ class KillableSite(SmallSite):
         super().write_plan(**services)
         script = f"kill -KILL $(cat {shlex.quote(str(self._pids))}) 2>/dev/null; echo Chassis power is off"
         self.data["hypervisors"]["hv1"]["fence"] = {"command": ["sh", "-c", script]}
+        for service in self.data["services"].values():
+            service["timeouts"] = {"settle": "1ms"}
         self.data["groups"] = {"all": {"services": list(self.names)}}
         self.plan.write_text(yaml.safe_dump(self.data))
 
@@ -89,6 +129,23 @@ class KillableSite(SmallSite):
             if self.address_in_dns(name) == [self.address(name)]:
                 assert self.is_live(name), f"DNS points at a standby of {name} that does not serve"
 
+    def serves(self, *names: str) -> None:
+        """Each of these standbys serves by its name, after one failover, and nothing else has happened."""
+        for name in names:
+            assert self.is_live(name)
+            assert self.page(name) == name
+            assert self.epoch(name) == ['"epoch=1"']
+            assert not self.primary_serves(name)
+        done = [(e["service"], e["epoch"], e["outcome"]) for e in self.episodes() if e["outcome"] != "refused"]
+        assert sorted(done) == [(name, 1, "done") for name in names]
+
+    def is_done(self, name: str) -> bool:
+        state = self.journal().state(name)
+        return state.side is Side.STANDBY and state.open_episode is None
+
+    def journal(self) -> Journal:
+        return Journal(self.state / "journal.db")
+
     def epoch(self, name: str) -> list[str]:
         return self.ns1.dig(f"_vcrecovery.{name}.{ZONE}", "TXT")
 
@@ -99,15 +156,17 @@ class KillableSite(SmallSite):
         return {
             "serial": self.serial(),
             "modes": modes,
-            "containers": {name: (i.status, i.config, i.started_at) for name, i in instances.items()},
+            "containers": {name: (i.status, _ours(i.config), i.started_at) for name, i in instances.items()},
             "journal": self._journal(),
         }
 
-    def _journal(self) -> list[tuple[Any, ...]]:
+    def _journal(self) -> list[str]:
         with closing(sqlite3.connect(self.state / "journal.db")) as db:
-            return [
-                row for table in ("service", "episode", "step", "hold") for row in db.execute(f"SELECT * FROM {table}")
-            ]
+            return list(db.iterdump())
+
+    def episodes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.run("history", "--json").stdout)["episodes"]
+        return found
 
     # -- the controller ----------------------------------------------------------------------------------------
 
@@ -135,12 +194,18 @@ class KillableSite(SmallSite):
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
+    def changes_nothing(self, *words: str) -> None:
+        before = self.all_there_is()
+        self.well(*words)
+        assert self.all_there_is() == before, words
+
     def killed_everywhere(
         self, words_of_turn: Callable[[], Sequence[str]], prepare: Callable[[], None], check: Callable[[], None]
     ) -> int:
         """Kills a call before each of its changes and after the last, each time from what `prepare` makes.
 
-        `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which `check` looks at, and one more changes nothing.
+        `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which
+        `check` looks at, and one more changes nothing.
         The number of boundaries.
         """
         for boundary in itertools.count(1):
@@ -155,11 +220,18 @@ class KillableSite(SmallSite):
             if killed.returncode != KILLED:
                 assert killed.returncode == 0, (boundary, killed.stdout, killed.stderr)
                 break
-            before = self.all_there_is()
-            self.well(*words)
-            assert self.all_there_is() == before, boundary
+            self.changes_nothing(*words)
             assert boundary < MOST
         return boundary
+
+    @contextmanager
+    def watching(self, before: str = NEVER) -> Iterator[Watcher]:
+        """A watcher, which is ended in the end."""
+        watcher = Watcher(self.plan, self.folder / "watch.log", before)
+        try:
+            yield watcher
+        finally:
+            watcher.stop()
 
     # -- between two failovers ---------------------------------------------------------------------------------
 
@@ -206,3 +278,39 @@ def killable_site(folder: Path, names: Sequence[str]) -> Iterator[KillableSite]:
         yield site
     finally:
         site.close()
+
+
+class CrashingVm:
+    """A real VM that does nothing, under a libvirtd of its own."""
+
+    def __init__(self) -> None:
+        self.host = PrivateLibvirt()
+
+    def boot(self) -> None:
+        if "running" not in self._state():
+            self.host.virsh("start", VM_NAME)
+
+    def crash(self) -> None:
+        os.kill(self.host.qemu(VM_NAME), signal.SIGKILL)
+        wait_for(lambda: "crashed" in self._state(), "the crash", 100)
+
+    def _state(self) -> str:
+        return self.host.virsh("domstate", VM_NAME, "--reason")
+
+
+@contextmanager
+def crashing_vm(site: KillableSite, name: str) -> Iterator[CrashingVm]:
+    """In the place of the primary of service `name`, the only one of the plan."""
+    vm = CrashingVm()
+    try:
+        vm.host.start()
+        vm.host.make(VM_NAME, VM_UUID)
+        site.write_plan()
+        site.data["services"] = {name: site.data["services"][name]}
+        site.data["services"][name]["primary"]["uuid"] = VM_UUID
+        site.data["hypervisors"]["hv1"] = {"uri": vm.host.uri}
+        del site.data["groups"]
+        site.plan.write_text(yaml.safe_dump(site.data))
+        yield vm
+    finally:
+        vm.host.close()

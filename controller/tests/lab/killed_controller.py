@@ -1,8 +1,8 @@
-"""The real `vcrecovery`, killed with SIGKILL right before its Nth change of anything, or left with a full disk there.
+"""The real `vcrecovery`, and what befalls it right before its Nth change of anything: by default, SIGKILL.
 
 `python killed_controller.py N WORDS...`: a change is a journal entry, or an act on LXD, a VM, a name or a chosen mode.
-Its last boundary is when everything is done. With `N:FILE`, FILE takes the whole disk that it is on instead, and the
-program goes on.
+Its last boundary is when everything is done. With `N:FILE`, FILE takes the whole disk that it is on; with `N:+SECONDS`
+or `N:-SECONDS`, the clock is set; and the program goes on.
 
 Without arguments it takes one JSON object a line, `{"before": "N", "words": [...], "out": FILE, "err": FILE}`, runs
 each in a process of its own and answers with a line, its exit status: most of such a short run is loading Python.
@@ -17,11 +17,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from vcrecovery.cli.main import VERBS, main
+from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Zone
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.lxd import LxdServer
@@ -54,6 +56,19 @@ def fill_the_disk_of(file: Path) -> None:
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
+
+
+def set_the_clock(seconds: float) -> None:
+    # Of the program alone, but all of it reads this one.
+    setattr(SystemClock, "now", lambda _self: time.time() + seconds)  # noqa: B010
+
+
+def befalls(what: str) -> Callable[[], None]:
+    if not what:
+        return kill_this
+    if what[0] in "+-":
+        return lambda: set_the_clock(float(what))
+    return lambda: fill_the_disk_of(Path(what))
 
 
 class Countdown:
@@ -89,8 +104,8 @@ class Countdown:
 
 def run_until(before: str, words: list[str]) -> None:
     """Does not return."""
-    number, _, file = before.partition(":")
-    countdown = Countdown(int(number), (lambda: fill_the_disk_of(Path(file))) if file else kill_this)
+    number, _, what = before.partition(":")
+    countdown = Countdown(int(number), befalls(what))
     for owner, names in CHANGES:
         for name in names:
             setattr(owner, name, countdown.before(getattr(owner, name)))
@@ -113,7 +128,8 @@ def serve() -> None:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             run_until(asked["before"], asked["words"])
         _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -301,6 +301,9 @@ class Looks:
     def now(self) -> float:
         return self._now
 
+    def steady(self) -> float:
+        return self._now
+
     def sleep(self, seconds: float) -> None:
         self.looks += 1
         self._now += seconds

@@ -233,6 +233,9 @@ class QuickClock:
     def now(self) -> float:
         return 1000.0
 
+    def steady(self) -> float:
+        return 1000.0
+
     def sleep(self, _seconds: float) -> None:
         threading.Event().wait(0.02)
 

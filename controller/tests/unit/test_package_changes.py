@@ -27,6 +27,9 @@ class FakeClock:
     def now(self) -> float:
         return self.time
 
+    def steady(self) -> float:
+        return self.time
+
     def sleep(self, seconds: float) -> None:
         self.time += seconds
 

@@ -332,7 +332,7 @@ class Zone:
         Raises OutsideError, which names the servers that do not after `timeout` seconds.
         """
         canonical = {kind: frozenset((_canonical(kind, value),)) for kind, value in wanted.items()}
-        deadline = self._clock.now() + timeout
+        deadline = self._clock.steady() + timeout
 
         def trouble_of(server: Server) -> str:
             try:
@@ -350,7 +350,7 @@ class Zone:
                 missing = [server for server in missing if trouble[server]]
                 if not missing:
                     return [server.name for server in self.servers]
-                if self._clock.now() >= deadline:
+                if self._clock.steady() >= deadline:
                     good = [server.name for server in self.servers if server not in missing]
                     done = f" ({', '.join(good)} {'have' if len(good) > 1 else 'has'} it)" if good else ""
                     raise OutsideError(

@@ -197,7 +197,7 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
     The last result of each; those that are not `ok` have failed. Commands are asked once all ports answer, since they
     cost more.
     """
-    deadline = clock.now() + timeout
+    deadline = clock.steady() + timeout
     ports = [number for number, (_, port) in enumerate(targets) if not port.command]
     commands = [number for number, (_, port) in enumerate(targets) if port.command]
     last = [Result(label_of(*target), "not asked: other ports do not answer", reached=False) for target in targets]
@@ -205,7 +205,7 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
     good_since: float | None = None
 
     def look(numbers: Sequence[int]) -> bool:
-        left = max(CONNECT_TIMEOUT, deadline - clock.now())
+        left = max(CONNECT_TIMEOUT, deadline - clock.steady())
         found = _ask([(*targets[n], min(left, _patience(targets[n][1]))) for n in numbers])
         for number, result in zip(numbers, found, strict=True):
             lost[number] += last[number].ok and not result.ok
@@ -214,7 +214,7 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
 
     while True:
         good = look(ports) and look(commands)
-        now = clock.now()
+        now = clock.steady()
         if not good:
             good_since = None
         elif good_since is None:

@@ -102,12 +102,12 @@ def _is_there(wanted: VirtualIp) -> bool:
 
 
 def _wait_until_usable(wanted: VirtualIp, clock: Clock) -> None:
-    deadline = clock.now() + DAD_WITHIN
+    deadline = clock.steady() + DAD_WITHIN
     while (flags := _flags(wanted)) is not None and "tentative" in flags:
         if "dadfailed" in flags:
             _ip(wanted, "del", str(wanted.address))
             raise OutsideError(f"somebody else still has {wanted}", "end that machine, then call again")
-        if clock.now() > deadline:
+        if clock.steady() > deadline:
             return
         clock.sleep(0.05)
 

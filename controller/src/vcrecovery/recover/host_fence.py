@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from vcrecovery.drivers.fence import power_off
 from vcrecovery.errors import OutsideError
@@ -49,21 +50,25 @@ def _evidence(host: str, said: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _locked(world: World, host: str, timeout: float) -> Iterator[IO[str]]:
+def _locked(world: World, host: str, timeout: float) -> Iterator[BinaryIO]:
     path = world.plan.state_dir / "locks" / "hypervisors" / host
-    deadline = world.clock.now() + timeout
+    deadline = world.clock.steady() + timeout
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8")
+        # Without a buffer, which would be written once more when the file is closed, and fail on a full disk.
+        file = path.open("ab+", buffering=0)
     except OSError as error:
-        raise OutsideError(f"the lock {path} cannot be used: {error.strerror}", "correct its rights") from error
+        raise OutsideError(
+            f"the lock {path} cannot be used: {error.strerror}",
+            "free some space or correct its rights, then call again",
+        ) from error
     with file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if world.clock.now() > deadline:
+                if world.clock.steady() > deadline:
                     raise OutsideError(
                         f"the fence command of {host} runs since more than {timeout:.0f} s", "look what it waits for"
                     ) from None
@@ -71,7 +76,7 @@ def _locked(world: World, host: str, timeout: float) -> Iterator[IO[str]]:
         yield file
 
 
-def _read(file: IO[str]) -> dict[str, Any]:
+def _read(file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
     try:
         found = json.loads(file.read())
@@ -80,9 +85,9 @@ def _read(file: IO[str]) -> dict[str, Any]:
     return found if isinstance(found, dict) and isinstance(found.get("at"), float) else {}
 
 
-def _write(file: IO[str], entry: dict[str, Any]) -> None:
-    """On the disk before it counts."""
-    file.truncate(0)
-    file.write(json.dumps(entry))
-    file.flush()
-    os.fsync(file.fileno())
+def _write(file: BinaryIO, entry: dict[str, Any]) -> None:
+    """On the disk before it counts. Where that is full, the others run the command once more, which is harmless."""
+    with contextlib.suppress(OSError):
+        file.truncate(0)
+        file.write(json.dumps(entry).encode())
+        os.fsync(file.fileno())

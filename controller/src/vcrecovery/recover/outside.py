@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,12 +19,14 @@ from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
-from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.freshness import Freshness, read_freshness_quietly
 from vcrecovery.sync.promote import promote
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
 
+#: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
+AHEAD_AT_MOST = 10.0
 #: Seconds between the two readings that say how much CPU a VM uses now.
 USED_OVER = 1.0
 #: Seconds for killed processes to be gone.
@@ -44,6 +47,31 @@ def policy_for(world: World, name: str) -> Policy:
         host_silent_for=detection.host_silent_for,
         cool_down=detection.cool_down,
     )
+
+
+@dataclass(frozen=True)
+class Ages:
+    """Of a standby's files, and of its newest heartbeat, in seconds; None when not known, which `detail` explains."""
+
+    files: float | None
+    heard: float | None
+    detail: str = ""
+
+
+def ages_of(fresh: Freshness, *, began_at: float, noticed_at: float, now: float) -> Ages:
+    """How old the files were when the failure began, and how long before it was noticed a heartbeat was heard.
+
+    A heartbeat from the future says nothing about either: a clock was set, and nobody knows which one is right.
+    """
+    ahead = max(fresh.heard_at or 0.0, fresh.stamped_at or 0.0) - now
+    if ahead > AHEAD_AT_MOST:
+        return Ages(
+            None, None, f"its newest heartbeat is {ahead:.0f} s in the future: its primary's clock or this one was set"
+        )
+    # What the failure can have cost is counted up to when it began, not up to now.
+    files = None if fresh.stamped_at is None else max(0.0, began_at - fresh.stamped_at)
+    heard = None if fresh.heard_at is None else max(0.0, noticed_at - fresh.heard_at)
+    return Ages(files, heard, fresh.detail)
 
 
 class Outside:
@@ -118,10 +146,8 @@ class Outside:
         unwell = [str(result) for result in found if result.reached and not result.ok]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
         on_ports += "".join(f"; {text}" for text in unwell)
-        # What the failure can have cost is counted up to when it began, not up to now.
         began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
-        age = None if fresh.stamped_at is None else max(0.0, began_at - fresh.stamped_at)
-        heard = None if fresh.heard_at is None else max(0.0, episode.opened_at - fresh.heard_at)
+        ages = ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self._world.clock.now())
         restore_problem, restore_age = self._restore_point(episode)
         fence_command = self._world.plan.hypervisors[self._host.name].fence is not None
         neighbours: tuple[str, ...] = ()
@@ -138,14 +164,14 @@ class Outside:
             "vanished": reading.power is Power.ABSENT
             and (episode.cause.startswith("libvirt:") or episode.request.doubt is Doubt.VM),
             "cpu": cpu,
-            "heard": heard,
+            "heard": ages.heard,
             "fence_command": fence_command,
             "neighbours": list(neighbours),
             "open_ports": answering,
             "reached": [result.label for result in found if result.reached],
             "standby_problem": trouble,
-            "freshness": age,
-            "freshness_detail": fresh.detail,
+            "freshness": ages.files,
+            "freshness_detail": ages.detail,
             "summary": f"{self._host.name}: {reading}; {on_ports}{on_cpu}",
         }
 
@@ -206,10 +232,10 @@ class Outside:
 
     def _destroy(self) -> dict[str, Any]:
         uuid, clock = str(self._service.primary.uuid), self._world.clock
-        deadline = clock.now() + self._service.timeouts.fence
+        deadline = clock.steady() + self._service.timeouts.fence
         self._host.destroy(uuid, self._service.timeouts.fence)
         while (reading := self._host.read(uuid)).power not in OFF | {Power.ABSENT}:
-            if clock.now() > deadline:
+            if clock.steady() > deadline:
                 raise OutsideError(
                     f"VM {uuid} is still {reading} on {self._host.name} after its destroy",
                     "end it by hand, then call again",

@@ -158,5 +158,6 @@ class ChosenModes:
 
     def _unusable(self, error: OSError) -> OutsideError:
         return OutsideError(
-            f"the chosen modes in {self._folder} cannot be used: {error.strerror}", "correct its rights"
+            f"the chosen modes in {self._folder} cannot be used: {error.strerror}",
+            "free some space or correct its rights",
         )

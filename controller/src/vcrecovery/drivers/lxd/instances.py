@@ -96,11 +96,11 @@ class Instances(Connection):
 
         `known` is what was read of it a moment ago. Raises OutsideError with the server's reason.
         """
-        deadline = self._clock.now() + timeout
+        deadline = self._clock.steady() + timeout
         found = known or self.get(instance)
         started = False
         while found is None or not found.running:
-            if started and self._clock.now() >= deadline:
+            if started and self._clock.steady() >= deadline:
                 raise OutsideError(
                     f"container {instance} stops right after its start",
                     f"see `lxc info --show-log {instance}`, then call again",
@@ -110,7 +110,7 @@ class Instances(Connection):
                 self._set_state(instance, action, timeout, f"the start of {instance}")
                 started = True
             except TryAgainError:
-                if self._clock.now() >= deadline:
+                if self._clock.steady() >= deadline:
                     raise
                 self._clock.sleep(_BUSY_DELAY)
             except OutsideError as error:
