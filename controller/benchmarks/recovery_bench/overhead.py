@@ -3,8 +3,9 @@
 The real program (`vcrecovery failover --host`: start of Python, imports, plan, locks, journal with an fsync for each
 step, threads, output) fails services over whose containers start at once, whose ports are open at once, and which have
 no DNS names. What is measured is its wall time from its start as a process to its end, and nothing is taken off: it is
-all overhead, with what the loopback's probes and the simulated LXD take of the same CPUs. The same once more with a DNS
-name for each service, which BIND serves, is shown beside it.
+all overhead, with what the loopback's probes, libvirtd and the simulated LXD take of the same CPUs. The same once more
+with a DNS name for each service, which BIND serves, is shown beside it. Other work on the machine counts, too: the CPU
+time of the program alone tells how much that was.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from .overhead_site import fail_over, site
 LIMITS = {4: 0.2, 200: 2.0}
 #: What ends each part of a run: its last such step.
 _PARTS = {
-    "start of the program, plan": None,
     "confirm": Step.CONFIRM,
     "fence": Step.FENCE,
     "start, with the gate": Step.START,
@@ -73,6 +73,7 @@ def measure_overhead(folder: Path, services: int, rounds: int) -> Overhead:
     parts: dict[bool, list[dict[str, float]]] = {False: [], True: []}
     cpu: dict[bool, list[float]] = {False: [], True: []}
     with site(folder, services) as made:
+        # Compiles what an installed program has compiled.
         with made.fresh("first", with_dns=True) as plan:
             fail_over(plan, folder / "compiled")
         for number in range(rounds):

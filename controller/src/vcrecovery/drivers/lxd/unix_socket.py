@@ -67,7 +67,7 @@ class UnixSocketSession(Session):
         self._adapter = UnixSocketAdapter(path)
         self.mount("http+unix://", self._adapter)
 
-    def request(self, method: Any, url: Any, **options: Any) -> Response:
+    def request(self, method: Any, url: Any, **options: Any) -> Response:  # type: ignore[override]
         request = PreparedRequest()
         words = {name: options.get(name) for name in ("params", "data", "json", "headers", "files")}
         request.prepare(method=method, url=url, **words)
