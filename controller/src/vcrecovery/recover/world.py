@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,11 +25,6 @@ class World:
         self.clock: Clock = clock or SystemClock()
         self.hosts = {name: LibvirtHost(name, entry.uri) for name, entry in plan.hypervisors.items()}
         self.lxd = {name: LxdServer(name, _place(entry), self.clock) for name, entry in plan.secondaries.items()}
-
-    @cached_property
-    def askers(self) -> ThreadPoolExecutor:
-        """For questions that are asked at the same time; one has to be free for each, or a silent server delays all."""
-        return ThreadPoolExecutor(max_workers=4 * len(self.plan.services), thread_name_prefix="ask")
 
     @cached_property
     def neighbours(self) -> Neighbours:
