@@ -57,7 +57,7 @@ SECONDARY = replace(
 
 
 def services_image(progress: Progress) -> Image:
-    """Debian as it is installed, with nginx and MariaDB; `web` or `db` in a machine's name says which of them starts."""
+    """Debian as installed, with nginx and MariaDB; `web` or `db` in a machine's name says which of them starts."""
     return ensure_image(DEFAULT_CACHE.with_name("vcrecovery-lab-services"), progress, SERVICES)
 
 
