@@ -16,7 +16,7 @@ from lab.waiting import wait_for
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExitCode, NotStartedError, OutsideError, RefusedError
 from vcrecovery.recover import several as module
-from vcrecovery.recover.decide import Go, Hold, Leave, Never, Run, Wait, decide
+from vcrecovery.recover.decide import Go, Hold, Leave, Never, Readiness, Run, Wait, decide
 from vcrecovery.recover.failover import fail_over
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.several import GIB, Result, Several, fail_over_all, starts_at_once, worst
@@ -274,6 +274,22 @@ def test_fifty_services_with_two_places(tmp_path: Path) -> None:
     services = Services(tmp_path, {f"s{number}": [] for number in range(50)}, most=2)
     assert {result.result for result in services.all().values()} == {"done"}
     assert services.most_starting <= 2
+
+
+def test_a_place_that_is_left_wakes_one_and_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY", LONG)
+    services = Services(tmp_path, {f"s{number}": [] for number in range(40)}, most=2)
+    asked: list[str] = []
+
+    def readiness(service: str) -> Readiness:
+        asked.append(service)
+        return answer(service)
+
+    answer = services.several.readiness
+    monkeypatch.setattr(services.several, "readiness", readiness)
+    assert {result.result for result in services.all().values()} == {"done"}
+    # To be told to wait, to be woken, and at times to find that somebody new was quicker.
+    assert len(asked) <= 5 * 40
 
 
 @pytest.mark.parametrize("step", [Step.START, Step.PROBE])

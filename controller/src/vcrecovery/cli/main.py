@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import logging
@@ -50,7 +51,11 @@ class _LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         module, attribute, _ = VERBS[cmd_name]
+        # What is loaded here stays: to look for garbage in it, now, later and at the end, is a third of a short run.
+        gc.disable()
         command: click.Command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
+        gc.freeze()
+        gc.enable()
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
@@ -78,6 +83,8 @@ def main() -> NoReturn:
         from vcrecovery.cli.complete import know_the_plan
 
         know_the_plan()
+    # Plugins of other packages have no business here, and to look for some takes time.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # What comes from outside may not be printable here.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

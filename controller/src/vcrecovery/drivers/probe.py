@@ -184,8 +184,9 @@ def alive(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
 
 
 def _ask(questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
-    if not questions:
-        return []
+    if len(questions) < 2:
+        # Threads cost more than most answers, and hundreds of services ask at the same time.
+        return [ask(*question) for question in questions]
     with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(questions))) as pool:
         return list(pool.map(lambda question: ask(*question), questions))
 
@@ -222,7 +223,7 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
             return last
         if now >= deadline and not good:
             return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
-        clock.sleep(EVERY)
+        clock.sleep(EVERY if good_since is None else min(EVERY, max(0.0, good_since + settle - now)))
 
 
 def _patience(port: Port) -> float:

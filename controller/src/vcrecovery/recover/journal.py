@@ -18,6 +18,7 @@ from typing import Any
 
 from vcrecovery.errors import InternalError, OutsideError
 from vcrecovery.recover.events import EVENT_SCHEMA
+from vcrecovery.recover.group_commit import GroupCommit
 from vcrecovery.recover.holds import HOLD_SCHEMA
 from vcrecovery.recover.states import (
     ALLOWED,
@@ -77,6 +78,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._together = GroupCommit(self._db, self._one_at_a_time)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_SCHEMA + EVENT_SCHEMA + HOLD_SCHEMA)
@@ -109,17 +111,11 @@ class Journal:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Everything in it or nothing; on the disk when it ends. Raises OutsideError."""
-        with self._one_at_a_time:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                except BaseException:
-                    self._db.execute("ROLLBACK")
-                    raise
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise self._unusable(error) from error
+        try:
+            with self._together.transaction() as db:
+                yield db
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Raises OutsideError."""

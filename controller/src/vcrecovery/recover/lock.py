@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from vcrecovery.errors import BusyError, OutsideError
 
@@ -33,16 +33,19 @@ def service_lock(state_dir: Path, service: str, *, brief: bool = False, part: st
     path = state_dir / "locks" / part / f"{service}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8")
+        # Without a buffer: what a full disk does not take would be tried once more, and fail, when the file is closed.
+        file = path.open("ab+", buffering=0)
     except OSError as error:
-        raise OutsideError(f"the lock {path} cannot be used: {error.strerror}", "correct its rights") from error
+        raise OutsideError(
+            f"the lock {path} cannot be used: {error.strerror}",
+            "free some space or correct its rights, then call again",
+        ) from error
     with file:
         _take(file, service, 0.0 if brief else PATIENCE)
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
-            file.write(f"process {os.getpid()}{_BRIEF if brief else ''}")
-            file.flush()
+            file.write(f"process {os.getpid()}{_BRIEF if brief else ''}".encode())
         try:
             yield
         finally:
@@ -50,14 +53,13 @@ def service_lock(state_dir: Path, service: str, *, brief: bool = False, part: st
                 file.truncate(0)
 
 
-def _take(file: TextIO, service: str, patience: float) -> None:
+def _take(file: BinaryIO, service: str, patience: float) -> None:
     begun = time.monotonic()
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            # Past the buffer of the file, which would go on telling the first holder.
             holder = os.pread(file.fileno(), 200, 0).decode(errors="replace").strip()
         most = PATIENCE if holder.endswith(_BRIEF) else 0.0 if holder else _NAMES_ITSELF_WITHIN
         if time.monotonic() - begun >= min(patience, most):

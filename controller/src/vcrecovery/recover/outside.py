@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -101,14 +100,14 @@ class Outside:
         """
         primary, ports_of = str(self._service.primary.address), self._service.ports
         timeout = self._service.timeouts.confirm
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            used = pool.submit(self._used_now, episode.request.doubt)
-            ports = pool.submit(ask_all, [(primary, port) for port in ports_of], timeout)
-            problem = pool.submit(self._standby_problem, episode)
-            freshness = pool.submit(read_age_quietly, self._lxd, self._name, self._secondary)
-            reading = self._read_primary()
-            found, fresh, trouble = ports.result(), freshness.result(), problem.result()
-            cpu = used.result()
+        pool = self._world.askers
+        used = pool.submit(self._used_now, episode.request.doubt)
+        ports = pool.submit(ask_all, [(primary, port) for port in ports_of], timeout)
+        problem = pool.submit(self._standby_problem, episode)
+        freshness = pool.submit(read_age_quietly, self._lxd, self._name, self._secondary)
+        reading = self._read_primary()
+        found, fresh, trouble = ports.result(), freshness.result(), problem.result()
+        cpu = used.result()
         answering = [result.label for result in found if result.ok]
         unwell = [str(result) for result in found if result.reached and not result.ok]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"

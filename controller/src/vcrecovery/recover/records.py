@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from vcrecovery.drivers.dns import Change, Prepared, Reading, Zone
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.names import sides_of
 from vcrecovery.recover.states import Side
 from vcrecovery.recover.world import World
+
+if TYPE_CHECKING:
+    from vcrecovery.drivers.dns import Change, Prepared, Reading, Zone
 
 #: So many names are asked for or changed at once.
 AT_ONCE = 8
@@ -42,6 +44,10 @@ class Name:
 
 def names_of(world: World, service: Service, side: Side = Side.STANDBY) -> list[Name]:
     """The names that follow the service, each with what points it at `side`."""
+    if not service.dns:
+        return []
+    from vcrecovery.drivers.dns import Change
+
     found: dict[str, Name] = {}
     for record in service.dns:
         old, new = sides_of(record, service)
@@ -54,8 +60,8 @@ def names_of(world: World, service: Service, side: Side = Side.STANDBY) -> list[
 
 
 def _of_each(names: Sequence[Name], act: Callable[[Name], _Result]) -> list[_Result]:
-    if not names:
-        return []
+    if len(names) < 2:
+        return [act(name) for name in names]
     with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(names))) as pool:
         return list(pool.map(act, names))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,96 +100,111 @@ class Several:
     def __init__(self, around: Surroundings, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._around = around
         self._monotonic = monotonic
-        self._changed = threading.Condition()
-        self._changes = 0
-        #: How much had changed when a service was last answered.
-        self._answered_at: dict[str, int] = {}
+        self._lock = threading.Lock()
+        #: Each service that waits has its own, rung only when its last answer may not hold any more: with hundreds of
+        #: them, waking all at every change would cost more than all the rest.
+        self._bells: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+        self._needed_by: defaultdict[str, set[str]] = defaultdict(set)
         self._at_work: Counter[str] = Counter()
         self._trouble: dict[str, str] = {}
-        self._starting: dict[str, set[str]] = {}
+        self._starting: defaultdict[str, set[str]] = defaultdict(set)
+        #: Those that wait for a place, the first one first.
+        self._queue: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._waits_since: dict[tuple[str, str], float] = {}
 
     # -- what goes on ------------------------------------------------------------------------------------------
 
     def begin(self, services: Iterable[str]) -> None:
         """From now on, those that need one of these wait for it."""
-        with self._change():
-            for name in services:
+        for name in services:
+            with self._change_of(name):
                 self._at_work[name] += 1
                 self._trouble.pop(name, None)
 
     def try_again(self, service: str) -> None:
         """Whether it comes up is open again."""
-        with self._change():
+        with self._change_of(service):
             self._trouble.pop(service, None)
 
     def failed(self, service: str, trouble: str) -> None:
         """This try has failed, there may be another one. `trouble`: why."""
-        with self._change():
+        with self._change_of(service):
             self._trouble[service] = _in_a_sentence(trouble)
 
     def end(self, service: str, trouble: str = "") -> None:
         """What `begin` began for it is over. `trouble`: why it is not up."""
-        with self._change():
+        with self._change_of(service):
             self._at_work[service] -= 1
             if trouble:
                 self._trouble[service] = _in_a_sentence(trouble)
 
     def is_at_work(self, service: str) -> bool:
-        with self._changed:
+        with self._lock:
             return self._at_work[service] > 0
 
     @contextmanager
-    def _change(self) -> Iterator[None]:
-        with self._changed:
+    def _change_of(self, service: str) -> Iterator[None]:
+        """Those that need it look again."""
+        with self._lock:
             yield
-            self._changes += 1
-            self._changed.notify_all()
+            for other in self._needed_by[service]:
+                self._bells[other].set()
 
     # -- the gate ----------------------------------------------------------------------------------------------
 
     def readiness(self, service: str) -> Readiness:
-        with self._changed:
-            self._answered_at[service] = self._changes
-        found = [self._of_need(service, need) for need in self._around.needs(service)]
+        needs = self._around.needs(service)
+        with self._lock:
+            # Before anything is read: what changes from here on is rung for.
+            self._bells[service].clear()
+            for need in needs:
+                self._needed_by[need].add(service)
+        found = [self._of_need(service, need) for need in needs]
         for kind in (Never, Wait):
             if answer := next((entry for entry in found if isinstance(entry, kind)), None):
                 return answer
         return self._place(service)
 
     def wait(self, service: str) -> None:
-        with self._changed:
-            seen = self._answered_at.get(service)
-            self._changed.wait_for(lambda: self._changes != seen, timeout=LOOK_EVERY)
+        with self._lock:
+            bell = self._bells[service]
+        bell.wait(LOOK_EVERY)
 
     def left(self, service: str) -> None:
-        with self._changed:
-            held = [names for names in self._starting.values() if service in names]
-        if held:
-            with self._change():
-                for names in held:
+        with self._change_of(service):
+            for secondary, names in self._starting.items():
+                queue = self._queue[secondary]
+                queue.pop(service, None)
+                if service in names:
                     names.discard(service)
+                    if first := next(iter(queue), None):
+                        # Gone from the queue, so that the next place that is left is the next one's.
+                        del queue[first]
+                        self._bells[first].set()
 
     def _place(self, service: str) -> Readiness:
         secondary = self._around.secondary(service)
-        with self._changed:
-            names = self._starting.setdefault(secondary, set())
-            if not names - {service}:
-                # One may start anywhere: a service that fails alone does not wait for an answer about the machine.
-                names.add(service)
-                return GO
+        with self._lock:
+            # One may start anywhere: a service that fails alone does not wait for an answer about the machine.
+            if not self._starting[secondary] - {service}:
+                return self._take_place(secondary, service)
         most = self._around.most(secondary)
-        with self._changed:
-            if service not in names and len(names) >= most:
-                # Without the names of the others: the sentence is told once, and they change.
-                return Wait(f"waiting for one of the {most} that start on {secondary} at the same time")
-            names.add(service)
+        with self._lock:
+            if service in self._starting[secondary] or len(self._starting[secondary]) < most:
+                return self._take_place(secondary, service)
+            self._queue[secondary].setdefault(service)
+        # Without the names of the others: the sentence is told once, and they change.
+        return Wait(f"waiting for one of the {most} that start on {secondary} at the same time")
+
+    def _take_place(self, secondary: str, service: str) -> Readiness:
+        self._queue[secondary].pop(service, None)
+        self._starting[secondary].add(service)
         return GO
 
     def _of_need(self, service: str, need: str) -> Readiness:
         """Whether `service` may start as far as `need` is concerned."""
-        # Read before the journal: what ends after this is a change that `wait` notices.
-        with self._changed:
+        # Read before the journal: what ends after this is rung for.
+        with self._lock:
             at_work, trouble = self._at_work[need] > 0, self._trouble.get(need)
         state = self._around.state(need)
         if _is_up(state):

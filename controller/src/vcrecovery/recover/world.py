@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vcrecovery.drivers.clock import Clock, SystemClock
-from vcrecovery.drivers.dns import Key, Server, Zone
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.lxd import LxdServer, OverHttps
 from vcrecovery.plan.model import Plan, Secondary
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from vcrecovery.drivers.dns import Zone
 
 
 class World:
@@ -24,6 +28,11 @@ class World:
         self.lxd = {name: LxdServer(name, _place(entry), self.clock) for name, entry in plan.secondaries.items()}
 
     @cached_property
+    def askers(self) -> ThreadPoolExecutor:
+        """For questions that are asked at the same time; one has to be free for each, or a silent server delays all."""
+        return ThreadPoolExecutor(max_workers=4 * len(self.plan.services), thread_name_prefix="ask")
+
+    @cached_property
     def neighbours(self) -> Neighbours:
         return Neighbours(self.plan, self.clock, self.journal)
 
@@ -33,6 +42,9 @@ class World:
 
     @cached_property
     def zones(self) -> dict[str, Zone]:
+        # Loaded by those only whose services have names: it takes as long as a tenth of a second.
+        from vcrecovery.drivers.dns import Key, Server, Zone
+
         servers = {n: Server(n, str(s.address), s.port) for n, s in self.plan.dns.servers.items()}
         keys = {n: Key(k.name, k.algorithm, k.secret_file) for n, k in self.plan.dns.keys.items()}
         return {

@@ -19,7 +19,7 @@ def promote(lxd: LxdServer, name: str, timeout: float) -> str:
         if found is not None and boots_to_base(found.config):
             # A boot from now on, also one of later, is one with everything.
             _boot_with_everything(lxd, found)
-        lxd.start(name, timeout)
+        lxd.start(name, timeout, found)
         return "booted"
     frozen = found.status == FROZEN
     lxd.start(name, timeout, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ from urllib.parse import quote
 
 import pylxd
 import requests
-from pylxd.client import get_session_for_url
+from pylxd.client import LXDSSLAdapter, get_session_for_url
 from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketSession
 from vcrecovery.errors import OutsideError
 
 CALL_TIMEOUT = 10.0
@@ -59,6 +61,7 @@ class Connection:
         self._place = place
         self._clock = clock
         self._client: Any = None
+        self._one_connects = threading.Lock()
 
     @property
     def is_here(self) -> bool:
@@ -75,12 +78,19 @@ class Connection:
             "call this on the secondary itself, with a plan that names LXD's unix socket",
         )
 
+    def _connected(self) -> Any:
+        """One for all threads: a failover of a whole site uses it from hundreds of them at the same time."""
+        with self._one_connects:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
     def _connect(self) -> Any:
         if isinstance(self._place, Path):
             if not self._place.exists():
                 raise self._unreachable(FileNotFoundError(self._place))
             address = f"http+unix://{quote(str(self._place), safe='')}"
-            session = get_session_for_url(address)
+            session = UnixSocketSession(self._place)
         else:
             self._place.check()
             address = self._place.url.rstrip("/")
@@ -89,6 +99,7 @@ class Connection:
                 cert=(str(self._place.certificate), str(self._place.key)),
                 verify=str(self._place.server_certificate),
             )
+            session.mount(address, LXDSSLAdapter(pool_maxsize=KEPT))
         # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
         session.trust_env = False
         try:
@@ -119,9 +130,9 @@ class Connection:
     def _guard(self, call: Callable[[Any], T]) -> T:
         """What `call` returns, given pylxd's routes. Raises OutsideError when the server cannot do it or is away."""
         try:
-            if self._client is None:
-                self._client = self._connect()
-            return call(self._client.api)
+            # Each call has its own: another's failure may take the shared one away.
+            client = self._client or self._connected()
+            return call(client.api)
         except (ClientConnectionFailed, requests.exceptions.RequestException) as error:
             self._client = None
             raise self._unreachable(error) from error

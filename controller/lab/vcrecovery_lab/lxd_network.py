@@ -1,0 +1,29 @@
+"""Removes what standbys lay on: LXD's pool and its bridge, with the rules that LXD 5.0 forgets in the firewall."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from vcrecovery.drivers.lxd import LxdServer
+
+from .run import run
+
+_PROGRAMS = ("iptables", "ip6tables")
+
+
+def remove_pool_and_network(lxd: LxdServer, pool: str, network: str) -> None:
+    """Removes them if they are there. Raises OutsideError while something uses them."""
+    lxd.remove_pool_and_network(pool, network)
+    for program in _PROGRAMS:
+        for rule in rules_of(network, run([f"{program}-save", "-t", "filter"], timeout=30).stdout):
+            # Somebody else may have been faster.
+            run([program, "-w", "10", "-t", "filter", "-D", *rule], timeout=30, check=False)
+
+
+def rules_of(network: str, saved: str) -> list[list[str]]:
+    """The rules of `saved`, an iptables-save, that LXD made for this very network, each as the words after -A."""
+    mark = f'--comment "generated for LXD network {network}"'
+    named = re.compile(rf"-[io] {re.escape(network)} ")
+    lines = [line for line in saved.splitlines() if line.startswith("-A ") and mark in line and named.search(line)]
+    return [shlex.split(line)[1:] for line in lines]

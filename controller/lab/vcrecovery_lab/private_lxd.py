@@ -1,0 +1,106 @@
+"""A real LXD of one's own, beside the system's: another directory, its own pool and bridge; nothing is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer
+
+from .lxd_network import remove_pool_and_network
+from .pair.waiting import wait_until
+from .run import run
+
+#: Seconds; for a slow machine that is busy.
+PATIENCE = 120.0
+
+
+class PrivateLxd:
+    """`kill`, `stop` and `start` may be called again and again; containers live on meanwhile, as under the system's.
+
+    `network` is the bridge's name and the pool's. `vcrecovery standby apply` makes both.
+    """
+
+    def __init__(self, network: str) -> None:
+        self.network = network
+        # The socket's path has to be short, and root of the containers has to get through.
+        self.folder = Path(tempfile.mkdtemp(prefix="vcrlab-"))
+        self.folder.chmod(0o711)
+        self.socket = self.folder / "unix.socket"
+        self.server = LxdServer("sec1", self.socket, SystemClock())
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None  # noqa: S101  it was started
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        with (self.folder / "lxd.log").open("ab") as log:
+            # A session of its own, so that an interrupted test run can still end it in good order.
+            self._process = subprocess.Popen(
+                ["lxd", "--group", "root"],
+                env={**os.environ, "LXD_DIR": str(self.folder)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self.answers, "the private LXD", PATIENCE)
+
+    def answers(self) -> bool:
+        return self.lxd("waitready", "--timeout", "10", check=False).returncode == 0
+
+    def lxd(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return run(["lxd", *words], timeout=PATIENCE, env={"LXD_DIR": str(self.folder)}, check=check)
+
+    def lxc(self, *words: str) -> str:
+        return run(["lxc", *words], timeout=PATIENCE, env={"LXD_DIR": str(self.folder)}).stdout
+
+    def kill(self) -> None:
+        """SIGKILL, as when it crashes; its containers live on."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, as when its package is upgraded; its containers live on."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None  # noqa: S101  it was started
+        self._process.send_signal(number)
+        try:
+            self._process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(timeout=PATIENCE)
+
+    def close(self) -> None:
+        """Leaves nothing of it, whatever state it is in."""
+        if self._process is None:
+            shutil.rmtree(self.folder)
+            return
+        if not self.runs:
+            self.start()
+        for name in self.lxc("list", "--format", "csv", "--columns", "n").split():
+            self.lxc("delete", "--force", name)
+        remove_pool_and_network(self.server, self.network, self.network)
+        self.lxd("shutdown", "--timeout", "30", check=False)
+        self._end(signal.SIGTERM)
+        # Those of a daemon that was killed.
+        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for place in sorted((p for p in mounted if p.startswith(f"{self.folder}/")), reverse=True):
+            run(["umount", "--lazy", place], timeout=30, check=False)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.folder)
+        if self.folder.exists():
+            sys.stderr.write(f"{self.folder} is left\n")

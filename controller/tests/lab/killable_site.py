@@ -1,0 +1,208 @@
+"""A small site whose primaries really serve until their host is fenced, and a controller that is killed anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+
+from .small_site import PORT, ZONE, SmallSite
+from .waiting import wait_for
+
+PROGRAM = Path(__file__).with_name("killed_controller.py")
+KILLED = -signal.SIGKILL
+#: No change has this number.
+NEVER = "1000000"
+#: Changes of one call at the most: beyond it, it would run for ever.
+MOST = 200
+
+
+class KillableSite(SmallSite):
+    """Each primary is a web server on this machine; the fence command ends all of them, as power-off does."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._primaries: list[subprocess.Popen[bytes]] = []
+        self._controller: subprocess.Popen[str] | None = None
+        super().__init__(folder, names)
+
+    def write_plan(self, **services: dict[str, Any]) -> None:
+        super().write_plan(**services)
+        script = f"kill -KILL $(cat {shlex.quote(str(self._pids))}) 2>/dev/null; echo Chassis power is off"
+        self.data["hypervisors"]["hv1"]["fence"] = {"command": ["sh", "-c", script]}
+        self.data["groups"] = {"all": {"services": list(self.names)}}
+        self.plan.write_text(yaml.safe_dump(self.data))
+
+    # -- the primaries -----------------------------------------------------------------------------------------
+
+    @property
+    def _pids(self) -> Path:
+        return self.folder / "primaries"
+
+    def end_primaries(self) -> None:
+        # Who is not waited for keeps its number, so the fence command ends nobody else.
+        for process in self._primaries:
+            process.kill()
+
+    def start_primaries(self) -> None:
+        self.end_primaries()
+        for process in self._primaries:
+            process.wait(timeout=30)
+        web = self.folder / "web"
+        web.mkdir(exist_ok=True)
+        self._primaries = [
+            subprocess.Popen(["busybox", "httpd", "-f", "-p", f"{self.primary(name)}:{PORT}", "-h", web])
+            for name in self.names
+        ]
+        self._pids.write_text(" ".join(str(process.pid) for process in self._primaries))
+        wait_for(lambda: all(self.primary_serves(name) for name in self.names), "the primaries")
+
+    def primary_serves(self, name: str) -> bool:
+        with suppress(OSError), socket.create_connection((self.primary(name), PORT), timeout=10):
+            return True
+        return False
+
+    # -- what is seen from outside -----------------------------------------------------------------------------
+
+    def is_live(self, name: str) -> bool:
+        """Whether the standby is one that serves."""
+        found = self.instance(name)
+        return found.status == "Running" and found.config.get(ROLE_KEY) == ACTIVE
+
+    def never_two(self) -> None:
+        for name in self.names:
+            assert not (self.primary_serves(name) and self.is_live(name)), f"two live copies of {name}"
+            if self.address_in_dns(name) == [self.address(name)]:
+                assert self.is_live(name), f"DNS points at a standby of {name} that does not serve"
+
+    def epoch(self, name: str) -> list[str]:
+        return self.ns1.dig(f"_vcrecovery.{name}.{ZONE}", "TXT")
+
+    def all_there_is(self) -> dict[str, Any]:
+        """Everything that a call could change."""
+        modes = {path.name: path.read_text() for path in (self.state / "modes").glob("*")}
+        instances = {name: self.instance(name) for name in self.names}
+        return {
+            "serial": self.serial(),
+            "modes": modes,
+            "containers": {name: (i.status, i.config, i.started_at) for name, i in instances.items()},
+            "journal": self._journal(),
+        }
+
+    def _journal(self) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.state / "journal.db")) as db:
+            return [
+                row for table in ("service", "episode", "step", "hold") for row in db.execute(f"SELECT * FROM {table}")
+            ]
+
+    # -- the controller ----------------------------------------------------------------------------------------
+
+    def run(self, *words: str, before: str = NEVER) -> subprocess.CompletedProcess[str]:
+        """The real program, killed before change number `before`."""
+        if self._controller is None:
+            self._controller = subprocess.Popen(
+                [sys.executable, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        controller, out, err = self._controller, self.folder / "out", self.folder / "err"
+        assert controller.stdin is not None
+        assert controller.stdout is not None
+        asked = {"before": before, "words": [*words, "--plan", str(self.plan)], "out": str(out), "err": str(err)}
+        controller.stdin.write(json.dumps(asked) + "\n")
+        controller.stdin.flush()
+        status = int(controller.stdout.readline())
+        done = subprocess.CompletedProcess(list(words), status, out.read_text(), err.read_text())
+        assert "Traceback" not in done.stderr, done.stderr
+        assert "internal error" not in done.stderr, done.stderr
+        return done
+
+    def well(self, *words: str) -> str:
+        """What it prints when it does what it should."""
+        done = self.run(*words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def killed_everywhere(
+        self, words_of_turn: Callable[[], Sequence[str]], prepare: Callable[[], None], check: Callable[[], None]
+    ) -> int:
+        """Kills a call before each of its changes and after the last, each time from what `prepare` makes.
+
+        `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which `check` looks at, and one more changes nothing.
+        The number of boundaries.
+        """
+        for boundary in itertools.count(1):
+            words = words_of_turn()
+            prepare()
+            killed = self.run(*words, before=str(boundary))
+            self.never_two()
+            finished = self.run(*words)
+            assert finished.returncode == 0, (boundary, finished.stdout, finished.stderr)
+            self.never_two()
+            check()
+            if killed.returncode != KILLED:
+                assert killed.returncode == 0, (boundary, killed.stdout, killed.stderr)
+                break
+            before = self.all_there_is()
+            self.well(*words)
+            assert self.all_there_is() == before, boundary
+            assert boundary < MOST
+        return boundary
+
+    # -- between two failovers ---------------------------------------------------------------------------------
+
+    def afresh(self) -> None:
+        """Nothing has ever failed over. Standbys that run go on running, as in mode hot."""
+        for name in self.names:
+            self.lxd.server.configure(
+                self.instance(name), {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"}
+            )
+            self.stamp(name)
+            marker = f"update delete _vcrecovery.{name}.{ZONE} TXT"
+            address = f"update add {name}.{ZONE} 5 A {self.primary(name)}"
+            self.ns1.change(f"update delete {name}.{ZONE} A", address, marker)
+        for file in self.state.glob("journal.db*"):
+            file.unlink()
+        shutil.rmtree(self.state / "locks", ignore_errors=True)
+        self.start_primaries()
+
+    def point_back(self) -> None:
+        """The names hold the primaries' addresses again, as an operator has it before `standby reset`."""
+        for name in self.names:
+            self.ns1.change(f"update delete {name}.{ZONE} A", f"update add {name}.{ZONE} 5 A {self.primary(name)}")
+
+    def stop_standby(self, name: str) -> None:
+        if self.instance(name).status != "Stopped":
+            self.lxd.server.stop(name, timeout=60)
+
+    def close(self) -> None:
+        if self._controller is not None:
+            assert self._controller.stdin is not None
+            self._controller.communicate(timeout=60)
+        self.end_primaries()
+        for process in self._primaries:
+            process.wait(timeout=30)
+        super().close()
+
+
+@contextmanager
+def killable_site(folder: Path, names: Sequence[str]) -> Iterator[KillableSite]:
+    os.environ.pop("VCRECOVERY_PLAN", None)
+    site = KillableSite(folder, names)
+    try:
+        site.start()
+        yield site
+    finally:
+        site.close()

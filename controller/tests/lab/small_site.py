@@ -1,0 +1,223 @@
+"""A data centre in small: an LXD of its own with standbys of one busybox each, and a real BIND with their names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import Instance
+from vcrecovery.plan.load import load_plan
+from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY, STANDBY, apply
+from vcrecovery_lab.private_lxd import PrivateLxd
+from vcrecovery_lab.run import run
+
+from .conftest import PROGRAM
+from .name_servers import NameServer, plan_section
+
+BRIDGE, GATEWAY = "vcrlab-small", "10.211.8.1/24"
+ZONE = "small.test"
+#: Nobody listens there on loopback, so the primaries' ports are closed. It is the standbys' port, too.
+PORT = 7080
+#: The init of the smallest system that answers on a port; it ends at the signal with which LXD stops a container.
+INIT = """\
+#!/bin/busybox sh
+trap 'exit 0' 3 15 30 37
+{serve}
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+SERVE = f"/bin/busybox httpd -p {PORT} -h /www"
+
+
+class SmallSite:
+    """Services named `names` on hypervisor hv1, whose libvirt does not answer and whose fence command works.
+
+    `fenced` has a line for each run of that command.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder, self.names = folder, tuple(names)
+        self.lxd = PrivateLxd(BRIDGE)
+        self.ns1 = NameServer("ns1", folder / "ns1")
+        self.ns2 = NameServer("ns2", folder / "ns2")
+        self.plan, self.state, self.fenced = folder / "plan.yml", folder / "state", folder / "fenced"
+        self.data: dict[str, Any] = {}
+        self.write_plan()
+
+    def write_plan(self, **services: dict[str, Any]) -> None:
+        """`services`: changes to the services of these names."""
+        fence = ["sh", "-c", f"echo hv1 >> {shlex.quote(str(self.fenced))}; echo Chassis power is off"]
+        self.data = {
+            "version": 1,
+            "state_dir": str(self.state),
+            "hypervisors": {"hv1": {"uri": f"qemu:///session?socket={self.folder}/none", "fence": {"command": fence}}},
+            "secondaries": {
+                "sec1": {
+                    "lxd": str(self.lxd.socket),
+                    "storage_pool": BRIDGE,
+                    "network": {"bridge": BRIDGE, "address": GATEWAY},
+                    "receiver": {"address": "127.0.0.1"},
+                }
+            },
+            "dns": plan_section({ZONE: [self.ns1, self.ns2]}, self.folder),
+            "services": {name: self._service(number) for number, name in enumerate(self.names)},
+        }
+        for name, changes in services.items():
+            self.data["services"][name].update(changes)
+        self.plan.write_text(yaml.safe_dump(self.data))
+
+    def _service(self, number: int) -> dict[str, Any]:
+        return {
+            "primary": {
+                "hypervisor": "hv1",
+                "uuid": f"6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e5{number:03d}",
+                "address": f"127.0.5.{number + 1}",
+            },
+            "standby": {"secondary": "sec1", "address": self.address(self.names[number])},
+            "ports": [PORT],
+            "dns": [{"name": f"{self.names[number]}.{ZONE}", "zone": ZONE, "ttl": 5}],
+            "sync": {"exclude_profile": None},
+        }
+
+    def address(self, name: str) -> str:
+        return f"10.211.8.{10 + self.names.index(name)}"
+
+    def primary(self, name: str) -> str:
+        return f"127.0.5.{self.names.index(name) + 1}"
+
+    def start(self) -> None:
+        grants = [f"name {name}.{ZONE}. A" for name in self.names]
+        grants += [f"name _vcrecovery.{name}.{ZONE}. TXT" for name in self.names]
+        self.ns1.serve(ZONE, self._records(), grants, [self.ns2])
+        self.ns2.follow(ZONE, self.ns1)
+        self.ns1.start()
+        self.ns2.start()
+        self.lxd.start()
+        plan = load_plan(self.plan)
+        # The first makes the pool and the bridge.
+        first, *others = self.names
+        self._make(first, plan)
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            list(pool.map(lambda name: self._make(name, plan), others))
+
+    def _records(self) -> str:
+        return "".join(f"{name} 5 IN A {self.primary(name)}\n" for name in self.names)
+
+    def _make(self, name: str, plan: Any) -> None:
+        apply(plan, name, self.lxd.server, SystemClock())
+        self.fill(name)
+
+    def rootfs(self, name: str) -> Path:
+        return self.lxd.server.rootfs(BRIDGE, name)
+
+    def instance(self, name: str) -> Instance:
+        found = self.lxd.server.get(name)
+        assert found is not None
+        return found
+
+    def fill(self, name: str, serve: str = SERVE) -> None:
+        """Its system, with a heartbeat of now, as a sync of its primary brings it."""
+        top = self.rootfs(name)
+        for inside in ("bin", "sbin", "www", "var/lib/vcrecovery"):
+            (top / inside).mkdir(parents=True, exist_ok=True)
+        if not (top / "bin/busybox").exists():
+            shutil.copy2("/bin/busybox", top / "bin/busybox")
+            (top / "bin/sh").symlink_to("busybox")
+        (top / "sbin/init").write_text(INIT.format(serve=serve))
+        (top / "sbin/init").chmod(0o755)
+        (top / "www/index.html").write_text(f"{name}\n")
+        self.stamp(name)
+        owner = top.stat()
+        for folder, folders, files in os.walk(top):
+            for entry in (*folders, *files):
+                path = Path(folder, entry)
+                if path.lstat().st_uid == 0:
+                    os.lchown(path, owner.st_uid, owner.st_gid)
+
+    def stamp(self, name: str) -> None:
+        text = json.dumps({"at": SystemClock().now()})
+        (self.rootfs(name) / "var/lib/vcrecovery/heartbeat").write_text(text + "\n")
+
+    # -- what an operator calls and sees ------------------------------------------------------------------------
+
+    def command(self, *words: str) -> list[str]:
+        return [str(PROGRAM), *words, "--plan", str(self.plan)]
+
+    def vcrecovery(self, *words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return run(self.command(*words), timeout=timeout, check=False)
+
+    def episodes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.vcrecovery("history", "--json").stdout)["episodes"]
+        return found
+
+    def page(self, name: str) -> str | None:
+        """What whoever asks by the name gets, without a cache; None when nobody answers."""
+        addresses = self.ns1.dig(f"{name}.{ZONE}", "A")
+        words = ["curl", "--silent", "--noproxy", "*", "--max-time", "10", f"http://{addresses[0]}:{PORT}/"]
+        done = run(words, timeout=30, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def address_in_dns(self, name: str) -> list[str]:
+        return self.ns1.dig(f"{name}.{ZONE}", "A")
+
+    def serial(self) -> int:
+        return int(self.ns1.dig(ZONE, "SOA")[0].split()[2])
+
+    # -- between two tests --------------------------------------------------------------------------------------
+
+    def back(self) -> None:
+        """Everything as before any failover: standbys stopped, names at the primaries, no journal."""
+        if not self.lxd.runs:
+            self.lxd.start()
+        for name in self.names:
+            found = self.instance(name)
+            if found.status != "Stopped":
+                self.lxd.server.stop(name, timeout=60)
+                found = self.instance(name)
+            self.lxd.server.configure(found, {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"})
+            self.fill(name)
+        for server in (self.ns1, self.ns2):
+            if server.process is None:
+                server.start()
+        for name in self.names:
+            self.ns1.change(
+                f"update delete {name}.{ZONE} A",
+                f"update add {name}.{ZONE} 5 A {self.primary(name)}",
+                f"update delete _vcrecovery.{name}.{ZONE} TXT",
+            )
+        registered = self.state / "standbys"
+        for entry in self.state.iterdir():
+            if entry.is_dir() and entry != registered:
+                shutil.rmtree(entry)
+            elif entry.is_file():
+                entry.unlink()
+        self.fenced.unlink(missing_ok=True)
+        self.write_plan()
+
+    def close(self) -> None:
+        try:
+            self.ns1.stop()
+            self.ns2.stop()
+        finally:
+            self.lxd.close()
+
+
+@contextmanager
+def small_site(folder: Path, names: Sequence[str]) -> Iterator[SmallSite]:
+    os.environ.pop("VCRECOVERY_PLAN", None)
+    site = SmallSite(folder, names)
+    try:
+        site.start()
+        yield site
+    finally:
+        site.close()
