@@ -1,1 +1,1 @@
-"""How long a recovery takes, with all that is real in it, and what the controller itself costs."""
+"""How long the recovery of four services takes: as containers in one secondary VM, and as VMs that are booted."""

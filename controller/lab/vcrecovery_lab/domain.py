@@ -13,10 +13,11 @@ Accelerator = Literal["kvm", "qemu"]
 
 METADATA_NAMESPACE = "urn:vcrecovery:lab"
 
-# The first line is needed; the second spares an emulated CPU work that these machines gain nothing from.
+# The first line is needed; the second spares an emulated CPU work that these machines gain nothing from. A guest that
+# had to wait for its CPU for a while would distrust its clock, and take one that is slow to read.
 COMMAND_LINE = (
     "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet "
-    "mitigations=off audit=0 apparmor=0 nokaslr no_timer_check 8250.nr_uarts=1 rcupdate.rcu_expedited=1"
+    "mitigations=off audit=0 apparmor=0 nokaslr no_timer_check 8250.nr_uarts=1 rcupdate.rcu_expedited=1 tsc=reliable"
 )
 
 # What an emulated CPU claims to have, the guest uses, and to emulate AVX and the like is slow: with Nehalem a boot

@@ -31,10 +31,10 @@ class Image:
     ssh_key: Path
 
 
-def ensure_image(cache: Path, progress: Progress) -> Image:
-    """Return the image by the present recipe; build it if the cache does not hold it, and drop all others."""
+def ensure_image(cache: Path, progress: Progress, contents: recipe.Recipe | None = None) -> Image:
+    """Return the image by a recipe (the lab's); build it if the cache does not hold it, and drop all others there."""
     cache.mkdir(parents=True, exist_ok=True)
-    contents = recipe.Recipe()
+    contents = contents or recipe.Recipe()
     directory = cache / contents.digest(*_PROGRAMS)[:12]
     with _locked(cache, progress):
         if not directory.exists():

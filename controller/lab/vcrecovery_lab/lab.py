@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from vcrecovery.drivers.clock import SystemClock
@@ -30,6 +32,7 @@ from .run import LabError, run
 #: In the order in which they may be ended: who uses comes before who is used.
 _DAEMONS = ("vcrecovery-watch", "vcrecovery-receiver", "vcrecovery-named")
 PLAYBOOK_TIMEOUT = 600
+_LIBVIRT = Path("/run/libvirt/libvirt-sock")
 #: setup.sh and the image have installed what these roles would: asking apt again takes 20 s.
 _ROLES = ("hypervisor", "dns", "secondary", "controller", "primary")
 _GROUND = ("lxd", "libvirtd", "virtlogd")
@@ -43,8 +46,7 @@ def up(layout: Layout) -> Image:
     key = layout.config_dir / "lab_key"
     key.touch(mode=0o600)
     key.write_bytes(image.ssh_key.read_bytes())
-    packaged = json.dumps({"hypervisor_packages": []})
-    playbook(layout, "playbooks/lab.yml", "the lab's hypervisor: ansible-playbook playbooks/lab.yml", "-e", packaged)
+    _hypervisor(layout)
     with stderr_progress("does KVM boot a stock guest? (about 2 s)"):
         accel = accelerator(image, DEFAULT_CACHE)
     ensure_bridge(BRIDGE, f"{layout.gateway}/24")
@@ -64,6 +66,25 @@ def up(layout: Layout) -> Image:
         finally:
             booted.result()
     return image
+
+
+def _hypervisor(layout: Layout) -> None:
+    packaged = json.dumps({"hypervisor_packages": []})
+    playbook(layout, "playbooks/lab.yml", "the lab's hypervisor: ansible-playbook playbooks/lab.yml", "-e", packaged)
+
+
+@contextmanager
+def hypervisor(layout: Layout) -> Iterator[None]:
+    """libvirt alone; a lab that is up already stays so."""
+    if _LIBVIRT.exists():
+        yield
+        return
+    layout.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+    try:
+        _hypervisor(layout)
+        yield
+    finally:
+        down(layout)
 
 
 def playbook(layout: Layout, name: str, text: str, *words: str) -> str:
@@ -101,7 +122,7 @@ def down(layout: Layout) -> None:
         _end_daemon(layout, name)
     _remove_standbys(layout)
     vm = layout.primary()
-    if Path("/run/libvirt/libvirt-sock").exists():
+    if _LIBVIRT.exists():
         destroy_and_undefine(vm, layout.machines)
     remove_bridge(BRIDGE)
     for name in _GROUND:

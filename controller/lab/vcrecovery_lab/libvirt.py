@@ -45,6 +45,12 @@ def start(name: str) -> None:
     _virsh("start", name)
 
 
+def destroy(name: str) -> None:
+    """Stop the domain at once; one that is off is no error."""
+    if state(name) == "running":
+        _virsh("destroy", name)
+
+
 def remove(name: str) -> None:
     """Stop the domain at once and forget it; one that is not there is no error."""
     present = state(name)

@@ -7,7 +7,7 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,15 @@ class VirtualMachine:
         return str(ipaddress.ip_interface(self.address).ip)
 
 
-def create(vm: VirtualMachine, image: Image, accel: domain.Accelerator, state: Path, timeout: float = 120) -> None:
-    """Have the machine run, and wait until it answers to ssh.
+def create(
+    vm: VirtualMachine,
+    image: Image,
+    accel: domain.Accelerator,
+    state: Path,
+    timeout: float = 120,
+    other_files: Mapping[str, str] | None = None,
+) -> None:
+    """Have the machine run, and wait until it answers to ssh. `other_files` replace files of the image's in it.
 
     One that runs, or is off, by the same definition keeps its disk. One by another definition is made anew.
     """
@@ -53,7 +60,7 @@ def create(vm: VirtualMachine, image: Image, accel: domain.Accelerator, state: P
     if present == "absent":
         interface = ipaddress.ip_interface(vm.address)
         files = identity(vm.name, vm.uuid, str(interface.ip), interface.network.prefixlen, vm.gateway)
-        copy_disk(image.disk, hardware.disk, files)
+        copy_disk(image.disk, hardware.disk, {**files, **(other_files or {})})
         _known_hosts(vm, state).unlink(missing_ok=True)
         libvirt.define(xml)
     if present != "running":

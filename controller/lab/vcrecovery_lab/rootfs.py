@@ -47,7 +47,8 @@ def _configure(root: Path, recipe: Recipe, public_key: str) -> None:
     for name in recipe.removed:
         (root / name).unlink()
     run([*_CONTAINED, "chroot", root, "systemctl", "--quiet", "disable", *recipe.disabled_services], timeout=60)
-    run(["systemctl", "--quiet", f"--root={root}", "mask", *recipe.masked_units], timeout=60)
+    if recipe.masked_units:
+        run(["systemctl", "--quiet", f"--root={root}", "mask", *recipe.masked_units], timeout=60)
     _write(root, {"root/.ssh/authorized_keys": public_key})
     (root / "root/.ssh").chmod(0o700)
     if not list((root / "etc/ssh").glob("ssh_host_*_key")):

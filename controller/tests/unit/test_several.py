@@ -81,6 +81,8 @@ class Services:
         self.journal = Journal(folder / "journal.db")
         self.of = dict(needs)
         self.limit = most
+        #: Those whose standby runs already, in mode hot or frozen.
+        self.run: set[str] = set()
         self.answers: set[str] = set()
         self.acts: dict[tuple[str, Step], Callable[[], None]] = {}
         self.log: list[tuple[str, Step]] = []
@@ -100,6 +102,9 @@ class Services:
 
     def most(self, _secondary: str) -> int:
         return self.limit
+
+    def boots(self, service: str) -> bool:
+        return service not in self.run
 
     def state(self, service: str) -> ServiceState:
         return self.journal.state(service)
@@ -268,6 +273,18 @@ def test_no_more_start_at_once_than_the_secondary_bears(
     assert {text for _, text in services.held} == {
         "the primary cannot serve any more; waiting for one of the 3 that start on sec1 at the same time"
     }
+
+
+def test_one_that_runs_already_needs_no_place(tmp_path: Path) -> None:
+    services = Services(tmp_path, {"a": [], "b": [], "hot": []}, most=1)
+    services.run.add("hot")
+    gate = services.several
+    assert gate.readiness("a") == Go()
+    assert gate.readiness("hot") == Go()
+    assert isinstance(gate.readiness("b"), Wait)
+    gate.left("hot")
+    gate.left("a")
+    assert gate.readiness("b") == Go()
 
 
 def test_fifty_services_with_two_places(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """What makes a machine itself, and what must not run in a standby.
 
 The files below never come from the primary: each standby has its own. The units below stay masked: they belong to a
-machine with a kernel of its own, or, like lsyncd, would do harm. lsyncd above all: a standby that ran it would send
-its files to itself.
+machine with a kernel or with network settings of its own (a standby's address is set from outside, before it boots),
+or, like lsyncd, would do harm. lsyncd above all: a standby that ran it would send its files to itself.
 """
 
 from __future__ import annotations
@@ -74,6 +74,14 @@ MASKED_UNITS = (
     "smartd.service",
     "smartmontools.service",
     "systemd-networkd-wait-online.service",
+    "systemd-networkd.service",
+    "systemd-networkd.socket",
+    "systemd-network-generator.service",
+    "NetworkManager-wait-online.service",
+    "networking.service",
+    "ifupdown-pre.service",
+    "ifupdown-wait-online.service",
+    "console-getty.service",
 )
 
 

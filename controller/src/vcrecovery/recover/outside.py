@@ -20,7 +20,7 @@ from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
-from vcrecovery.sync.freshness import Freshness, read_freshness_quietly
+from vcrecovery.sync.freshness import Freshness, read_age_quietly
 from vcrecovery.sync.promote import promote
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
@@ -139,7 +139,7 @@ class Outside:
             used = pool.submit(self._used_now, episode.request.doubt)
             ports = pool.submit(ask_all, [(primary, port) for port in ports_of], timeout)
             problem = pool.submit(self._standby_problem, episode)
-            freshness = pool.submit(read_freshness_quietly, self._lxd, self._name, self._secondary)
+            freshness = pool.submit(read_age_quietly, self._lxd, self._name, self._secondary)
             reading = self._read_primary()
             found, fresh, trouble = ports.result(), freshness.result(), problem.result()
             cpu = used.result()

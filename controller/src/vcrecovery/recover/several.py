@@ -17,9 +17,11 @@ from typing import Protocol
 
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, ExitCode, NotStartedError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.plan.modes import Mode
 from vcrecovery.recover.decide import GO, Never, Readiness, Wait
 from vcrecovery.recover.states import Episode, ServiceState, Side, Step
 from vcrecovery.recover.world import World
+from vcrecovery.sync.modes import ChosenModes
 
 log = logging.getLogger("vcrecovery.several")
 
@@ -52,6 +54,9 @@ class Surroundings(Protocol):
     def most(self, secondary: str) -> int:
         """How many standbys may start there at the same time."""
 
+    def boots(self, service: str) -> bool:
+        """Whether its standby has services to start, so that it wants a part of the machine for a while."""
+
     def state(self, service: str) -> ServiceState: ...
 
     def primary_answers(self, service: str) -> bool:
@@ -63,6 +68,7 @@ class OfWorld:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._chosen = ChosenModes(world.plan.state_dir)
         self._most: dict[str, int] = {}
         self._one_asks = threading.Lock()
 
@@ -85,6 +91,9 @@ class OfWorld:
                     return STARTS_WHEN_NOT_KNOWN
                 self._most[secondary] = starts_at_once(size.cores, size.memory)
             return self._most[secondary]
+
+    def boots(self, service: str) -> bool:
+        return self._chosen.of(service, self._world.plan.services[service]) in (Mode.COLD, Mode.WARM)
 
     def state(self, service: str) -> ServiceState:
         return self._world.journal.state(service)
@@ -183,6 +192,8 @@ class Several:
                         self._bells[first].set()
 
     def _place(self, service: str) -> Readiness:
+        if not self._around.boots(service):
+            return GO
         secondary = self._around.secondary(service)
         with self._lock:
             # One may start anywhere: a service that fails alone does not wait for an answer about the machine.

@@ -94,8 +94,22 @@ def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshn
     return freshness_of(service, read(HEARTBEAT), read(RECONCILE))
 
 
+def read_age_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
+    """The same as far as it tells an age, with a server that does not answer as the detail.
+
+    The report, which only says why there is none, is read only then: over HTTPS each file takes its time.
+    """
+    try:
+        read = _reader(lxd, service, secondary)
+        heartbeat = read(HEARTBEAT)
+        fresh = freshness_of(service, heartbeat, None)
+        return fresh if fresh.whole else freshness_of(service, heartbeat, read(RECONCILE))
+    except OutsideError as error:
+        return Freshness(None, error.message)
+
+
 def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
-    """The same, with a server that does not answer as the detail."""
+    """All that is known, with a server that does not answer as the detail."""
     try:
         return read_freshness(lxd, service, secondary)
     except OutsideError as error:

@@ -22,19 +22,30 @@ _MARGIN = 30.0
 #: Seconds: a file's time of change is that of the kernel's last tick.
 _TICK = 0.1
 
-#: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait.
-#: Prints a line `now SECONDS` (or `now`) at first, then `restarted UNIT...`, `started ...` or `failed ...`.
-_SCRIPT = r"""
+#: Where the script leaves what a promotion did; one that found nothing to do leaves nothing.
+_SAID = "/run/vcrecovery-promoted"
+#: The exit status of a promotion that has left something there.
+_HAS_SAID = 10
+
+#: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait, up or not known.
+#: A settlement prints a line `now SECONDS` (or `now`) at first.
+_BEGIN = r"""
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
-what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6
-now=$(date +%s.%N 2>/dev/null)
-case $now in *[!0-9.]*) now=$(date +%s) ;; esac
-echo "now $now"
+what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6 up=$7
+if [ "$what" = settle ]; then
+  now=$(date +%s.%N 2>/dev/null)
+  case $now in *[!0-9.]*) now=$(date +%s) ;; esac
+  echo "now $now"
+fi
 # The file, not the process: right after its start the process is still another.
-case $(readlink -f /sbin/init 2>/dev/null) in */systemd) ;; *) exit 0 ;; esac
+[ /sbin/init -ef /lib/systemd/systemd ] || [ /sbin/init -ef /usr/lib/systemd/systemd ] || exit 0
+"""
+
+#: Prints `restarted UNIT...`, `started ...` or `failed ...`, a line each.
+#: A promotion is waited for, and to start a program takes long on a busy machine: what the shell can do, it does.
+_REST = r"""
 masks=/run/systemd/system.control
-[ "$what" = settle ] || : >/run/vcrecovery-serves
 if [ "$what" = settle ]; then
   left=$((patience * 5))
   while [ $left -gt 0 ]; do
@@ -42,10 +53,10 @@ if [ "$what" = settle ]; then
     sleep 0.2
     left=$((left - 1))
   done
-fi
-exec 9>/run/vcrecovery-lock
-flock -w "$patience" 9 2>/dev/null
-if [ "$what" = settle ]; then
+  exec 9>/run/vcrecovery-lock
+  flock -w "$patience" 9 2>/dev/null
+  trap 'rm -f /run/vcrecovery-settles' EXIT
+  : >/run/vcrecovery-settles
   [ -e /run/vcrecovery-serves ] && exit 0
   new=
   for unit in $masked; do
@@ -57,9 +68,18 @@ if [ "$what" = settle ]; then
     systemctl stop $new 2>/dev/null
   fi
 else
-  unmasked=$(find $masks -maxdepth 1 -type l -lname /dev/null -printf '%f ' -delete 2>/dev/null)
+  : >/run/vcrecovery-serves
+  if [ -e /run/vcrecovery-settles ]; then
+    exec 9>/run/vcrecovery-lock
+    flock -w "$patience" 9 2>/dev/null
+  fi
+  unmasked=
+  for link in $masks/*; do
+    [ -L "$link" ] && [ "$link" -ef /dev/null ] && rm -f "$link" && unmasked="$unmasked ${link##*/}"
+  done
   [ -z "$unmasked" ] || systemctl daemon-reload
 fi
+stale=
 if ! command -v find >/dev/null; then
   changed=unknown
 else
@@ -70,15 +90,17 @@ if [ -n "$changed" ]; then
   systemctl daemon-reload
   stale=$(systemctl list-units --type=service --state=running --plain --no-legend | cut -d' ' -f1)
 else
-  stale=$({
+  found=$({
     find /proc/[0-9]*/fd -lname '/*(deleted)' ! -lname '/tmp/*' ! -lname '/var/tmp/*' ! -lname '/run/*' \
       ! -lname '/dev/*' ! -lname '/proc/*' ! -lname '/memfd:*'
     grep -lE ' /(usr|lib|lib64|bin|sbin|opt|etc|var|srv|home)/.* \(deleted\)$' /proc/[0-9]*/maps
-  } 2>/dev/null | cut -d/ -f3 | sort -u | while read -r pid; do
+  } 2>/dev/null)
+  [ -z "$found" ] || stale=$(printf '%s\n' "$found" | cut -d/ -f3 | sort -u | while read -r pid; do
     sed -n 's#.*/\([^/]*\.service\)\(/.*\)\{0,1\}$#\1#p' "/proc/$pid/cgroup" 2>/dev/null
-  done | sort -u)
+  done)
 fi
-stale=$(printf '%s\n' $stale | grep -vE '^(systemd-|dbus|user@|[a-z]*-?getty[@.])' | sort -u | tr '\n' ' ')
+[ -z "$stale" ] ||
+  stale=$(printf '%s\n' $stale | grep -vE '^(systemd-|dbus|user@|[a-z]*-?getty[@.])' | sort -u | tr '\n' ' ')
 if [ -n "${stale% }" ]; then
   if timeout "$patience" systemctl restart $stale; then
     echo "restarted ${stale% }"
@@ -87,7 +109,7 @@ if [ -n "${stale% }" ]; then
   fi
 fi
 [ "$level" = all ] || { [ -z "$units" ] || systemctl start $units || echo "failed to start $units"; exit 0; }
-if ! systemctl is-active --quiet default.target; then
+if [ "$up" != up ] && ! systemctl is-active --quiet default.target; then
   [ "$what" = settle ] || no_block=--no-block
   if timeout "$patience" systemctl start $no_block default.target; then
     echo "started all services"
@@ -102,6 +124,15 @@ done
 exit 0
 """
 
+_SETTLE = _BEGIN + _REST
+#: What it has to say is left in a file, and fetched only if there is something: each answer of a server takes time.
+_PROMOTE = f"""{_BEGIN}
+( {_REST} ) >{_SAID}
+status=$?
+[ $status -ne 0 ] || [ ! -s {_SAID} ] || exit {_HAS_SAID}
+exit $status
+"""
+
 
 class Containers(Protocol):
     """What is needed of LXD."""
@@ -110,10 +141,14 @@ class Containers(Protocol):
 
     def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]: ...
 
+    def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int: ...
+
+    def file(self, instance: str, path: str) -> bytes | None: ...
+
 
 @dataclass(frozen=True)
 class Did:
-    """What the script did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing.
+    """What a settlement did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing.
 
     `at` is None where the container has no clock that tells seconds.
     """
@@ -136,23 +171,41 @@ def settle(
     `since` is the time before which its processes have not started; `patience`, in seconds, holds for each wait.
     Raises OutsideError when it cannot be done.
     """
-    return _run(lxd, instance, ["settle", since - _TICK, level, " ".join(masked), " ".join(units)], patience, 3)
-
-
-def promote(lxd: Containers, instance: str, since: float, patience: float) -> Did:
-    """Takes the masks away, restarts what is older than its files, and has the rest start. Raises OutsideError."""
-    return _run(lxd, instance, ["promote", since - _TICK, Level.ALL, "", ""], patience, 1)
-
-
-def _run(lxd: Containers, instance: str, arguments: Sequence[object], patience: float, waits: int) -> Did:
-    words = [str(word) for word in (*arguments, max(1, int(patience)))]
-    status, printed = lxd.ask(instance, ["/bin/sh", "-c", _SCRIPT, "vcrecovery", *words], patience * waits + _MARGIN)
+    arguments = ["settle", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience), ""]
+    status, printed = lxd.ask(instance, _command(_SETTLE, arguments), patience * 3 + _MARGIN)
     first, *lines = printed.splitlines() or [""]
-    said = "; ".join(lines)
     word, _, seconds = first.partition(" ")
     if status or word != "now":
-        raise OutsideError(
-            f"the services in container {instance} of {lxd.name} could not be started: {said or f'status {status}'}",
-            f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",
-        )
-    return Did(float(seconds) if seconds else None, said)
+        raise _failed(lxd, instance, status, lines)
+    return Did(float(seconds) if seconds else None, "; ".join(lines))
+
+
+def promote(lxd: Containers, instance: str, since: float, up: bool, patience: float) -> str:
+    """Takes the masks away, restarts what is older than its files, and has the rest start; what was done.
+
+    `up`: all its services are known to have been started. Raises OutsideError.
+    """
+    arguments = ["promote", since - _TICK, Level.ALL, "", "", _whole(patience), "up" if up else ""]
+    status = lxd.status_of(instance, _command(_PROMOTE, arguments), patience + _MARGIN)
+    if status == 0:
+        return ""
+    lines = (lxd.file(instance, _SAID) or b"").decode(errors="replace").splitlines()
+    if status != _HAS_SAID:
+        raise _failed(lxd, instance, status, lines)
+    return "; ".join(lines)
+
+
+def _whole(seconds: float) -> int:
+    return max(1, int(seconds))
+
+
+def _command(script: str, arguments: Sequence[object]) -> list[str]:
+    return ["/bin/sh", "-c", script, "vcrecovery", *(str(word) for word in arguments)]
+
+
+def _failed(lxd: Containers, instance: str, status: int, lines: Sequence[str]) -> OutsideError:
+    return OutsideError(
+        f"the services in container {instance} of {lxd.name} could not be started: "
+        f"{'; '.join(lines) or f'status {status}'}",
+        f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",
+    )

@@ -47,7 +47,8 @@ def secondary_of(plan: Plan, service: Service) -> Secondary:
     return plan.secondaries[service.standby.secondary]
 
 
-def _config(service: Service, secondary: Secondary) -> dict[str, str]:
+def config_of(service: Service, secondary: Secondary) -> dict[str, str]:
+    """The configuration of a standby's container, as LXD has it."""
     network, network6 = secondary.network.address, secondary.network.address6
     # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
     lines = [
@@ -66,7 +67,8 @@ def _config(service: Service, secondary: Secondary) -> dict[str, str]:
     }
 
 
-def _devices(secondary: Secondary) -> dict[str, dict[str, str]]:
+def devices_of(secondary: Secondary) -> dict[str, dict[str, str]]:
+    """Its disk and its network card."""
     return {
         "root": {"type": "disk", "path": "/", "pool": secondary.storage_pool},
         "eth0": {"type": "nic", "nictype": "bridged", "parent": secondary.network.bridge, "name": "eth0"},
@@ -89,7 +91,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     _storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
-        lxd.create_empty(name, _config(service, secondary), _devices(secondary))
+        lxd.create_empty(name, config_of(service, secondary), devices_of(secondary))
         changes.note(True, f"container {name} created")
         instance = _must_get(lxd, name)
     if instance.config.get(ROLE_KEY) == ACTIVE:
@@ -99,11 +101,11 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
             f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
             "rename that container or the service",
         )
-    wanted = _config(service, secondary)
+    wanted = config_of(service, secondary)
     # How it boots in its mode is the keeper's.
     wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
     config = _differs(instance.config, wanted)
-    devices = {n: d for n, d in _devices(secondary).items() if instance.devices.get(n) != d}
+    devices = {n: d for n, d in devices_of(secondary).items() if instance.devices.get(n) != d}
     if config or devices:
         lxd.configure(instance, config, devices)
         changes.note(True, f"container {name} set to the plan")
@@ -112,7 +114,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
         changes.note(True, "ID map chosen")
     instance = _must_get(lxd, name)
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
-    _own_identity(tree, name, service, secondary, changes)
+    own_identity(tree, name, service, secondary, changes)
     changes.note(_register(plan.state_dir, name, lxd.socket, path), "receiver told")
     return changes
 
@@ -122,18 +124,18 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)
-    wanted = {**_config(service, secondary), **claim}
+    wanted = {**config_of(service, secondary), **claim}
     # LXD may write keys of its own between the two.
     for _ in range(5):
         instance = _must_get(lxd, name)
         with contextlib.suppress(TryAgainError):
-            lxd.configure(instance, wanted, _devices(secondary))
+            lxd.configure(instance, wanted, devices_of(secondary))
             break
     else:
         raise OutsideError(f"container {name} is changed by somebody else all the time", "call again")
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     try:
-        _own_identity(tree, name, service, secondary, Changes())
+        own_identity(tree, name, service, secondary, Changes())
     except OSError as error:
         # Such as a watcher whose unit shows it that place read-only.
         raise OutsideError(
@@ -201,7 +203,8 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
         clock.sleep(0.1)
 
 
-def _own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
+def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
+    """Makes a tree that came from a primary the standby's own."""
     for folder, mode in (("/dev", 0o755), ("/proc", 0o555), ("/sys", 0o555), ("/run", 0o755), ("/tmp", 0o1777)):  # noqa: S108
         changes.note(tree.folder(folder, mode), f"folder {folder}")
     files = {

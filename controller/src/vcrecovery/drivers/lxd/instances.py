@@ -155,12 +155,15 @@ class Instances(Connection):
 
     def execute(self, instance: str, command: Sequence[str], timeout: float) -> None:
         """Runs a command in a running instance. Raises OutsideError when it fails; its output is LXD's to keep."""
-        status, _ = self._execute(instance, command, timeout, record=False)
-        if status:
+        if status := self.status_of(instance, command, timeout):
             raise OutsideError(
                 f"`{' '.join(command)[:80]}` in container {instance} of {self.name}: exit status {status}",
                 f"try it by `lxc exec {instance}`",
             )
+
+    def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int:
+        """Runs a command in a running instance, without its output; its exit status."""
+        return self._execute(instance, command, timeout, record=False)[0]
 
     def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
         """Runs a command in a running instance; its exit status and what it printed."""

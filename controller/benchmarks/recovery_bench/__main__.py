@@ -1,0 +1,74 @@
+"""`python -m recovery_bench`: measures everything and prints it; see --help."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from exclude_bench.command import Benchmark
+from vcrecovery.plan.modes import Mode
+from vcrecovery_lab.lab import hypervisor
+from vcrecovery_lab.layout import read_layout
+from vcrecovery_lab.progress import stderr_progress
+from vcrecovery_lab.secondary_vm.images import services_image
+from vcrecovery_lab.secondary_vm.site import secondary_vm
+
+from .answers import DATABASE, WEB
+from .overhead import measure_overhead
+from .results import Results, as_json, targets, text
+from .scale import FULL, QUICK
+from .stage_containers import Recovery, recover
+from .stage_vms import standby_vms
+
+#: As in the paper, section V.A, with nginx for Apache and MariaDB for MySQL.
+SERVICES = {"web1": WEB, "web2": WEB, "web3": WEB, "db1": DATABASE}
+MODES = (Mode.COLD, Mode.FROZEN, Mode.HOT)
+#: Patient with an emulated CPU.
+TIMEOUTS = {"start": "15m", "ports": "15m"}
+
+
+def _measured(folder: Path, quick: bool, _seed: int) -> Results:
+    scale = QUICK if quick else FULL
+    load = os.getloadavg()[0]
+    folder.chmod(0o755)
+    vms, boots = [], []
+    modes: dict[str, list[Recovery]] = defaultdict(list)
+    overheads = []
+    for services, rounds in scale.overhead.items():
+        with stderr_progress(f"the controller's own time, {services} services"):
+            overheads.append(measure_overhead(folder, services, rounds))
+    with ExitStack() as ends:
+        ends.enter_context(hypervisor(read_layout()))
+        image = services_image(stderr_progress)
+        site = ends.enter_context(secondary_vm(folder, SERVICES, image, stderr_progress, timeouts=TIMEOUTS))
+        with stderr_progress("four standby VMs: first boot"):
+            booted = ends.enter_context(standby_vms(folder, image, site.accelerator, SERVICES))
+        for number in range(1, scale.rounds + 1):
+            with stderr_progress(f"round {number}: VMs"):
+                seconds, parts = booted.boot()
+            vms.append(seconds)
+            boots.append(parts)
+            for mode in MODES:
+                with stderr_progress(f"round {number}: {mode} containers"):
+                    modes[mode].append(recover(site, mode))
+        accelerator = site.accelerator
+    return Results(scale, load, accelerator, vms, boots, modes, overheads, targets(vms, modes, overheads))
+
+
+def main() -> int:
+    return Benchmark(
+        name="recovery_bench",
+        about="How long four services take to come back: as containers in one secondary VM, and as VMs.",
+        seed_of="nothing: nothing is drawn by lot here",
+        measure=_measured,
+        text=text,
+        as_json=as_json,
+        work_help="for the VMs' disks",
+    ).main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

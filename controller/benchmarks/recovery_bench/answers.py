@@ -1,0 +1,57 @@
+"""When services answer, seen from outside: an open port is not enough, since that of a frozen container is open."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WEB, DATABASE = 80, 3306
+#: Seconds: for a connection, for an answer, between two tries.
+_CONNECT, _ANSWER, _EVERY = 0.5, 20.0, 0.1
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether nginx gives a page, or MariaDB its greeting."""
+    try:
+        with socket.create_connection((address, port), timeout=_CONNECT) as connection:
+            connection.settimeout(_ANSWER)
+            if port == WEB:
+                connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                return connection.recv(64).startswith(b"HTTP/1.1 200")
+            return b"MariaDB" in connection.recv(128)
+    except OSError:
+        return False
+
+
+@dataclass
+class Watch:
+    """Asks all services from its making on. `seconds`: service -> when it first answered."""
+
+    places: Mapping[str, tuple[str, int]]
+    patience: float
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self._threads = [threading.Thread(target=self._ask, args=(name,), daemon=True) for name in self.places]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, name: str) -> None:
+        while time.monotonic() - self._began < self.patience:
+            if answers(*self.places[name]):
+                self.seconds[name] = time.monotonic() - self._began
+                return
+            time.sleep(_EVERY)
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def last(self) -> float:
+        """When all answered; infinite when one did not in time."""
+        for thread in self._threads:
+            thread.join()
+        return max(self.seconds.values()) if len(self.seconds) == len(self.places) else float("inf")

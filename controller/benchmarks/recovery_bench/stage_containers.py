@@ -1,0 +1,96 @@
+"""The way of VCRecovery: containers in one secondary VM, failed over by the command that an operator calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.plan.modes import Mode
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Episode, Step
+from vcrecovery_lab import libvirt, machine
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.run import LabError, run
+from vcrecovery_lab.secondary_vm.site import GROUP, Site, uuid_of
+
+from .answers import Watch
+from .boots import Boot, read_boot
+
+PROGRAM = CHECKOUT / ".venv/bin/vcrecovery"
+PATIENCE = 900.0
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Seconds from the command's start: until all services answer, until it has ended; and what it took for each.
+
+    `steps`: step -> its longest time among the services. `boots`: of those that were booted.
+    """
+
+    answered: float
+    whole: float
+    steps: Mapping[str, float]
+    boots: Mapping[str, Boot]
+
+
+def recover(site: Site, mode: Mode) -> Recovery:
+    """One failover of the whole group out of `mode`. The primaries, which do nothing, have been ended before."""
+    _stand_by(site, mode)
+    blanks = {name: f"{vm.name}-blank" for name, vm in site.primaries.items()}
+    try:
+        for name, blank in blanks.items():
+            machine.create_blank(blank, uuid_of(name))
+            libvirt.destroy(blank)
+        return _fail_over(site, mode)
+    finally:
+        for blank in blanks.values():
+            machine.destroy_and_undefine_blank(blank)
+
+
+def _stand_by(site: Site, mode: Mode) -> None:
+    for name in site.services:
+        found = site.lxd.get(name)
+        assert found is not None  # noqa: S101  the site has made it
+        if found.status != STOPPED:
+            site.lxd.shut_down(name, 60)
+        _vcrecovery(site, "standby", "reset", name)
+    site.stamp()
+    for name in site.services:
+        _vcrecovery(site, "standby", "set", name, mode)
+    site.stamp()
+
+
+def _fail_over(site: Site, mode: Mode) -> Recovery:
+    places = {name: (site.standbys[name], port) for name, port in site.services.items()}
+    watch = Watch(places, PATIENCE)
+    _vcrecovery(site, "failover", "--group", GROUP)
+    whole = watch.elapsed()
+    answered = watch.last()
+    episodes = [_newest(site, name) for name in site.services]
+    steps = {str(step): max(_seconds(episode, step) for episode in episodes) for step in Step}
+    boots = {}
+    if mode is Mode.COLD:
+        for name, port in site.services.items():
+            boots[name] = read_boot(partial(_inside, site, name), port, watch.seconds[name])
+    return Recovery(answered, whole, steps, boots)
+
+
+def _newest(site: Site, service: str) -> Episode:
+    return Journal(site.folder / "state/journal.db").history(service, 1)[0]
+
+
+def _seconds(episode: Episode, step: Step) -> float:
+    done = episode.done(step)
+    return 0.0 if done is None or done.ended_at is None else done.ended_at - done.begun_at
+
+
+def _inside(site: Site, name: str, command: str) -> str:
+    return site.lxd.ask(name, ["sh", "-c", command], PATIENCE)[1]
+
+
+def _vcrecovery(site: Site, *words: str) -> None:
+    done = run([PROGRAM, *words, "--plan", site.plan], timeout=PATIENCE, check=False)
+    if done.returncode:
+        raise LabError(f"vcrecovery {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
