@@ -1,8 +1,9 @@
 """What makes a machine itself, and what must not run in a standby.
 
 The files below never come from the primary: each standby has its own. The units below stay masked: they belong to a
-machine with a kernel or with network settings of its own (a standby's address is set from outside, before it boots),
-or, like lsyncd, would do harm. lsyncd above all: a standby that ran it would send its files to itself.
+machine with a kernel, disks or network settings of its own (a standby's address is set from outside, before it boots;
+its users come from its primary), or, like lsyncd, would do harm. lsyncd above all: a standby that ran it would send its
+files to itself. What does not run also leaves a cold standby's boot to its services.
 """
 
 from __future__ import annotations
@@ -82,6 +83,23 @@ MASKED_UNITS = (
     "ifupdown-pre.service",
     "ifupdown-wait-online.service",
     "console-getty.service",
+    "kmod-static-nodes.service",
+    "modprobe@.service",
+    "systemd-binfmt.service",
+    "systemd-pstore.service",
+    "systemd-remount-fs.service",
+    "systemd-sysusers.service",
+    "systemd-tmpfiles-setup-dev.service",
+    "systemd-update-utmp.service",
+    "systemd-update-utmp-runlevel.service",
+    "proc-sys-fs-binfmt_misc.automount",
+    "proc-sys-fs-binfmt_misc.mount",
+    "sys-fs-fuse-connections.mount",
+    "sys-kernel-config.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
 )
 
 

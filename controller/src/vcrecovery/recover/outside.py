@@ -135,13 +135,12 @@ class Outside:
         """
         primary, ports_of = str(self._service.primary.address), self._service.ports
         timeout = self._service.timeouts.confirm
-        with ThreadPoolExecutor(max_workers=4) as pool:
+        with ThreadPoolExecutor(max_workers=3) as pool:
             used = pool.submit(self._used_now, episode.request.doubt)
             ports = pool.submit(ask_all, [(primary, port) for port in ports_of], timeout)
-            problem = pool.submit(self._standby_problem, episode)
-            freshness = pool.submit(read_age_quietly, self._lxd, self._name, self._secondary)
+            standby = pool.submit(self._look_at_standby, episode)
             reading = self._read_primary()
-            found, fresh, trouble = ports.result(), freshness.result(), problem.result()
+            found, (trouble, fresh) = ports.result(), standby.result()
             cpu = used.result()
         answering = [result.label for result in found if result.ok]
         unwell = [str(result) for result in found if result.reached and not result.ok]
@@ -191,6 +190,10 @@ class Outside:
         uuid = str(self._service.primary.uuid)
         usage = self._host.usage([uuid])[uuid]
         return CpuSample(self._world.clock.now(), usage.cpu_time, usage.vcpus)
+
+    def _look_at_standby(self, episode: Episode) -> tuple[str, Freshness]:
+        """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
+        return self._standby_problem(episode), read_age_quietly(self._lxd, self._name, self._secondary)
 
     def _standby_problem(self, episode: Episode) -> str:
         """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
