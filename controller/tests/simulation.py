@@ -665,8 +665,7 @@ class InVirtualTime(Several):
         self._clock = fleet.clock
 
     def wait(self, service: str) -> None:
-        seen = self._answered_at.get(service)
-        self._clock.wait_for(lambda: self._changes != seen, LOOK_EVERY)
+        self._clock.wait_for(self._bells[service].is_set, LOOK_EVERY)
 
 
 class Fleet:
@@ -705,6 +704,9 @@ class Fleet:
 
     def most(self, _secondary: str) -> int:
         return self.starts_at_once
+
+    def boots(self, service: str) -> bool:
+        return self.sims[service].world.mode in ("cold", "warm")
 
     def state(self, service: str) -> ServiceState:
         return self.journal.state(service)

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ class Site:
                 # LXD decides at the first start how owners are mapped.
                 self.lxd.start(name, PATIENCE)
             for name in self.services:
-                wait_until(lambda name=name: self._is_up(name), f"the first boot of {name}", PATIENCE, 0.5)
+                wait_until(partial(self._is_up, name), f"the first boot of {name}", PATIENCE, 0.5)
                 self.lxd.shut_down(name, 60)
                 self._make_ready(name)
             self.stamp()
