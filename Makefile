@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync bench-relay bench-detect
+.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -45,3 +45,6 @@ bench-relay: setup  ## Measure the relay: CPU with 1,000 guests, notification to
 
 bench-detect: setup  ## Measure detection: kill to failover, by the own watcher and by Zabbix (about 13 minutes; ARGS=--quick: 4)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m detect_bench $(ARGS)
+
+bench-recovery: setup  ## Measure recovery: containers in a secondary VM against VMs, and the controller's own time (about 30 minutes; ARGS=--quick: 8)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench $(ARGS)
