@@ -39,7 +39,9 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     overheads = []
     for services, rounds in scale.overhead.items():
         with stderr_progress(f"the controller's own time, {services} services"):
-            overheads.append(measure_overhead(folder, services, rounds))
+            place = folder / str(services)
+            place.mkdir()
+            overheads.append(measure_overhead(place, services, rounds))
     with ExitStack() as ends:
         ends.enter_context(hypervisor(read_layout()))
         image = services_image(stderr_progress)

@@ -1,0 +1,96 @@
+"""A secondary that is a VM of its own under libvirt: LXD in it, and a controller outside that has a certificate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
+from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
+from vcrecovery_lab import libvirt, machine
+from vcrecovery_lab.progress import silent_progress
+from vcrecovery_lab.run import run
+from vcrecovery_lab.secondary_vm.site import Site, secondary_vm, uuid_of
+
+from .conftest import PROGRAM, Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
+
+NAME = "web1"
+BLANK = "vcrlab-vms-web1-blank"
+
+
+@pytest.fixture(scope="module")
+def site(lab: Lab) -> Iterator[Site]:
+    timeouts = {"start": "5m", "ports": "5m"}
+    # Not below pytest's folders, which QEMU's user cannot enter.
+    with tempfile.TemporaryDirectory(prefix="vcrlab-secondary-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with secondary_vm(folder, {NAME: 80}, lab.image, silent_progress, timeouts=timeouts) as made:
+            yield made
+
+
+@pytest.fixture
+def primary() -> Iterator[None]:
+    """A VM that is known to libvirt, and off."""
+    machine.create_blank(BLANK, uuid_of(NAME))
+    libvirt.destroy(BLANK)
+    yield
+    machine.destroy_and_undefine_blank(BLANK)
+
+
+def vcrecovery(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    return run([PROGRAM, *words, "--plan", site.plan], timeout=600, check=False)
+
+
+def page(site: Site) -> bytes:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://{site.standbys[NAME]}/", timeout=30) as answer:
+        return bytes(answer.read())
+
+
+def status_of(site: Site) -> str:
+    found = site.lxd.get(NAME)
+    assert found is not None
+    return found.status
+
+
+@pytest.mark.usefixtures("primary")
+def test_a_failover_into_it_out_of_each_mode(site: Site) -> None:
+    for mode, waits in (("cold", STOPPED), ("frozen", FROZEN)):
+        site.stamp()
+        done = vcrecovery(site, "standby", "set", NAME, mode)
+        assert done.returncode == 0, done.stderr
+        assert status_of(site) == waits
+        done = vcrecovery(site, "failover", NAME)
+        assert done.returncode == 0, done.stderr
+        assert b"<title>" in page(site)
+        found = site.lxd.get(NAME)
+        assert found is not None
+        assert found.config[ROLE_KEY] == ACTIVE
+        again = vcrecovery(site, "failover", NAME)
+        assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
+        site.lxd.shut_down(NAME, 60)
+        done = vcrecovery(site, "standby", "reset", NAME)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("primary")
+def test_without_it_nothing_is_touched(site: Site) -> None:
+    """Last: it ends the secondary."""
+    libvirt.start(BLANK)
+    libvirt.destroy(site.secondary.name)
+    refused = vcrecovery(site, "failover", NAME, "--force")
+    assert refused.returncode in (3, 4)
+    assert "LXD on secondary sec1 (https://" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert libvirt.state(BLANK) == "running"
+    (shown,) = json.loads(vcrecovery(site, "status", "--json").stdout)["services"]
+    assert shown["standby"]["state"] == "unreachable"
