@@ -12,9 +12,9 @@ from simulation import Simulation
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import wait_for_all
 from vcrecovery.plan.probes import Port
-from vcrecovery.recover.outside import AHEAD_AT_MOST, ages_of
+from vcrecovery.recover.outside import ages_of
 from vcrecovery.recover.states import Side
-from vcrecovery.sync.freshness import Freshness
+from vcrecovery.sync.freshness import AHEAD_AT_MOST, Freshness
 
 HOUR = 3600.0
 #: As in test_kill_anywhere: six steps with four boundaries each.

@@ -537,6 +537,8 @@ class ObservedFleet(Fleet):
         super().__init__(folder, needs, POLICY, starts_at_once, Member)
 
     def begins(self, service: str, gate: int) -> None:
+        if not self.boots(service):
+            return
         self.start_at_once[service] = gate
         assert list(self.start_at_once.values()).count(gate) <= self.starts_at_once, "too many start at once"
 

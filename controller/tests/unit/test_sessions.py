@@ -123,5 +123,5 @@ def test_taking_over_keeps_sessions_out(tmp_path: Path, open_session: Opener) ->
 
 def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "standbys").write_text("")
-    with pytest.raises(OutsideError, match=r"web\.lock cannot be used: .*; correct its rights"):
+    with pytest.raises(OutsideError, match=r"web\.lock cannot be used: .*; free some space or correct its rights"):
         sessions.end_sessions(tmp_path, "web", 1)

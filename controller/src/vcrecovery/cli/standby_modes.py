@@ -45,7 +45,7 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
         chosen.write(service, wanted)
     world = World(plan)
     keeper = StandbyKeeper(plan, world.lxd, world.journal, world.clock)
-    deadline = world.clock.now() + seconds
+    deadline = world.clock.steady() + seconds
     while True:
         try:
             looked = keeper.look(service)
@@ -58,7 +58,7 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
                 click.echo(f"{service}: {looked.sentence}")
             if looked.there:
                 break
-        if world.clock.now() > deadline:
+        if world.clock.steady() > deadline:
             why = busy or looked.sentence
             raise OutsideError(
                 f"{service} is not in mode {chosen.of(service, entry)} after {seconds:.0f} s: {why}",

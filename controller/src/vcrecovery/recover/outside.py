@@ -20,14 +20,12 @@ from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
-from vcrecovery.sync.freshness import Freshness, read_age_quietly
+from vcrecovery.sync.freshness import Freshness, from_the_future, read_age_quietly
 from vcrecovery.sync.promote import promote
 from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
 
-#: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
-AHEAD_AT_MOST = 10.0
 #: Seconds between the two readings that say how much CPU a VM uses now.
 USED_OVER = 1.0
 #: Seconds for killed processes to be gone.
@@ -64,11 +62,8 @@ def ages_of(fresh: Freshness, *, began_at: float, noticed_at: float, now: float)
 
     A heartbeat from the future says nothing about either: a clock was set, and nobody knows which one is right.
     """
-    ahead = max(fresh.heard_at or 0.0, fresh.stamped_at or 0.0) - now
-    if ahead > AHEAD_AT_MOST:
-        return Ages(
-            None, None, f"its newest heartbeat is {ahead:.0f} s in the future: its primary's clock or this one was set"
-        )
+    if why := from_the_future(fresh, now):
+        return Ages(None, None, why)
     # What the failure can have cost is counted up to when it began, not up to now.
     files = None if fresh.stamped_at is None else max(0.0, began_at - fresh.stamped_at)
     heard = None if fresh.heard_at is None else max(0.0, noticed_at - fresh.heard_at)

@@ -19,7 +19,7 @@ from vcrecovery.recover.states import Power, Side
 from vcrecovery.recover.world import World
 from vcrecovery.report.asking import Asker, Pending
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
-from vcrecovery.sync.freshness import read_freshness_quietly
+from vcrecovery.sync.freshness import from_the_future, read_freshness_quietly
 from vcrecovery.sync.modes import ChosenModes, settled
 
 #: Seconds for everything that is asked.
@@ -83,11 +83,13 @@ class _Questions:
         if instance is None:
             return StandbyView("missing", f"secondary {lxd.name} has no container {name}")
         fresh = read_freshness_quietly(lxd, name, self._world.plan.secondaries[self._secondary])
-        age = None if fresh.stamped_at is None else max(0.0, self._world.clock.now() - fresh.stamped_at)
+        now = self._world.clock.now()
+        ahead = from_the_future(fresh, now)
+        age = None if ahead or fresh.stamped_at is None else max(0.0, now - fresh.stamped_at)
         since = settled(instance)
         return StandbyView(
             instance.status.lower(),
-            fresh.detail,
+            ahead or fresh.detail,
             age,
             fresh,
             instance.started_at,

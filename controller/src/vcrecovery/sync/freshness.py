@@ -23,6 +23,8 @@ from vcrecovery.primary.report import NAME as REPORT_NAME
 from vcrecovery.primary.report import progress_sentence
 from vcrecovery.sync.rootfs import Rootfs
 
+#: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
+AHEAD_AT_MOST = 10.0
 HEARTBEAT = f"/var/lib/vcrecovery/{HEARTBEAT_NAME}"
 RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
 
@@ -88,6 +90,14 @@ def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) ->
     return Freshness(good, detail, heard_at, queue, reconcile)
 
 
+def from_the_future(fresh: Freshness, now: float) -> str:
+    """Why its times say nothing: a clock was set, and nobody knows which one is right. Empty when they hold."""
+    ahead = max(fresh.heard_at or 0.0, fresh.stamped_at or 0.0) - now
+    if ahead <= AHEAD_AT_MOST:
+        return ""
+    return f"its newest heartbeat is {ahead:.0f} s in the future: its primary's clock or this one was set"
+
+
 def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
     """Raises OutsideError when LXD has to be asked and does not answer."""
     read = _reader(lxd, service, secondary)
@@ -130,7 +140,7 @@ def wait_for_sync(
     Without `newer`, one whole sync at any time is enough. `tell` gets a line when a first sync has come further.
     Raises OutsideError after `timeout` seconds.
     """
-    deadline = clock.now() + timeout
+    deadline = clock.steady() + timeout
     first = read_freshness(lxd, service, secondary)
     told: float | None = None
     while True:
@@ -142,7 +152,7 @@ def wait_for_sync(
         if running is not None and running.ended is None and running.sent is not None and running.sent != told:
             told = running.sent
             tell(progress_line(running))
-        if clock.now() > deadline:
+        if clock.steady() > deadline:
             raise OutsideError(
                 f"no sync of {service} has ended within {timeout:.0f} s"
                 + (f": {fresh.detail}" if fresh.detail else ""),

@@ -14,7 +14,7 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.model import Plan
-from vcrecovery.sync.freshness import read_freshness
+from vcrecovery.sync.freshness import from_the_future, read_freshness
 from vcrecovery.sync.sessions import set_aside
 from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY, secondary_of
 
@@ -127,6 +127,8 @@ def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
     fresh = read_freshness(lxd, service, secondary_of(plan, entry))
     if fresh.stamped_at is None or not fresh.whole:
         return f"not now: the standby is not whole: {fresh.detail}"
+    if why := from_the_future(fresh, now):
+        return f"not now: {why}"
     if now - fresh.stamped_at > entry.max_staleness:
         return f"not now: the standby is {age_in_words(now - fresh.stamped_at)} old, more than its max_staleness"
     return ""

@@ -36,7 +36,10 @@ def _open(state_dir: Path, service: str) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise OutsideError(f"the lock {path} cannot be used: {error.strerror}", "correct its rights") from error
+        raise OutsideError(
+            f"the lock {path} cannot be used: {error.strerror}",
+            "free some space or correct its rights, then call again",
+        ) from error
 
 
 def _take(descriptor: int, kind: int) -> bool:

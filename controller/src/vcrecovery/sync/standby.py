@@ -188,7 +188,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
     except OutsideError as error:
         if "forkstart" not in error.message:
             raise
-    deadline = clock.now() + 30
+    deadline = clock.steady() + 30
     while True:
         instance = _must_get(lxd, name)
         if instance.status == STOPPED:
@@ -198,7 +198,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
                 return
         elif instance.running:
             lxd.stop(name, timeout=10)
-        if clock.now() > deadline:
+        if clock.steady() > deadline:
             raise OutsideError(f"container {name} does not stop: {instance.status}", f"try `lxc stop -f {name}`")
         clock.sleep(0.1)
 
