@@ -14,7 +14,7 @@ from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.zabbix import zabbix
 
-from .results import Results, as_json, targets, text
+from .results import Results, targets, text
 from .scale import FULL, QUICK, Scale
 from .site import UUID, VM, Door, Site, plan_of, watched
 from .stage_alarms import Alarm, measure_alarms
@@ -85,7 +85,6 @@ def main() -> int:
         seed_of="nothing: nothing is drawn by lot here",
         measure=_measured,
         text=text,
-        as_json=as_json,
         work_help="for Zabbix's files",
     ).main()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from exclude_bench.targets import Target
 from relay_bench.results import section
@@ -35,13 +34,6 @@ def targets(kills: Sequence[Delays], alarms: Sequence[Alarm]) -> list[Target]:
     ]
     false = sum(alarm.failovers for alarm in alarms)
     return [*found, Target("failovers of what is no failure", float(false), 0.0, "", at_most=True)]
-
-
-def as_json(results: Results) -> str:
-    document = asdict(results)
-    for entry, target in zip(document["targets"], results.targets, strict=True):
-        entry["met"] = target.met
-    return json.dumps(document, indent=1) + "\n"
 
 
 def text(results: Results) -> str:

@@ -10,7 +10,7 @@ from vcrecovery_lab.progress import stderr_progress
 
 from .command import Benchmark
 from .report import text
-from .results import Results, as_json
+from .results import Results
 from .root import build_root
 from .scale import FULL, QUICK
 from .stage_database import measure_database
@@ -51,7 +51,6 @@ def main() -> int:
         seed_of="the generated trees",
         measure=_measured,
         text=text,
-        as_json=as_json,
         work_help="where the trees are made and removed again, up to 6 GB, 2 million files (default: "
         "$VCRECOVERY_BENCH_WORK, or /dev/shm if there is room, or where temporary files go)",
         work=Path(work) if work else None,

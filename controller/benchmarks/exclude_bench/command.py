@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.excludes import ExcludeError
@@ -16,6 +17,16 @@ from vcrecovery_lab.run import LabError
 from .scratch import default_parent, scratch_folder
 
 Results = TypeVar("Results")
+
+
+def as_json(results: Any) -> str:
+    """For machines: a dataclass with `targets`. A number that cannot be told, since it is infinite, is null."""
+    document = asdict(results)
+    for entry, target in zip(document["targets"], results.targets, strict=True):
+        entry["met"] = target.met
+        if target.measured == float("inf"):
+            entry["measured"] = None
+    return json.dumps(document, indent=1) + "\n"
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,6 @@ class Benchmark(Generic[Results]):
     seed_of: str
     measure: Callable[[Path, bool, int], Results]
     text: Callable[[Results], str]
-    as_json: Callable[[Results], str]
     work_help: str = "where the tree is made and removed again"
     work: Path | None = None
 
@@ -43,7 +53,7 @@ class Benchmark(Generic[Results]):
             with scratch_folder(options.work or default_parent()) as folder:
                 results = self.measure(folder, options.quick, options.seed)
             if options.json:
-                options.json.write_text(self.as_json(results), encoding="utf-8")
+                options.json.write_text(as_json(results), encoding="utf-8")
         except (VCRecoveryError, ExcludeError, LabError, OSError) as error:
             sys.stderr.write(f"{self.name}: {error}\n")
             return 1

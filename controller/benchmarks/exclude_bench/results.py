@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from .scale import Scale
 from .stage_database import DatabaseCost
@@ -31,13 +30,3 @@ class Results:
     rsync: SyncCosts
     lsyncd: list[EventCost]
     targets: list[Target]
-
-
-def as_json(results: Results) -> str:
-    """For machines; a ratio that cannot be told, since our list costs nothing measurable, is null."""
-    document = asdict(results)
-    for entry, target in zip(document["targets"], results.targets, strict=True):
-        entry["met"] = target.met
-        if target.measured == float("inf"):
-            entry["measured"] = None
-    return json.dumps(document, indent=1) + "\n"

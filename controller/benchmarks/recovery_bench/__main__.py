@@ -18,7 +18,7 @@ from vcrecovery_lab.secondary_vm.site import secondary_vm
 
 from .answers import DATABASE, WEB
 from .overhead import measure_overhead
-from .results import Results, as_json, targets, text
+from .results import Results, targets, text
 from .scale import FULL, QUICK
 from .stage_containers import Recovery, recover
 from .stage_vms import standby_vms
@@ -67,7 +67,6 @@ def main() -> int:
         seed_of="nothing: nothing is drawn by lot here",
         measure=_measured,
         text=text,
-        as_json=as_json,
         work_help="for the VMs' disks",
     ).main()
 

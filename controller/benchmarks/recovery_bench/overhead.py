@@ -10,13 +10,12 @@ time of the program alone tells how much that was.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from exclude_bench.command import Benchmark
@@ -169,7 +168,6 @@ def main() -> int:
         seed_of="nothing: nothing is drawn by lot here",
         measure=_measured,
         text=_text,
-        as_json=lambda results: json.dumps(asdict(results), indent=1) + "\n",
         work_help="for the journals; on a disk, or their fsync costs nothing",
         work=Path(tempfile.gettempdir()),
     ).main()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 
 from exclude_bench.targets import Target
@@ -58,13 +57,6 @@ def targets(
             name = f"{mode} containers / VMs, up to where {what}: median"
             found.append(Target(name, median(ratios(vms, seconds)), limit, "", at_most=True))
     return [*found, *overhead_targets(overheads)]
-
-
-def as_json(results: Results) -> str:
-    document = asdict(results)
-    for entry, target in zip(document["targets"], results.targets, strict=True):
-        entry["met"] = target.met
-    return json.dumps(document, indent=1) + "\n"
 
 
 def text(results: Results) -> str:

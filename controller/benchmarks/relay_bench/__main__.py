@@ -13,7 +13,7 @@ from exclude_bench.command import Benchmark
 from .agents import agents, free_port
 from .program import Program, plan_of
 from .recorder import Recorder
-from .results import Results, as_json, targets, text
+from .results import Results, targets, text
 from .scale import FULL, QUICK
 from .stage_notifications import STRANGER, make_traps, measure_latency, storm
 from .stage_polling import fill, measure_polling, wait_until_settled
@@ -55,7 +55,6 @@ def main() -> int:
         seed_of="nothing: nothing is drawn by lot here",
         measure=_measured,
         text=text,
-        as_json=as_json,
         work_help="for the agents' files",
     ).main()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from exclude_bench.targets import Target
 
@@ -35,13 +34,6 @@ def targets(scale: Scale, polling: PollingCost, latencies: Sequence[Latency]) ->
             for x in latencies
         ),
     ]
-
-
-def as_json(results: Results) -> str:
-    document = asdict(results)
-    for entry, target in zip(document["targets"], results.targets, strict=True):
-        entry["met"] = target.met
-    return json.dumps(document, indent=1) + "\n"
 
 
 def text(results: Results) -> str:

@@ -12,7 +12,7 @@ from exclude_bench.tree import TreeWriter, data_files
 from vcrecovery_lab.pair.pair import pair
 
 from .report import text
-from .results import Results, as_json, targets
+from .results import Results, targets
 from .scale import FULL, QUICK
 from .stage_parts import measure_parts
 from .stage_passes import measure_passes
@@ -47,7 +47,6 @@ def main() -> int:
         seed_of="the order of writes",
         measure=_measured,
         text=text,
-        as_json=as_json,
     ).main()
 
 

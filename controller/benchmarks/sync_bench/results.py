@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from exclude_bench.targets import Target
 
@@ -38,10 +37,3 @@ def targets(writes: WriteCosts) -> list[Target]:
             found.append(Target(f"{name}: median", latency.median, MEDIAN_SECONDS, "s", at_most=True))
             found.append(Target(f"{name}: p99", latency.p99, P99_SECONDS, "s", at_most=True))
     return found
-
-
-def as_json(results: Results) -> str:
-    document = asdict(results)
-    for entry, target in zip(document["targets"], results.targets, strict=True):
-        entry["met"] = target.met
-    return json.dumps(document, indent=1) + "\n"

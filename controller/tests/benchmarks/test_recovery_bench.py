@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from exclude_bench.command import as_json
 from recovery_bench.boots import read_boot
-from recovery_bench.results import Results, as_json, targets, text
+from recovery_bench.results import Results, targets, text
 from recovery_bench.scale import QUICK
 from recovery_bench.stage_containers import Recovery
 
