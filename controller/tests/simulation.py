@@ -585,8 +585,10 @@ class Simulation:
                 book.held(book.begin(self.name, state.epoch, "its uuid", self.clock.now()), self.clock.now())
             self._watch_says("the old primary came back after its failover: its VM is held paused on hv1")
         elif act is hold.Act.FORGET and held is not None:
-            book.release(held.id, self.clock.now(), hold.why_forgotten(power))
-            self._watch_says(f"its old primary is not held any more: {hold.why_forgotten(power)}")
+            # Where that cannot be written down, it is tried again at the next look.
+            with suppress(OutsideError):
+                book.release(held.id, self.clock.now(), hold.why_forgotten(power))
+                self._watch_says(f"its old primary is not held any more: {hold.why_forgotten(power)}")
 
     def zabbix_event(self) -> None:
         """What `vcrecovery event` leads to: Zabbix has seen it running, and a new event is looked at anew."""
