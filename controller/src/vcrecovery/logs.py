@@ -87,3 +87,5 @@ def set_up(form: Format, *, verbose: bool = False) -> None:
     handler.addFilter(_Tie())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     logging.getLogger("urllib3").setLevel(logging.WARNING)
+    # More connections than it keeps are no trouble, only slower.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

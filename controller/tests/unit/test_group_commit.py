@@ -172,3 +172,28 @@ def test_what_cannot_be_written_is_told_to_all_and_the_next_goes_on(table: Table
     with table.group.transaction() as db:
         db.execute("INSERT INTO parent VALUES (3)")
     assert table.seen() == [3]
+
+
+def test_one_that_is_interrupted_in_its_commit_leaves_nothing_open(table: Table) -> None:
+    class Interrupted:
+        """The connection, whose first COMMIT is interrupted."""
+
+        def __init__(self) -> None:
+            self.left = 1
+
+        def execute(self, statement: str, *values: Any) -> Any:
+            if statement == "COMMIT" and self.left:
+                self.left = 0
+                raise KeyboardInterrupt
+            return table.db.execute(statement, *values)
+
+        @property
+        def in_transaction(self) -> bool:
+            return table.db.in_transaction
+
+    group = GroupCommit(Interrupted(), table.lock)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt), group.transaction() as db:
+        db.execute("INSERT INTO parent VALUES (1)")
+    with group.transaction() as db:
+        db.execute("INSERT INTO parent VALUES (2)")
+    assert table.seen() == [2]

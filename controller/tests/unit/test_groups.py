@@ -14,15 +14,17 @@ from typing import Any
 import pytest
 from journal_cases import finish
 
+from vcrecovery.detect.verdict import judge
+from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.resources import Size
-from vcrecovery.errors import ExitCode, OutsideError
+from vcrecovery.errors import ExitCode, OutsideError, RefusedError
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.recover import locked
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.several import STARTS_WHEN_NOT_KNOWN, OfWorld
-from vcrecovery.recover.states import Episode, Outcome, Request, Step
+from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, Step
 from vcrecovery.recover.unattended import Unattended
 from vcrecovery.recover.world import World
 
@@ -290,3 +292,31 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
     assert outcomes == dict.fromkeys(("front", "app", "db"), Outcome.DONE)
     assert started == ["db", "app", "front"]
     assert not recover.at_work("db")
+
+
+def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[Step] = []
+
+    class LxdIsAway:
+        def __init__(self, _world: World, _name: str) -> None: ...
+
+        def epoch_elsewhere(self) -> int:
+            return 0
+
+        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+            tries.append(step)
+            if step is Step.CONFIRM and len(tries) == 2:
+                world.journal.pause("db", Pause(999.0, None, "a new disk"))
+            raise OutsideError("LXD on secondary sec1 does not answer")
+
+    monkeypatch.setattr(locked, "Outside", LxdIsAway)
+    world = World(load_plan(shop), QuickClock())
+    with pytest.raises(RefusedError, match="db is paused"):
+        Unattended(world, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)
+    assert tries == [Step.CONFIRM] * 2
+    # Nor does the watcher take it up while the pause holds; once it is over, it does.
+    state = world.journal.state("db")
+    assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is None
+    world.journal.pause("db", None)
+    state = world.journal.state("db")
+    assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is not None

@@ -102,3 +102,13 @@ def test_no_act_begins_while_a_failover_is_at_work(tmp_path: Path) -> None:
                 pytest.fail("it was held twice")
     with one_act(tmp_path, "web"):
         pass
+
+
+def test_an_act_that_could_not_write_its_name_is_waited_for(tmp_path: Path) -> None:
+    with one_act(tmp_path, "web"):
+        # As on a full disk.
+        (tmp_path / "locks/standby/web.lock").write_text("")
+        began = time.monotonic()
+        with pytest.raises(OutsideError), after_acts(tmp_path, "web", 1.5):
+            pytest.fail("it was held twice")
+        assert time.monotonic() - began >= 1.5

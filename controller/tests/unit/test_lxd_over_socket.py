@@ -6,7 +6,9 @@ The server is simulated: the benchmark's, which answers as LXD does.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 from recovery_bench.overhead_lxd import Connection, Server
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.lxd import LxdServer, TryAgainError
+from vcrecovery.drivers.lxd import LxdServer, TryAgainError, connection
 from vcrecovery.errors import OutsideError
 
 NAMES = [f"s{number}" for number in range(30)]
@@ -122,3 +124,24 @@ def test_a_write_on_an_older_state_is_refused(place: Path) -> None:
         with pytest.raises(TryAgainError):
             lxd.configure(read, {"user.some": "2"})
         assert lxd.get("s99") is None
+
+
+def test_a_server_that_hangs_holds_all_up_for_the_time_of_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CALL_TIMEOUT", 1.0)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen(128)
+        lxd = LxdServer("sec1", place, SystemClock())
+
+        def ask() -> None:
+            with pytest.raises(OutsideError, match="does not answer"):
+                lxd.get("web")
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # One after the other they would take 8 s.
+        assert time.monotonic() - began < 5

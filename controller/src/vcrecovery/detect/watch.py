@@ -70,8 +70,11 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     """
     episode = state.open_episode
     begun = episode is not None and episode.tried(Step.FENCE)
-    if verdict.kind in FAILURES and not begun:
-        return verdict.cause
+    if not begun:
+        if verdict.kind in FAILURES:
+            return verdict.cause
+        if verdict.kind is Kind.PAUSED:
+            return None
     if episode is not None and (episode.request.automatic or begun):
         return f"going on with epoch {episode.epoch}, which an earlier controller left"
     return None
@@ -161,10 +164,10 @@ class Watch:
 
     def _note(self, service: str, reading: DomainReading, event: DomainEvent | None) -> None:
         known = self._watched[service].reading
-        if reading.power is Power.ABSENT:
+        if reading.power in (Power.ABSENT, Power.UNREACHABLE):
             # A transient VM is forgotten when it ends: only the event, or what was known before, says how.
             reason = event.reason if event is not None and event.stopped else known.reason
-            reading = DomainReading(Power.ABSENT, reason, detail=reading.detail)
+            reading = DomainReading(reading.power, reason, detail=reading.detail)
         self._watched[service].reading = reading
 
     def _look_for_failed_hosts(self) -> None:

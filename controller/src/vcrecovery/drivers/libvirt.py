@@ -30,6 +30,8 @@ KEEPALIVE_COUNT = 3
 END_WITHIN = 2.0
 #: Calls at once to one host: sshd takes no more than ten that are logging in.
 MOST_AT_ONCE = 8
+#: Of these, calls that may take QEMU's time: what only asks must not wait behind them, and seem to get no answer.
+MOST_SLOW = MOST_AT_ONCE - 3
 #: Opens a connection in a program of its own, which, unlike a thread, can be ended. An error is an answer, too.
 _OPENS = """
 import contextlib, sys
@@ -212,9 +214,13 @@ class _Call(Generic[T]):
             if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                 return None
             raise
+        self.check()
+        return found
+
+    def check(self) -> None:
+        """Right before something is changed: raises _GivenUpError when nobody waits for it any more."""
         if self.given_up:
             raise _GivenUpError
-        return found
 
 
 def _deregister(connection: Any) -> None:
@@ -250,6 +256,7 @@ class LibvirtHost:
         self._open = libvirt.openReadOnly if read_only else libvirt.open
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._slow = threading.BoundedSemaphore(MOST_SLOW)
         self._idle: list[Any] = []
         #: How many attempts to open a connection were given up and have not come back since.
         self._hanging = 0
@@ -270,24 +277,27 @@ class LibvirtHost:
         timeout: float | None = None,
         *,
         keep: bool = False,
+        slow: bool = False,
         undo: Callable[[T], None] = lambda _: None,
     ) -> T:
         """Runs `function` in a thread of its own, since nothing else ends a call into a daemon that hangs.
 
         The thread is a daemon: a program that has given a call up must not wait for it when it ends. `keep`: the
-        connection stays with the caller. `undo` gets what a call that was given up has come to all the same.
+        connection stays with the caller. `slow`: it may wait for a QEMU. `undo` gets what a call that was given up has
+        come to all the same.
         """
         limit = timeout or self._timeout
-        if not self._free.acquire(timeout=limit):
-            raise self._unreachable(f"no answer within {limit:.0f} s")
-        try:
+        places = (self._slow, self._free) if slow else (self._free,)
+        with contextlib.ExitStack() as held:
+            for place in places:
+                if not place.acquire(timeout=limit):
+                    raise self._unreachable(f"no answer within {limit:.0f} s")
+                held.callback(place.release)
             call: _Call[T] = _Call()
             words = (call, function, keep, undo)
             threading.Thread(target=self._work, args=words, name=f"libvirt-{self.name}", daemon=True).start()
             if not call.ended.wait(limit) and self._give_up(call):
                 raise self._unreachable(f"no answer within {limit:.0f} s")
-        finally:
-            self._free.release()
         if call.error is not None:
             raise call.error
         return call.results[0]
@@ -430,16 +440,18 @@ class LibvirtHost:
             if domain is None:
                 return
             if domain.isPersistent() and domain.autostart():
+                call.check()
                 domain.setAutostart(0)
             try:
                 if domain.isActive():
+                    call.check()
                     domain.destroy()
             except libvirt.libvirtError as error:
                 if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
                     raise
 
         try:
-            self._call(end, timeout)
+            self._call(end, timeout, slow=True)
         except libvirt.libvirtError as error:
             raise OutsideError(
                 f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
@@ -452,11 +464,13 @@ class LibvirtHost:
         Nothing happens to one that is paused or off. Raises OutsideError when the host does not answer or will not.
         """
 
-        def pause(domain: Any) -> bool:
+        def pause(call: _Call[bool], domain: Any) -> bool:
             if _POWER.get(domain.state()[0], Power.RUNNING) is not Power.RUNNING:
                 return False
+            call.check()
             domain.suspend()
             if domain.isPersistent() and domain.autostart():
+                call.check()
                 domain.setAutostart(0)
             return True
 
@@ -468,21 +482,22 @@ class LibvirtHost:
         Raises OutsideError when the host does not answer or will not.
         """
 
-        def go_on(domain: Any) -> bool:
+        def go_on(call: _Call[bool], domain: Any) -> bool:
             if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
                 return False
+            call.check()
             domain.resume()
             return True
 
         return self._change(uuid, go_on, "resume", timeout)
 
-    def _change(self, uuid: str, change: Callable[[Any], bool], word: str, timeout: float | None) -> bool:
+    def _change(self, uuid: str, change: Callable[[_Call[bool], Any], bool], word: str, timeout: float | None) -> bool:
         """False when there is no such VM, or it has ended meanwhile."""
 
         def changed(call: _Call[bool]) -> bool:
             domain = call.domain(uuid)
             try:
-                return domain is not None and change(domain)
+                return domain is not None and change(call, domain)
             except libvirt.libvirtError as error:
                 gone = error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN)
                 if gone and domain is not None and not domain.isActive():
@@ -490,7 +505,7 @@ class LibvirtHost:
                 raise
 
         try:
-            return self._call(changed, timeout)
+            return self._call(changed, timeout, slow=True)
         except libvirt.libvirtError as error:
             raise OutsideError(
                 f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",

@@ -82,9 +82,11 @@ class GroupCommit:
         error: BaseException | None = None
         try:
             self._db.execute("COMMIT")
-        except sqlite3.Error as failed:
+        except BaseException as failed:
             error = failed
             self._roll_back()
+            if not isinstance(failed, sqlite3.Error):
+                raise
         finally:
             self._end(batch, error)
 

@@ -45,7 +45,7 @@ def service_lock(
             "free some space or correct its rights, then call again",
         ) from error
     with file:
-        _take(file, service, 0.0 if brief else PATIENCE if patience is None else patience)
+        _take(file, service, 0.0 if brief else PATIENCE if patience is None else patience, of_acts=part == _STANDBY)
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
@@ -83,7 +83,7 @@ def after_acts(state_dir: Path, service: str, patience: float) -> Iterator[None]
         yield
 
 
-def _take(file: BinaryIO, service: str, patience: float) -> None:
+def _take(file: BinaryIO, service: str, patience: float, *, of_acts: bool = False) -> None:
     begun = time.monotonic()
     while True:
         try:
@@ -91,7 +91,9 @@ def _take(file: BinaryIO, service: str, patience: float) -> None:
             return
         except BlockingIOError:
             holder = os.pread(file.fileno(), 200, 0).decode(errors="replace").strip()
-        most = patience if holder.endswith(_BRIEF) else 0.0 if holder else _NAMES_ITSELF_WITHIN
+        # On a full disk a holder has no name; the standby's container is only ever held for one act.
+        nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
+        most = patience if holder.endswith(_BRIEF) else 0.0 if holder else nameless
         if time.monotonic() - begun >= min(patience, most):
             if holder.endswith(_BRIEF):
                 name = holder.removesuffix(_BRIEF)

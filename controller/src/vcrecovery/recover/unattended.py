@@ -10,7 +10,7 @@ from vcrecovery.logs import about
 from vcrecovery.recover.failover import Teller, automatic
 from vcrecovery.recover.locked import fail_over_locked
 from vcrecovery.recover.several import OfWorld, Several
-from vcrecovery.recover.states import Doubt, Episode, Request
+from vcrecovery.recover.states import Doubt, Episode, Request, Step
 from vcrecovery.recover.world import World
 
 log = logging.getLogger("vcrecovery.watch")
@@ -67,8 +67,16 @@ class Unattended:
         log.info("%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
+    def _refuse_in_a_pause(self, service: str) -> None:
+        """Between two attempts an operator may begin to work on the VM."""
+        state = self._world.journal.state(service)
+        begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
+        if not begun and state.pause_at(self._world.clock.now()) is not None:
+            raise RefusedError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
+
     def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
         world = self._world
+        self._refuse_in_a_pause(service)
         self._several.try_again(service)
         # Between two attempts an operator may take over.
         episode = fail_over_locked(

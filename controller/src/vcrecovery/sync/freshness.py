@@ -24,7 +24,7 @@ from vcrecovery.primary.report import progress_sentence
 from vcrecovery.sync.rootfs import Rootfs
 
 #: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
-AHEAD_AT_MOST = 10.0
+AHEAD_AT_MOST = 60.0
 HEARTBEAT = f"/var/lib/vcrecovery/{HEARTBEAT_NAME}"
 RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
 

@@ -27,12 +27,12 @@ _SAID = "/run/vcrecovery-promoted"
 #: The exit status of a promotion that has left something there.
 _HAS_SAID = 10
 
-#: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait, up or not known.
+#: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait.
 #: A settlement prints a line `now SECONDS` (or `now`) at first.
 _BEGIN = r"""
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
-what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6 up=$7
+what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6
 if [ "$what" = settle ]; then
   now=$(date +%s.%N 2>/dev/null)
   case $now in *[!0-9.]*) now=$(date +%s) ;; esac
@@ -54,7 +54,7 @@ if [ "$what" = settle ]; then
     left=$((left - 1))
   done
   exec 9>/run/vcrecovery-lock
-  flock -w "$patience" 9 2>/dev/null
+  if command -v flock >/dev/null; then flock -w "$patience" 9 || exit 1; fi
   trap 'rm -f /run/vcrecovery-settles' EXIT
   : >/run/vcrecovery-settles
   [ -e /run/vcrecovery-serves ] && exit 0
@@ -73,11 +73,17 @@ else
     exec 9>/run/vcrecovery-lock
     flock -w "$patience" 9 2>/dev/null
   fi
-  unmasked=
+  # Written down first, so that a promotion that was cut short is finished by the next one.
+  unmasked= links=
+  [ ! -e /run/vcrecovery-unmasked ] || read -r unmasked </run/vcrecovery-unmasked
   for link in $masks/*; do
-    [ -L "$link" ] && [ "$link" -ef /dev/null ] && rm -f "$link" && unmasked="$unmasked ${link##*/}"
+    [ -L "$link" ] && [ "$link" -ef /dev/null ] && links="$links $link" && unmasked="$unmasked ${link##*/}"
   done
-  [ -z "$unmasked" ] || systemctl daemon-reload
+  if [ -n "$links" ]; then
+    echo "$unmasked" >/run/vcrecovery-unmasked
+    rm -f $links
+    systemctl daemon-reload
+  fi
 fi
 stale=
 if ! command -v find >/dev/null; then
@@ -109,13 +115,21 @@ if [ -n "${stale% }" ]; then
   fi
 fi
 [ "$level" = all ] || { [ -z "$units" ] || systemctl start $units || echo "failed to start $units"; exit 0; }
-if [ "$up" != up ] && ! systemctl is-active --quiet default.target; then
-  [ "$what" = settle ] || no_block=--no-block
-  if timeout "$patience" systemctl start $no_block default.target; then
+if [ "$what" = settle ]; then
+  if systemctl is-active --quiet default.target; then
+    : >/run/vcrecovery-up
+  elif timeout "$patience" systemctl start default.target; then
+    : >/run/vcrecovery-up
     echo "started all services"
   else
     echo "failed to start all services"
-    [ "$what" = settle ] || exit 1
+  fi
+elif [ ! -e /run/vcrecovery-up ] && ! systemctl is-active --quiet default.target; then
+  if timeout "$patience" systemctl start --no-block default.target; then
+    echo "started all services"
+  else
+    echo "failed to start all services"
+    exit 1
   fi
 fi
 for unit in $unmasked; do
@@ -171,7 +185,7 @@ def settle(
     `since` is the time before which its processes have not started; `patience`, in seconds, holds for each wait.
     Raises OutsideError when it cannot be done.
     """
-    arguments = ["settle", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience), ""]
+    arguments = ["settle", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience)]
     status, printed = lxd.ask(instance, _command(_SETTLE, arguments), patience * 3 + _MARGIN)
     first, *lines = printed.splitlines() or [""]
     word, _, seconds = first.partition(" ")
@@ -180,12 +194,12 @@ def settle(
     return Did(float(seconds) if seconds else None, "; ".join(lines))
 
 
-def promote(lxd: Containers, instance: str, since: float, up: bool, patience: float) -> str:
+def promote(lxd: Containers, instance: str, since: float, patience: float) -> str:
     """Takes the masks away, restarts what is older than its files, and has the rest start; what was done.
 
-    `up`: all its services are known to have been started. Raises OutsideError.
+    Raises OutsideError.
     """
-    arguments = ["promote", since - _TICK, Level.ALL, "", "", _whole(patience), "up" if up else ""]
+    arguments = ["promote", since - _TICK, Level.ALL, "", "", _whole(patience)]
     status = lxd.status_of(instance, _command(_PROMOTE, arguments), patience + _MARGIN)
     if status == 0:
         return ""

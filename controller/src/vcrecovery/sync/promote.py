@@ -6,7 +6,7 @@ from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN
 from vcrecovery.errors import OutsideError
 from vcrecovery.sync import inside
-from vcrecovery.sync.modes import RAW_KEY, Level, boots_to_base, settled, without_init
+from vcrecovery.sync.modes import RAW_KEY, boots_to_base, settled, without_init
 
 
 def promote(lxd: LxdServer, name: str, timeout: float) -> str:
@@ -27,8 +27,7 @@ def promote(lxd: LxdServer, name: str, timeout: float) -> str:
     since = state.since if state is not None else found.started_at
     by_base = boots_to_base(found.config)
     try:
-        up = state is not None and state.level is Level.ALL
-        done = inside.promote(lxd, name, since, up, timeout)
+        done = inside.promote(lxd, name, since, timeout)
     except OutsideError as error:
         if by_base:
             raise

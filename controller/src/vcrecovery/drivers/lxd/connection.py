@@ -62,6 +62,8 @@ class Connection:
         self._clock = clock
         self._client: Any = None
         self._one_connects = threading.Lock()
+        #: When the last attempt to connect failed, and why.
+        self._failure: tuple[float, Exception] | None = None
 
     @property
     def is_here(self) -> bool:
@@ -80,9 +82,17 @@ class Connection:
 
     def _connected(self) -> Any:
         """One for all threads: a failover of a whole site uses it from hundreds of them at the same time."""
+        began = self._clock.steady()
         with self._one_connects:
             if self._client is None:
-                self._client = self._connect()
+                if self._failure is not None and self._failure[0] >= began:
+                    # Somebody else has just tried: a server that hangs makes nobody wait for the others' turns.
+                    raise self._failure[1]
+                try:
+                    self._client = self._connect()
+                except Exception as error:
+                    self._failure = (self._clock.steady(), error)
+                    raise
             return self._client
 
     def _connect(self) -> Any:

@@ -1,0 +1,100 @@
+"""Calls to a slow libvirtd: what only asks gets its answer, and what nobody waits for any more changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import libvirt
+import pytest
+
+from lab.waiting import wait_for
+from vcrecovery.drivers import libvirt as driver
+from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
+from vcrecovery.errors import OutsideError
+
+UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
+
+
+class SlowDomain:
+    """Its QEMU has stopped: what needs it waits."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.waiting = 0
+        self.done: list[str] = []
+        self.state_waits = False
+
+    def state(self) -> tuple[int, int]:
+        if self.state_waits:
+            self.waiting += 1
+            self.goes_on.wait(60)
+        return libvirt.VIR_DOMAIN_PAUSED, 1
+
+    def isPersistent(self) -> bool:  # noqa: N802
+        return False
+
+    def isActive(self) -> bool:  # noqa: N802
+        return True
+
+    def destroy(self) -> None:
+        self.waiting += 1
+        self.goes_on.wait(60)
+        self.done.append("destroyed")
+
+    def resume(self) -> None:
+        self.done.append("resumed")
+
+
+class Daemon:
+    def __init__(self, domain: SlowDomain) -> None:
+        self._domain = domain
+
+    def isAlive(self) -> bool:  # noqa: N802
+        return True
+
+    def setKeepAlive(self, *_: int) -> None: ...  # noqa: N802
+
+    def close(self) -> None: ...
+
+    def lookupByUUIDString(self, _uuid: str) -> SlowDomain:  # noqa: N802
+        return self._domain
+
+    def listAllDomains(self) -> list[Any]:  # noqa: N802
+        return []
+
+
+@pytest.fixture
+def domain() -> Iterator[SlowDomain]:
+    made = SlowDomain()
+    yield made
+    made.goes_on.set()
+
+
+@pytest.fixture
+def host(domain: SlowDomain, monkeypatch: pytest.MonkeyPatch) -> LibvirtHost:
+    monkeypatch.setattr(driver, "start_event_loop", lambda: None)
+    made = LibvirtHost("hv1", "test:///default", timeout=2.0)
+    opened: Callable[[str], Daemon] = lambda _uri: Daemon(domain)  # noqa: E731
+    monkeypatch.setattr(made, "_open", opened)
+    return made
+
+
+def test_what_asks_does_not_wait_behind_what_ends_vms(host: LibvirtHost, domain: SlowDomain) -> None:
+    for _ in range(2 * MOST_AT_ONCE):
+        threading.Thread(target=lambda: host.destroy(UUID, 50), daemon=True).start()
+    wait_for(lambda: domain.waiting >= driver.MOST_SLOW, "as many as may be slow")
+    assert host.guests() == []
+
+
+def test_a_change_that_was_given_up_is_not_made_later(host: LibvirtHost, domain: SlowDomain) -> None:
+    domain.state_waits = True
+    with pytest.raises(OutsideError, match="does not answer"):
+        host.resume(UUID, 0.2)
+    threads = [thread for thread in threading.enumerate() if thread.name == "libvirt-hv1"]
+    domain.goes_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert threads
+    assert domain.done == []
