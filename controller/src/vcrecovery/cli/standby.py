@@ -54,8 +54,8 @@ def reset(service: str, plan_path: Path) -> None:
 
     Stop the container, copy what changed in it to the VM (but for what a sync leaves out, such as its masked units: see
     `vcrecovery exclude-list`), point DNS back, then call this: the standby takes the primary's files again, and the
-    watcher protects it. A failover that cannot be finished is given up by it. A VM that
-    the watcher holds paused is resumed; to have it run before, `vcrecovery pause SERVICE`, and resume it by hand.
+    watcher protects it. A failover that cannot be finished is given up by it. A VM that the watcher holds paused is
+    resumed; to have it run before, `vcrecovery pause SERVICE`, and resume it by hand.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
