@@ -30,7 +30,7 @@ BLANK = "vcrlab-vms-web1-blank"
 def site(lab: Lab) -> Iterator[Site]:
     timeouts = {"start": "5m", "ports": "5m"}
     # Not below pytest's folders, which QEMU's user cannot enter.
-    with tempfile.TemporaryDirectory(prefix="vcrlab-secondary-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(dir=lab.layout.machines, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
         with secondary_vm(folder, {NAME: 80}, lab.image, silent_progress, timeouts=timeouts) as made:
