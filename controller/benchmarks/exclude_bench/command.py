@@ -52,6 +52,9 @@ class Benchmark(Generic[Results]):
         try:
             with scratch_folder(options.work or default_parent()) as folder:
                 results = self.measure(folder, options.quick, options.seed)
+            # First what a person reads: half an hour of measuring must not be lost to a file that cannot be written.
+            sys.stdout.write(self.text(results))
+            sys.stdout.flush()
             if options.json:
                 options.json.write_text(as_json(results), encoding="utf-8")
         except (VCRecoveryError, ExcludeError, LabError, OSError) as error:
@@ -60,5 +63,4 @@ class Benchmark(Generic[Results]):
         except KeyboardInterrupt:
             sys.stderr.write(f"{self.name}: interrupted\n")
             return 130
-        sys.stdout.write(self.text(results))
         return 0
