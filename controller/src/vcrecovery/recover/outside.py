@@ -103,10 +103,10 @@ class Outside:
             case Step.FENCE:
                 return self._fence(episode)
             case Step.RESTORE:
-                with self._container():
+                with self._container(episode):
                     return self._restore(episode)
             case Step.START:
-                with self._container():
+                with self._container(episode):
                     return self._start(episode)
             case Step.PROBE:
                 return self._probe()
@@ -115,8 +115,13 @@ class Outside:
             case Step.VERIFY:
                 return self._verify()
 
-    def _container(self) -> contextlib.AbstractContextManager[None]:
-        return after_acts(self._world.plan.state_dir, self._name, self._service.timeouts.start)
+    def _container(self, episode: Episode) -> contextlib.AbstractContextManager[None]:
+        """Its keeper is waited for, but not for longer than the fence counts."""
+        patience, fence = self._service.timeouts.start, episode.done(Step.FENCE)
+        if fence is not None and fence.ended_at is not None:
+            age = max(0.0, self._world.clock.now() - fence.ended_at)
+            patience = max(0.0, min(patience, policy_for(self._world, self._name).fence_valid_for - age))
+        return after_acts(self._world.plan.state_dir, self._name, patience)
 
     def _read_primary(self) -> DomainReading:
         try:
@@ -304,7 +309,6 @@ class Outside:
         return instance
 
     def _start(self, episode: Episode) -> dict[str, Any]:
-        self._refuse_an_old_fence(episode)
         instance = self._startable(episode)
         # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
@@ -317,15 +321,6 @@ class Outside:
         if ended:
             summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
         return {"summary": summary, "was_running": instance.running, "sessions_ended": ended}
-
-    def _refuse_an_old_fence(self, episode: Episode) -> None:
-        """The core has looked, but then the container may have been waited for."""
-        fence, valid_for = episode.done(Step.FENCE), policy_for(self._world, self._name).fence_valid_for
-        if fence is not None and fence.ended_at is not None and self._world.clock.now() - fence.ended_at > valid_for:
-            raise OutsideError(
-                f"the primary of {self._name} was fenced more than {valid_for:.0f} s ago, and may be back",
-                "call again: it is fenced again then",
-            )
 
     def _probe(self) -> dict[str, Any]:
         # It may have stopped since it was started.
