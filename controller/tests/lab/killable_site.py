@@ -24,7 +24,7 @@ from vcrecovery.recover.states import Side
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
-from .small_site import PORT, ZONE, SmallSite
+from .small_site import PORT, ZONE, SmallSite, started
 from .waiting import wait_for
 
 PROGRAM = Path(__file__).with_name("killed_controller.py")
@@ -271,13 +271,8 @@ class KillableSite(SmallSite):
 
 @contextmanager
 def killable_site(folder: Path, names: Sequence[str]) -> Iterator[KillableSite]:
-    os.environ.pop("VCRECOVERY_PLAN", None)
-    site = KillableSite(folder, names)
-    try:
-        site.start()
+    with started(KillableSite(folder, names)) as site:
         yield site
-    finally:
-        site.close()
 
 
 class CrashingVm:

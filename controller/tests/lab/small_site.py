@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -37,6 +37,8 @@ trap 'exit 0' 3 15 30 37
 while :; do /bin/busybox sleep 1 & wait $!; done
 """
 SERVE = f"/bin/busybox httpd -p {PORT} -h /www"
+
+AnySite = TypeVar("AnySite", bound="SmallSite")
 
 
 class SmallSite:
@@ -236,8 +238,13 @@ class SmallSite:
 
 @contextmanager
 def small_site(folder: Path, names: Sequence[str]) -> Iterator[SmallSite]:
+    with started(SmallSite(folder, names)) as site:
+        yield site
+
+
+@contextmanager
+def started(site: AnySite) -> Iterator[AnySite]:
     os.environ.pop("VCRECOVERY_PLAN", None)
-    site = SmallSite(folder, names)
     try:
         site.start()
         yield site
