@@ -219,7 +219,8 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
             good_since = None
         elif good_since is None:
             good_since = now
-        elif now - good_since >= settle:
+        elif now >= good_since + settle:
+            # Not a difference: the pause below ends exactly here, and one rounded down would be waited for for ever.
             return last
         if now >= deadline and not good:
             return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]

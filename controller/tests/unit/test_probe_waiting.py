@@ -1,0 +1,44 @@
+"""How long ports have to be good before DNS may follow."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from vcrecovery.drivers.probe import EVERY, wait_for_all
+from vcrecovery.plan.probes import Port
+
+
+class Steps:
+    """A clock on which nothing takes time but its pauses; too many of them are an endless wait."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self.pauses = 0
+
+    def now(self) -> float:
+        return self._now
+
+    def steady(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses += 1
+        assert self.pauses < 100, "the wait does not end"
+        self._now += seconds
+
+
+@pytest.mark.parametrize("settle", [0.0, 0.1, 0.3])
+def test_a_settled_port_ends_the_wait_whenever_it_came(settle: float) -> None:
+    """0.85 - 0.75 is less than 0.1 in floating point: seen as a wait that never ended."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        port = Port(tcp=listener.getsockname()[1])
+        for steps in range(40):
+            clock = Steps(sum([EVERY] * steps))
+            began = clock.steady()
+            (result,) = wait_for_all([("127.0.0.1", port)], clock, timeout=5.0, settle=settle)
+            assert result.ok
+            assert clock.steady() - began == pytest.approx(settle)
+            for _ in range(clock.pauses + 1):
+                listener.accept()[0].close()
