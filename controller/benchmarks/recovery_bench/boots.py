@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-UNITS = {80: "nginx.service", 3306: "mariadb.service"}
+from vcrecovery_lab.secondary_vm.site import UNITS
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from vcrecovery.sync.modes import (
     Level,
     Settled,
     boots_to_base,
+    init_of_all,
     level_of,
     next_act,
     note,
+    rest_unit,
     settled,
     with_init,
     with_init_of,
@@ -141,6 +143,25 @@ def test_how_it_boots(plan_file: Path) -> None:
     masked = service.model_copy(update={"masked_units": ["cron.service"]})
     # A mask is in place before anything starts.
     assert with_init(RAW, masked, Mode.HOT) == f"{RAW}\nlxc.init.cmd = /sbin/init systemd.unit=sysinit.target"
+
+
+def test_a_boot_begins_with_the_first_units() -> None:
+    assert init_of_all([]) == []
+    (first,) = init_of_all(["nginx.service", "php.service"])
+    wants = "systemd.wants=nginx.service systemd.wants=php.service systemd.wants=vcrecovery-rest.service"
+    assert first == f"lxc.init.cmd = /sbin/init {wants} systemd.unit=sysinit.target"
+    raw = f"{RAW}\n{first}"
+    assert not boots_to_base({"raw.lxc": raw})
+    # LXC heeds the last of two such lines: the keeper's, while there is one.
+    base = "lxc.init.cmd = /sbin/init systemd.unit=sysinit.target"
+    assert with_init_of(f"{raw}\n{base}", raw) == f"{raw}\n{base}"
+    assert without_init(f"{raw}\n{base}") == raw
+
+
+def test_the_rest_of_a_boot_waits_for_the_first_units_and_needs_none() -> None:
+    text = rest_unit(["nginx.service", "php.service"])
+    assert "\nAfter=nginx.service php.service\n" in text
+    assert "Requires=" not in text
 
 
 def test_a_choice_outlives_its_controller(tmp_path: Path, plan_file: Path) -> None:

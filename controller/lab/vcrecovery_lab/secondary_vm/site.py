@@ -17,6 +17,7 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
 from vcrecovery.plan.load import load_plan
+from vcrecovery.sync import lxcfs
 from vcrecovery.sync.rootfs import Rootfs
 from vcrecovery.sync.standby import READY_KEY, Changes, config_of, devices_of, own_identity
 from vcrecovery_lab import machine
@@ -38,6 +39,8 @@ HOST = "hv1"
 SECONDARY = "sec1"
 POOL = "standbys"
 GROUP = "shop"
+#: The unit that answers a port.
+UNITS = {80: "nginx.service", 3306: "mariadb.service"}
 PATIENCE = 300.0
 
 
@@ -101,6 +104,7 @@ class Site:
                     },
                     "standby": {"secondary": SECONDARY, "address": self.standbys[name]},
                     "ports": [port],
+                    "first_units": [UNITS[port]],
                     **common,
                 }
                 for name, port in services.items()
@@ -149,8 +153,11 @@ class Site:
         plan = load_plan(self.plan)
         place = plan.secondaries[SECONDARY]
         with progress("secondary: standbys"):
+            shown = self.command(f"cd {lxcfs.LXCFS} && ls -d {lxcfs.PROC}/* {lxcfs.CPUS}/*")
+            files = lxcfs.chosen(shown.split())
             for name in self.services:
-                self.lxd.create_empty(name, config_of(plan.services[name], place), devices_of(place))
+                config = config_of(plan.services[name], place, files)
+                self.lxd.create_empty(name, config, devices_of(place))
                 root = _rootfs(name)
                 self.command(f"rmdir {root} 2>/dev/null; mv /srv/{name} {root}")
                 # LXD decides at the first start how owners are mapped.

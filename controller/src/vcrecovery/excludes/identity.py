@@ -1,9 +1,10 @@
 """What makes a machine itself, and what must not run in a standby.
 
-The files below never come from the primary: each standby has its own. The units below stay masked: they belong to a
-machine with a kernel, disks or network settings of its own (a standby's address is set from outside, before it boots;
-its users come from its primary), or, like lsyncd, would do harm. lsyncd above all: a standby that ran it would send its
-files to itself. What does not run also leaves a cold standby's boot to its services.
+The files below never come from the primary: each standby has its own. The units and generators of units below stay
+masked: they belong to a machine with a kernel, disks or network settings of its own (a standby's address is set from
+outside, before it boots; its users come from its primary), or, like lsyncd, would do harm. lsyncd above all: a standby
+that ran it would send its files to itself. What does not run also leaves a cold standby's boot to its services;
+systemd waits for all of its generators before it looks at a single unit.
 """
 
 from __future__ import annotations
@@ -102,6 +103,33 @@ MASKED_UNITS = (
     "e2scrub_reap.service",
 )
 
+#: Of disks, consoles and offline updates. Those that make units of services (SysV, PostgreSQL, OpenVPN) are left.
+MASKED_GENERATORS = (
+    "systemd-bless-boot-generator",
+    "systemd-cryptsetup-generator",
+    "systemd-fstab-generator",
+    "systemd-getty-generator",
+    "systemd-gpt-auto-generator",
+    "systemd-hibernate-resume-generator",
+    "systemd-integritysetup-generator",
+    "systemd-run-generator",
+    "systemd-system-update-generator",
+    "systemd-tpm2-generator",
+    "systemd-veritysetup-generator",
+    "cloud-init-generator",
+    "friendly-recovery",
+    "lvm2-activation-generator",
+    "netplan",
+    "selinux-autorelabel-generator.sh",
+    "zfs-mount-generator",
+)
+#: What a standby's boot has of its own.
+OWN_UNITS = ("vcrecovery-rest.service",)
+
+
+def generator_path(name: str) -> str:
+    return f"/etc/systemd/system-generators/{name}"
+
 
 def unit_path(unit: str) -> str:
     return f"/etc/systemd/system/{unit}"
@@ -112,5 +140,6 @@ def kept_out(host_keys: str) -> Tuple[str, ...]:
 
     `host_keys` is the plan's choice, `own` or `copied`.
     """
-    masks = tuple(unit_path(unit) for unit in MASKED_UNITS)
+    masks = tuple(unit_path(unit) for unit in MASKED_UNITS + OWN_UNITS)
+    masks += tuple(generator_path(name) for name in MASKED_GENERATORS)
     return NEVER_SYNCED + (SNAPSHOT_PREFIX + "*",) + masks + ((HOST_KEYS,) if host_keys == "own" else ())

@@ -239,6 +239,11 @@ class Service(Section):
     primary: Primary
     standby: Standby
     mode: Mode = Field(Mode.COLD, description=MODE_DESCRIPTION)
+    first_units: list[UnitName] = Field(
+        [],
+        description="the units that answer its ports: a boot starts them first, and all else once they run",
+        examples=[["nginx.service"]],
+    )
     warm_units: list[UnitName] = Field(
         [], description="mode warm: the units that run while it waits", examples=[["mariadb.service"]]
     )

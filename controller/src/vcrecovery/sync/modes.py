@@ -4,13 +4,17 @@ A standby is booted at one of two levels. `base`: systemd is up and nothing else
 there its services start in a failover. `all`: its services run. Which one it has reached, and from when its processes
 are at the oldest, is noted at the container, so that it outlives the controller; a container that was started since is
 not settled yet.
+
+A boot to `all` may begin with the units that answer the ports. A cold standby's recovery time is its boot, and of that
+most is what nobody waits for: logins, timers, logs of a kernel. systemd has no word for "these first"; so it is told to
+boot to little more than them, and one of them to be a unit that starts the rest once they run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,9 +27,11 @@ from vcrecovery.plan.modes import Mode
 
 SETTLED_KEY = "user.vcrecovery.settled"
 RAW_KEY = "raw.lxc"
-#: The line by which a container boots to `base` only.
-_INIT = "lxc.init.cmd"
-_BASE_INIT = f"{_INIT} = /sbin/init systemd.unit=sysinit.target"
+_INIT = "lxc.init.cmd = /sbin/init"
+#: What the line begins with by which a container boots to `base` only. Of two such lines the later one holds.
+_BASE_INIT = f"{_INIT} systemd.unit=sysinit.target"
+#: A unit of the standby's own, which starts the rest of its boot.
+REST_UNIT = "vcrecovery-rest.service"
 
 
 class Level(StrEnum):
@@ -107,8 +113,38 @@ def with_init(raw: str, service: Service, mode: Mode) -> str:
 
 
 def with_init_of(found: str, raw: str) -> str:
-    """`raw` with the way of booting that `found` has."""
-    return "\n".join([raw, *(line for line in found.splitlines() if line.startswith(_INIT))])
+    """`raw` with the keeper's way of booting that `found` has."""
+    return "\n".join([raw, *(line for line in found.splitlines() if line.startswith(_BASE_INIT))])
+
+
+def init_of_all(first_units: Sequence[str]) -> list[str]:
+    """The line of `raw.lxc` by which a boot to `all` begins with `first_units`; none when there are none.
+
+    A tree that lacks `REST_UNIT` still boots to the service, which it would not if the target were that tree's own.
+    """
+    if not first_units:
+        return []
+    return [
+        " ".join(
+            [_INIT, *(f"systemd.wants={unit}" for unit in (*first_units, REST_UNIT)), "systemd.unit=sysinit.target"]
+        )
+    ]
+
+
+def rest_unit(first_units: Sequence[str]) -> str:
+    """The text of `REST_UNIT`. A first unit that fails holds back nothing."""
+    return f"""\
+[Unit]
+Description=The rest of this standby's boot
+DefaultDependencies=no
+After={" ".join(first_units)}
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+Type=oneshot
+ExecStart=/bin/systemctl start --no-block default.target
+"""
 
 
 def without_init(raw: str) -> str:
@@ -117,7 +153,7 @@ def without_init(raw: str) -> str:
 
 
 def _without_init(raw: str) -> list[str]:
-    return [line for line in raw.splitlines() if not line.startswith(_INIT)]
+    return [line for line in raw.splitlines() if not line.startswith(_BASE_INIT)]
 
 
 class ChosenModes:

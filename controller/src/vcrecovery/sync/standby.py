@@ -6,7 +6,7 @@ import contextlib
 import json
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
-from vcrecovery.sync import idmap
-from vcrecovery.sync.modes import RAW_KEY, with_init_of
+from vcrecovery.sync import idmap, lxcfs
+from vcrecovery.sync.modes import RAW_KEY, REST_UNIT, init_of_all, rest_unit, with_init_of
 from vcrecovery.sync.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -47,8 +47,8 @@ def secondary_of(plan: Plan, service: Service) -> Secondary:
     return plan.secondaries[service.standby.secondary]
 
 
-def config_of(service: Service, secondary: Secondary) -> dict[str, str]:
-    """The configuration of a standby's container, as LXD has it."""
+def config_of(service: Service, secondary: Secondary, lxcfs_files: Sequence[str]) -> dict[str, str]:
+    """The configuration of a standby's container, as LXD has it; `lxcfs_files` are those of the secondary."""
     network, network6 = secondary.network.address, secondary.network.address6
     # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
     lines = [
@@ -60,6 +60,8 @@ def config_of(service: Service, secondary: Secondary) -> dict[str, str]:
             f"lxc.net.0.ipv6.address = {service.standby.address6}/{network6.network.prefixlen}",
             f"lxc.net.0.ipv6.gateway = {network6.ip}",
         ]
+    lines += init_of_all(service.first_units)
+    lines += lxcfs.lines(lxcfs_files)
     return {
         "boot.autostart": "false",
         RAW_KEY: "\n".join(lines),
@@ -91,7 +93,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     _storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
-        lxd.create_empty(name, config_of(service, secondary), devices_of(secondary))
+        lxd.create_empty(name, config_of(service, secondary, lxcfs.files()), devices_of(secondary))
         changes.note(True, f"container {name} created")
         instance = _must_get(lxd, name)
     if instance.config.get(ROLE_KEY) == ACTIVE:
@@ -101,7 +103,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
             f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
             "rename that container or the service",
         )
-    wanted = config_of(service, secondary)
+    wanted = config_of(service, secondary, lxcfs.files())
     # How it boots in its mode is the keeper's.
     wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
     config = _differs(instance.config, wanted)
@@ -124,7 +126,7 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)
-    wanted = {**config_of(service, secondary), **claim}
+    wanted = {**config_of(service, secondary, lxcfs.files()), **claim}
     # LXD may write keys of its own between the two.
     for _ in range(5):
         instance = _must_get(lxd, name)
@@ -220,6 +222,10 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
         changes.note(tree.file("/etc/machine-id", f"{uuid.uuid4().hex}\n".encode(), 0o444), "/etc/machine-id")
     for unit in identity.MASKED_UNITS:
         changes.note(tree.link(identity.unit_path(unit), "/dev/null"), f"{unit} masked")
+    for generator in identity.MASKED_GENERATORS:
+        changes.note(tree.link(identity.generator_path(generator), "/dev/null"), f"{generator} masked")
+    rest = tree.file(identity.unit_path(REST_UNIT), rest_unit(service.first_units).encode())
+    changes.note(rest, f"first units: {' '.join(service.first_units) or 'none'}")
     if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key"):
         _make_host_key(tree)
         changes.note(True, "SSH host key made")
