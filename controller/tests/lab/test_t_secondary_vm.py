@@ -72,6 +72,9 @@ def test_a_failover_into_it_out_of_each_mode(site: Site) -> None:
         done = vcrecovery(site, "failover", NAME)
         assert done.returncode == 0, done.stderr
         assert b"<title>" in page(site)
+        # What its processes see of memory and CPUs is lxcfs's, with all files that Debian's hook would mount.
+        _, seen = site.lxd.ask(NAME, ["grep", "-c", "^lxcfs ", "/proc/mounts"], 60)
+        assert int(seen) == int(site.command("ls /var/lib/lxcfs/proc | wc -l")) + 1
         found = site.lxd.get(NAME)
         assert found is not None
         assert found.config[ROLE_KEY] == ACTIVE
