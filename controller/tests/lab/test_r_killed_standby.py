@@ -48,7 +48,7 @@ class EmptySite(KillableSite):
 
     def listing(self) -> dict[str, tuple[object, ...]]:
         """Each entry's kind, mode, owners and what is in it, but for what no two standbys have in common."""
-        found = {}
+        found: dict[str, tuple[object, ...]] = {}
         for path in sorted(self.tree.rglob("*")):
             inside, entry = f"/{path.relative_to(self.tree)}", path.lstat()
             content = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else ""
