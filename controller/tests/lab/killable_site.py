@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shlex
@@ -201,14 +200,15 @@ class KillableSite(SmallSite):
         prepare: Callable[[], None],
         check: Callable[[], None],
         kinds: str = "",
+        only: Sequence[int] = range(1, MOST),
     ) -> int:
         """Kills a call before each of its changes and after the last, each time from what `prepare` makes.
 
         `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which
         `check` looks at, and one more changes nothing.
-        The number of boundaries.
+        `only` these boundaries. The number of the last one.
         """
-        for boundary in itertools.count(1):
+        for boundary in only:
             words = words_of_turn()
             prepare()
             killed = self.run(*words, before=f"{boundary}@{kinds}")
@@ -222,7 +222,6 @@ class KillableSite(SmallSite):
                 assert killed.returncode == 0, (boundary, killed.stdout, killed.stderr)
                 break
             self.changes_nothing(*words)
-            assert boundary < MOST
         return boundary
 
     def killed_ever_further(self, *words: str, kinds: str = "all") -> list[str]:

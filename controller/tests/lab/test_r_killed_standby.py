@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync.sessions import holders, lock_file
+from vcrecovery.sync.sessions import holders, lock_file, set_aside
 from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
 
 from .killable_site import KILLED, MOST, KillableSite
@@ -101,8 +101,7 @@ def test_seed(site: EmptySite) -> None:
         shutil.rmtree(site.state / "seeded", ignore_errors=True)
 
     def at_work() -> bool:
-        commands = (_command(process) for process in Path("/proc").glob("[0-9]*"))
-        return any(str(source) in command or f"--local\0{NAME}" in command for command in commands)
+        return any(str(source) in command or f"{site.state}\0--local" in command for command in commands())
 
     def seeded() -> None:
         assert (site.tree / "www/index.html").read_text() == "a\n"
@@ -116,9 +115,17 @@ def test_seed(site: EmptySite) -> None:
     assert site.killed_everywhere(lambda: words, unseeded, seeded, "all") >= 4
     # What was begun for a controller that was killed does not go on without it.
     unseeded()
-    assert site.run(*words, before="2@commands").returncode == KILLED
-    wait_for(lambda: not at_work(), "the end of what it had started")
+    with set_aside(site.state, NAME, 30):
+        # Nothing is received yet.
+        assert site.run(*words, before="2@commands").returncode == KILLED
+        wait_for(lambda: not any(str(source) in command for command in commands()), "the end of its rsync")
+    wait_for(lambda: not at_work(), "the end of its receiver")
     assert not (site.tree / "srv/large").exists()
+
+
+def commands() -> list[str]:
+    """The command lines of all processes."""
+    return [_command(process) for process in Path("/proc").glob("[0-9]*")]
 
 
 def _command(process: Path) -> str:

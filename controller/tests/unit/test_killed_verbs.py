@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +14,6 @@ import click
 import pytest
 
 from lab.controllers import Controllers
-from lab.every_change import count_changes
-from lab.killed_controller import Countdown
 from vcrecovery.cli.main import VERBS
 from vcrecovery.detect.spool import waiting
 from vcrecovery.relay.own_engine import start_engine
@@ -171,17 +170,24 @@ def test_exclude_list(calls: Calls, tmp_path: Path) -> None:
     assert calls.killed_everywhere(words, old, new) >= 4
 
 
+STARTS = """\
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from lab.every_change import count_changes
+from lab.killed_controller import Countdown
+from vcrecovery.relay.own_engine import start_engine
+count_changes(Countdown({boundary}).pass_one, ["files"])
+start_engine(Path({file!r}))
+"""
+
+
 def test_relay(tmp_path: Path) -> None:
     """Senders of informs remember the boots: an engine that has spoken never starts again with the same number."""
-    file = tmp_path / "relay/engine.json"
-    boots = 0
+    file, boots = tmp_path / "relay/engine.json", 0
     for boundary in range(1, 20):
-        child = os.fork()
-        if child == 0:
-            count_changes(Countdown(boundary).pass_one, ["files"])
-            start_engine(file)
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        script = STARTS.format(tests=str(TESTS), boundary=boundary, file=str(file))
+        status = subprocess.run([sys.executable, "-c", script], timeout=100, check=False).returncode
         engine = start_engine(file)
         assert engine.boots > boots
         boots = engine.boots
@@ -190,4 +196,5 @@ def test_relay(tmp_path: Path) -> None:
         if status == 0:
             break
         assert status == KILLED
+    # The folder, what is new in it, and that in its place.
     assert boundary >= 3

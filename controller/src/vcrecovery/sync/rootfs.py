@@ -76,15 +76,17 @@ class Rootfs:
     def folder(self, inside: str, mode: int = 0o755) -> bool:
         """Makes sure that the folder is there; whether that changed anything."""
         with self._parent(inside) as (parent, name):
+            changed = True
             try:
                 os.mkdir(name, mode, dir_fd=parent)
             except FileExistsError:
+                changed = False
                 there = os.stat(name, dir_fd=parent, follow_symlinks=False)
                 if not stat.S_ISDIR(there.st_mode):
                     return False
             folder = os.open(name, _DIRECTORY, dir_fd=parent)
             try:
-                changed = self._own(folder)
+                changed = self._own(folder) or changed
                 if stat.S_IMODE(os.fstat(folder).st_mode) != mode:
                     os.fchmod(folder, mode)
                     changed = True
