@@ -44,6 +44,8 @@ class Watcher:
 
     def __init__(self, controllers: Controllers, plan: Path, log: Path, before: str) -> None:
         self._controllers, self._log = controllers, log
+        # The new process makes it; until then nothing is said, least of all by the one before.
+        log.unlink(missing_ok=True)
         self._pid = controllers.start(before, ["watch", "--verbose", "--plan", str(plan)], log, log)
 
     def said(self) -> str:
