@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shlex
@@ -11,7 +10,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -24,10 +22,10 @@ from vcrecovery.recover.states import Side
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
+from .controllers import Controllers
 from .small_site import PORT, ZONE, SmallSite, started
 from .waiting import wait_for
 
-PROGRAM = Path(__file__).with_name("killed_controller.py")
 KILLED = -signal.SIGKILL
 VM_NAME, VM_UUID = "vcrt-crashing", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0088"
 #: No change has this number.
@@ -44,29 +42,33 @@ def _ours(config: Mapping[str, str]) -> dict[str, str]:
 class Watcher:
     """A `vcrecovery watch` and what it says."""
 
-    def __init__(self, plan: Path, log: Path, before: str) -> None:
-        self._log = log
-        with log.open("wb") as output:
-            words = [sys.executable, str(PROGRAM), before, "watch", "--plan", str(plan)]
-            self._process = subprocess.Popen(words, stdout=output, stderr=output)
+    def __init__(self, controllers: Controllers, plan: Path, log: Path, before: str) -> None:
+        self._controllers, self._log = controllers, log
+        # The new process makes it; until then nothing is said, least of all by the one before.
+        log.unlink(missing_ok=True)
+        self._pid = controllers.start(before, ["watch", "--verbose", "--plan", str(plan)], log, log)
+
+    def said(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
 
     def says(self, text: str) -> bool:
-        return text in self._log.read_text()
+        return text in self.said()
 
     @property
     def ended(self) -> bool:
-        return self._process.poll() is not None
+        return self._controllers.poll(self._pid) is not None
 
     def stop(self) -> int:
         """Its exit status."""
         if not self.ended:
-            self._process.terminate()
+            os.kill(self._pid, signal.SIGTERM)
         try:
-            status = self._process.wait(timeout=60)
+            wait_for(lambda: self.ended, "the end of the watcher", 60)
         finally:
-            self._process.kill()
-            self._process.wait(timeout=60)
-        assert not self.says("Traceback"), self._log.read_text()
+            if not self.ended:
+                os.kill(self._pid, signal.SIGKILL)
+            status = self._controllers.wait(self._pid)
+        assert not self.says("Traceback"), self.said()
         return status
 
 
@@ -75,7 +77,10 @@ class KillableSite(SmallSite):
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._primaries: list[subprocess.Popen[bytes]] = []
-        self._controller: subprocess.Popen[str] | None = None
+        #: Where controllers make their temporary files.
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir()
+        self.controllers = Controllers({"TMPDIR": str(self.scratch)})
         super().__init__(folder, names)
 
     def write_plan(self, **services: dict[str, Any]) -> None:
@@ -172,17 +177,9 @@ class KillableSite(SmallSite):
 
     def run(self, *words: str, before: str = NEVER) -> subprocess.CompletedProcess[str]:
         """The real program, killed before change number `before`."""
-        if self._controller is None:
-            self._controller = subprocess.Popen(
-                [sys.executable, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        controller, out, err = self._controller, self.folder / "out", self.folder / "err"
-        assert controller.stdin is not None
-        assert controller.stdout is not None
-        asked = {"before": before, "words": [*words, "--plan", str(self.plan)], "out": str(out), "err": str(err)}
-        controller.stdin.write(json.dumps(asked) + "\n")
-        controller.stdin.flush()
-        status = int(controller.stdout.readline())
+        out, err = self.folder / "out", self.folder / "err"
+        pid = self.controllers.start(before, [*words, "--plan", str(self.plan)], out, err)
+        status = self.controllers.wait(pid)
         done = subprocess.CompletedProcess(list(words), status, out.read_text(), err.read_text())
         assert "Traceback" not in done.stderr, done.stderr
         assert "internal error" not in done.stderr, done.stderr
@@ -200,34 +197,55 @@ class KillableSite(SmallSite):
         assert self.all_there_is() == before, words
 
     def killed_everywhere(
-        self, words_of_turn: Callable[[], Sequence[str]], prepare: Callable[[], None], check: Callable[[], None]
+        self,
+        words_of_turn: Callable[[], Sequence[str]],
+        prepare: Callable[[], None],
+        check: Callable[[], None],
+        kinds: str = "",
+        only: Sequence[int] = range(1, MOST),
     ) -> int:
         """Kills a call before each of its changes and after the last, each time from what `prepare` makes.
 
         `words_of_turn` gives its words, which do the same in every turn. The next call of them finishes the job, which
         `check` looks at, and one more changes nothing.
-        The number of boundaries.
+        `only` these boundaries. The number of the last one.
         """
-        for boundary in itertools.count(1):
+        for boundary in only:
             words = words_of_turn()
             prepare()
-            killed = self.run(*words, before=str(boundary))
+            killed = self.run(*words, before=f"{boundary}@{kinds}")
             self.never_two()
             finished = self.run(*words)
             assert finished.returncode == 0, (boundary, finished.stdout, finished.stderr)
             self.never_two()
             check()
+            assert list(self.scratch.iterdir()) == [], boundary
             if killed.returncode != KILLED:
                 assert killed.returncode == 0, (boundary, killed.stdout, killed.stderr)
                 break
             self.changes_nothing(*words)
-            assert boundary < MOST
         return boundary
+
+    def killed_ever_further(self, *words: str, kinds: str = "all") -> list[str]:
+        """Calls it until it is done, killed each time before a change that no call was killed before.
+
+        So each goes on from where the last one was killed. The changes.
+        """
+        seen = self.folder / "seen"
+        seen.unlink(missing_ok=True)
+        for _ in range(MOST):
+            done = self.run(*words, before=f"{seen}@{kinds}")
+            self.never_two()
+            if done.returncode == 0:
+                assert list(self.scratch.iterdir()) == []
+                return seen.read_text().splitlines()
+            assert done.returncode == KILLED, (done.stdout, done.stderr)
+        raise AssertionError(f"no end after {MOST} calls: {seen.read_text()}")
 
     @contextmanager
     def watching(self, before: str = NEVER) -> Iterator[Watcher]:
         """A watcher, which is ended in the end."""
-        watcher = Watcher(self.plan, self.folder / "watch.log", before)
+        watcher = Watcher(self.controllers, self.plan, self.folder / "watch.log", before)
         try:
             yield watcher
         finally:
@@ -242,27 +260,27 @@ class KillableSite(SmallSite):
                 self.instance(name), {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"}
             )
             self.stamp(name)
-            marker = f"update delete _vcrecovery.{name}.{ZONE} TXT"
-            address = f"update add {name}.{ZONE} 5 A {self.primary(name)}"
-            self.ns1.change(f"update delete {name}.{ZONE} A", address, marker)
+        self.point_back(*(f"update delete _vcrecovery.{name}.{ZONE} TXT" for name in self.names))
         for file in self.state.glob("journal.db*"):
             file.unlink()
         shutil.rmtree(self.state / "locks", ignore_errors=True)
         self.start_primaries()
 
-    def point_back(self) -> None:
+    def point_back(self, *more: str) -> None:
         """The names hold the primaries' addresses again, as an operator has it before `standby reset`."""
-        for name in self.names:
-            self.ns1.change(f"update delete {name}.{ZONE} A", f"update add {name}.{ZONE} 5 A {self.primary(name)}")
+        changes = [
+            line
+            for name in self.names
+            for line in (f"update delete {name}.{ZONE} A", f"update add {name}.{ZONE} 5 A {self.primary(name)}")
+        ]
+        self.ns1.change(*changes, *more)
 
     def stop_standby(self, name: str) -> None:
         if self.instance(name).status != "Stopped":
             self.lxd.server.stop(name, timeout=60)
 
     def close(self) -> None:
-        if self._controller is not None:
-            assert self._controller.stdin is not None
-            self._controller.communicate(timeout=60)
+        self.controllers.close()
         self.end_primaries()
         for process in self._primaries:
             process.wait(timeout=30)
@@ -273,6 +291,21 @@ class KillableSite(SmallSite):
 def killable_site(folder: Path, names: Sequence[str]) -> Iterator[KillableSite]:
     with started(KillableSite(folder, names)) as site:
         yield site
+
+
+class Remembered:
+    """A site's journal as it is now."""
+
+    def __init__(self, site: KillableSite) -> None:
+        self._file = site.state / "journal.db"
+        self._copy = sqlite3.connect(":memory:")
+        with closing(sqlite3.connect(self._file)) as db:
+            db.backup(self._copy)
+
+    def recall(self) -> None:
+        """Nothing has happened since."""
+        with closing(sqlite3.connect(self._file)) as db:
+            self._copy.backup(db)
 
 
 class CrashingVm:
@@ -288,6 +321,16 @@ class CrashingVm:
     def crash(self) -> None:
         os.kill(self.host.qemu(VM_NAME), signal.SIGKILL)
         wait_for(lambda: "crashed" in self._state(), "the crash", 100)
+
+    def resume(self) -> None:
+        if self.paused():
+            self.host.virsh("resume", VM_NAME)
+
+    def paused(self) -> bool:
+        return self._state().startswith("paused")
+
+    def autostart(self) -> bool:
+        return "Autostart: enable" in " ".join(self.host.virsh("dominfo", VM_NAME).split())
 
     def _state(self) -> str:
         return self.host.virsh("domstate", VM_NAME, "--reason")

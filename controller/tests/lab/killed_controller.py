@@ -1,18 +1,15 @@
 """The real `vcrecovery`, and what befalls it right before its Nth change of anything: by default, SIGKILL.
 
 `python killed_controller.py N WORDS...`: a change is a journal entry, or an act on LXD, a VM, a name or a chosen mode.
-Its last boundary is when everything is done. With `N:FILE`, FILE takes the whole disk that it is on; with `N:+SECONDS`
-or `N:-SECONDS`, the clock is set; and the program goes on.
-
-Without arguments it takes one JSON object a line, `{"before": "N", "words": [...], "out": FILE, "err": FILE}`, runs
-each in a process of its own and answers with a line, its exit status: most of such a short run is loading Python.
+Its last boundary is when everything is done. With `N@KINDS`, only changes of these kinds count (see `every_change`).
+With `FILE@KINDS`, it is killed before the first one that is not yet in FILE, which has it then.
+With `N:FILE`, FILE takes the whole disk that it is on; with `N:+SECONDS` or `N:-SECONDS`, the clock is set; and the
+program goes on.
 """
 
 from __future__ import annotations
 
 import errno
-import importlib
-import json
 import os
 import signal
 import sys
@@ -22,7 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vcrecovery.cli.main import VERBS, main
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from lab.every_change import count_changes
+from vcrecovery.cli.main import main
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Zone
 from vcrecovery.drivers.libvirt import LibvirtHost
@@ -77,12 +78,15 @@ class Countdown:
     def __init__(self, boundary: int, at_the_end: Callable[[], None] = kill_this) -> None:
         self._left = boundary
         self._at_the_end = at_the_end
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
 
-    def pass_one(self) -> None:
+    def pass_one(self, name: str = "a change") -> None:
+        """`name`: of the change that follows, for whoever reads the program's errors."""
         with self._one_at_a_time:
             self._left -= 1
             if self._left == 0:
+                if self._at_the_end is kill_this:
+                    os.write(2, f"killed before {name}\n".encode())
                 self._at_the_end()
 
     def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,38 +106,49 @@ class Countdown:
         return wrapped
 
 
+class Unseen:
+    """The process ends before the first change whose name is not in the file yet, and adds it.
+
+    So call after call is killed one change further on.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen = {f"open {file}", *(file.read_text().splitlines() if file.exists() else ())}
+        self._one_at_a_time = threading.RLock()
+
+    def pass_one(self, name: str) -> None:
+        with self._one_at_a_time:
+            if name in self._seen:
+                return
+            # What this does to the file is no change that counts.
+            self._seen.add(name)
+            file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            os.write(file, f"{name}\n".encode())
+            kill_this()
+
+
 def run_until(before: str, words: list[str]) -> None:
     """Does not return."""
-    number, _, what = before.partition(":")
+    where, _, what = before.partition(":")
+    number, _, kinds = where.partition("@")
+    if not number.isdigit():
+        count_changes(Unseen(Path(number)).pass_one, kinds.split(","))
+        sys.argv = ["vcrecovery", *words]
+        main()
     countdown = Countdown(int(number), befalls(what))
-    for owner, names in CHANGES:
-        for name in names:
-            setattr(owner, name, countdown.before(getattr(owner, name)))
+    if kinds:
+        count_changes(countdown.pass_one, kinds.split(","))
+    else:
+        for owner, names in CHANGES:
+            for name in names:
+                setattr(owner, name, countdown.before(getattr(owner, name)))
     sys.argv = ["vcrecovery", *words]
     try:
         main()
     finally:
-        countdown.pass_one()
-
-
-def serve() -> None:
-    for module in {module for module, _, _ in VERBS.values()}:
-        importlib.import_module(f"vcrecovery.cli.{module}")
-    for line in sys.stdin:
-        asked = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            for number, file in ((1, asked["out"]), (2, asked["err"])):
-                os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            run_until(asked["before"], asked["words"])
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
+        countdown.pass_one("the end")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run_until(sys.argv[1], sys.argv[2:])
-    else:
-        serve()
+    run_until(sys.argv[1], sys.argv[2:])

@@ -161,6 +161,23 @@ def test_the_address_moves(network: Network, family: int) -> None:
     assert network.act("give-up", family).returncode == 0
 
 
+def test_an_address_that_a_killed_controller_left_is_not_taken_from_its_holder(network: Network) -> None:
+    wait_for(lambda: network.fetch(6) == "old", "the old holder's answer")
+    network.inside("secondary", "ip", "address", "add", VIP[6], "dev", "lan")
+
+    def flags() -> str:
+        return network.inside("secondary", "ip", "address", "show", "dev", "lan").stdout
+
+    wait_for(lambda: "dadfailed" in flags(), "the kernel's own look")
+    assert network.act("holds", 6).stdout == "False\n"
+    refused = network.act("take", 6)
+    assert refused.returncode == 1
+    assert "still has" in refused.stderr
+    assert network.vip(6) not in flags()
+    assert network.fetch(6) == "old"
+    assert network.neighbour(6) == network.hardware("old")
+
+
 def test_what_cannot_be_is_said_in_one_line(network: Network) -> None:
     done = network.act("take", 4, "none0")
     assert done.returncode == 1

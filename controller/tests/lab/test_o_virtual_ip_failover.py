@@ -14,6 +14,7 @@ import pytest
 from vcrecovery_lab.run import run
 
 from .conftest import Lab
+from .netfilter import forget_the_chain
 from .own_standby import own_standby, pool
 from .waiting import wait_for
 
@@ -75,12 +76,6 @@ def clients(tmp_path: Path) -> Iterator[Clients]:
         undo.callback(server.kill)
         undo.callback(forget_the_chain)
         yield made
-
-
-def forget_the_chain() -> None:
-    """What of netfilter is there for all virtual addresses, and would stay."""
-    for words in (("-D", "PREROUTING", "-j"), ("-D", "OUTPUT", "-j"), ("-F",), ("-X",)):
-        run(["iptables", "-w", "5", "-t", "nat", *words, "VCRECOVERY"], timeout=30, check=False)
 
 
 def hardware_of_this_machine() -> str:

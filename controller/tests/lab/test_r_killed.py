@@ -7,16 +7,36 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from vcrecovery.recover.states import ServiceState, Side
+from vcrecovery.recover.holds import HoldBook
+from vcrecovery.recover.states import ServiceState, Side, Step
 from vcrecovery.sync.modes import SETTLED_KEY, settled
-from vcrecovery.sync.standby import ROLE_KEY, STANDBY
+from vcrecovery.sync.standby import ACTIVE, ROLE_KEY, STANDBY
+from vcrecovery_lab.run import run
 
-from .killable_site import KILLED, MOST, KillableSite, crashing_vm, killable_site
+from .killable_site import (
+    KILLED,
+    MOST,
+    VM_NAME,
+    CrashingVm,
+    KillableSite,
+    Remembered,
+    crashing_vm,
+    killable_site,
+)
+from .netfilter import forget_the_chain
+from .small_site import BRIDGE, GATEWAY, page_at
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
 NAMES = ("a", "b")
+#: The changes of a failover to a restore point from the beginning of that step to the end of the next, the start.
+#: Before are: opened, two of the confirmation, three of the fence.
+AT_RESTORE = range(7, 17)
+#: A watcher says it once it listens to signals.
+WATCHES = "watching 1 service"
+#: It follows a service, in the standbys' own network.
+ADDRESS = f"{GATEWAY.rpartition('.')[0]}.200"
 #: LXD's word for each mode.
 STATUS = {"hot": "Running", "frozen": "Frozen", "warm": "Running", "cold": "Stopped"}
 
@@ -67,14 +87,24 @@ def test_restore_points_and_a_failover_to_one(site: KillableSite) -> None:
         page.write_text("corrupt\n")
 
     words = ["failover", "b", "--restore-point", "latest", "--force"]
-    assert site.killed_everywhere(lambda: words, corrupt, lambda: site.serves("b")) > 20
+    # What comes before and after is as without one.
+    for boundary, step, begun in ((AT_RESTORE[0], Step.RESTORE, False), (AT_RESTORE[-1], Step.START, True)):
+        corrupt()
+        assert site.run(*words, before=str(boundary)).returncode == KILLED
+        episode = site.journal().state("b").open_episode
+        assert episode is not None
+        assert episode.done(Step.FENCE) is not None
+        assert (episode.tried(step), episode.done(Step.PROBE)) == (begun, None)
+    last = site.killed_everywhere(lambda: words, corrupt, lambda: site.serves("b"), only=AT_RESTORE)
+    assert last == AT_RESTORE[-1]
     without()
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    # From hot and frozen to warm: they are stopped, and go on as from cold.
-    [("cold", "hot"), ("cold", "frozen"), ("cold", "warm"), ("hot", "frozen")],
+    # From hot and frozen to warm: they are stopped, and go on as from cold. From cold to frozen goes by hot, and from
+    # hot to cold is as from warm.
+    [("cold", "frozen"), ("cold", "warm"), ("hot", "frozen")],
 )
 def test_every_change_of_mode(site: KillableSite, one: str, other: str) -> None:
     site.well("standby", "set", "b", one)
@@ -166,8 +196,8 @@ def test_the_watcher(site: KillableSite) -> None:
             site.journal().saw_running("b", 1.0)
             first = watched(site, boundary)
             site.never_two()
-            # Whoever goes on.
-            if boundary % 2:
+            # Whoever goes on; a watcher takes longer.
+            if boundary % 4:
                 site.well("failover", "b")
             else:
                 assert watched(site, MOST) == 0
@@ -178,9 +208,133 @@ def test_the_watcher(site: KillableSite) -> None:
         assert boundary > 1 + 6 * 2 + 1
 
 
+def test_an_old_primary_that_comes_back(site: KillableSite) -> None:
+    with crashing_vm(site, "b") as vm:
+        site.end_primaries()
+        vm.crash()
+        site.lxd.server.start("b", timeout=60)
+        site.well("failover", "b", "--force")
+        vm.boot()
+        vm.host.virsh("autostart", VM_NAME)
+        held_at_every_change(site, vm)
+        reset_at_every_change(site, vm)
+
+
+def held_at_every_change(site: KillableSite, vm: CrashingVm) -> None:
+    """It is held by the next watcher, and that is reported."""
+    before, seen = Remembered(site), site.folder / "seen"
+    seen.write_text("")
+
+    def comes_back() -> None:
+        before.recall()
+        vm.host.virsh("autostart", VM_NAME)
+        vm.resume()
+
+    for change in ("HoldBook.begin", "virDomain.suspend", "virDomain.setAutostart", "HoldBook.held"):
+        while change not in seen.read_text().splitlines():
+            comes_back()
+            with site.watching(f"{seen}@journal,libvirt") as watcher:
+                wait_for(lambda: watcher.ended, "the end of the first watcher", 100)
+                assert watcher.stop() == KILLED
+        with site.watching() as watcher:
+            wait_for(lambda: watcher.says(WATCHES) and is_held(site, vm), "the hold", 100)
+            assert watcher.stop() == 0
+        assert "the old primary came back after its failover" in site.well("status", "b")
+        assert not vm.autostart()
+
+
+def is_held(site: KillableSite, vm: CrashingVm) -> bool:
+    hold = HoldBook(site.journal()).open("b")
+    return vm.paused() and hold is not None and hold.held_at is not None
+
+
+def is_decided(site: KillableSite, vm: CrashingVm) -> bool:
+    """Whether it is the primary that serves, or it is paused."""
+    return vm.paused() or site.journal().state("b").side is Side.PRIMARY
+
+
+def reset_at_every_change(site: KillableSite, vm: CrashingVm) -> None:
+    """It runs, whoever comes first after the kill: the operator, or a watcher that holds it once more."""
+    site.stop_standby("b")
+    site.point_back()
+    before = Remembered(site)
+    for boundary in range(1, MOST):
+        killed = site.run("standby", "reset", "b", before=f"{boundary}@lxd,journal,libvirt").returncode
+        if boundary % 2:
+            with site.watching() as watcher:
+                wait_for(lambda: watcher.says(WATCHES) and is_decided(site, vm), "the watcher's act", 100)
+                assert watcher.stop() == 0
+        said = site.well("standby", "reset", "b")
+        assert not vm.paused(), (boundary, said)
+        state = site.journal().state("b")
+        assert (state.side, state.open_episode, HoldBook(site.journal()).open("b")) == (Side.PRIMARY, None, None)
+        assert site.instance("b").config[ROLE_KEY] == STANDBY
+        assert "held" not in site.well("status", "b")
+        if killed == 0:
+            break
+        assert killed == KILLED
+        before.recall()
+        vm.host.virsh("suspend", VM_NAME)
+        site.lxd.server.configure(site.instance("b"), {ROLE_KEY: ACTIVE})
+    # The container is a standby again; the VM is resumed; the end of the hold, and that the primary serves.
+    assert boundary >= 2 + 1 + 2
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """An address that moves."""
+    yield ADDRESS
+    run(["ip", "address", "del", f"{ADDRESS}/32", "dev", BRIDGE], timeout=30, check=False)
+    forget_the_chain()
+
+
+def test_a_virtual_address(site: KillableSite, address: str) -> None:
+    site.write_plan(b={"virtual_ip": {"address": f"{address}/32", "interface": BRIDGE}})
+    site.afresh()
+    changes = site.killed_ever_further("failover", "b", "--force", kinds="commands")
+    assert len([change for change in changes if change.startswith("iptables")]) == 4, changes
+    site.serves("b")
+    assert page_at(address) == "b"
+    assert (places_of(address), rules_for(address)) == (1, 1)
+
+    # The watcher takes it once more, after a restart of this machine.
+    run(["ip", "address", "del", f"{address}/32", "dev", BRIDGE], timeout=30)
+    forget_the_chain()
+    changes = watchers_killed_ever_further(site, until="the end of ip -j address add")
+    assert len(changes) == 2 * 5, changes
+    assert page_at(address) == "b"
+    assert (places_of(address), rules_for(address)) == (1, 1)
+
+    site.stop_standby("b")
+    site.point_back()
+    changes = site.killed_ever_further("standby", "reset", "b", kinds="commands,lxd,journal")
+    assert len([change for change in changes if " del " in change or " -D " in change]) == 4, changes
+    assert (places_of(address), rules_for(address)) == (0, 0)
+    assert "nothing to do" in site.well("standby", "reset", "b")
+
+
+def watchers_killed_ever_further(site: KillableSite, until: str) -> list[str]:
+    """One after the other, each killed before another command, the last before one that begins with `until`."""
+    seen = site.folder / "seen"
+    seen.write_text("")
+    while until not in seen.read_text():
+        with site.watching(f"{seen}@commands") as watcher:
+            wait_for(lambda: watcher.ended, "the end of the watcher", 100)
+            assert watcher.stop() == KILLED
+    return seen.read_text().splitlines()
+
+
+def places_of(address: str) -> int:
+    return run(["ip", "-4", "address", "show"], timeout=30).stdout.count(f"inet {address}/")
+
+
+def rules_for(address: str) -> int:
+    return run(["iptables", "-w", "5", "-t", "nat", "-S"], timeout=30).stdout.count(f"-d {address}/")
+
+
 def watched(site: KillableSite, boundary: int) -> int:
     """Lets a watcher go on until the failover is done, or it is killed; its exit status."""
     with site.watching(str(boundary)) as watcher:
-        wait_for(lambda: watcher.says("watching 1 service") or watcher.ended, "the watcher", 100)
+        wait_for(lambda: watcher.says(WATCHES) or watcher.ended, "the watcher", 100)
         wait_for(lambda: site.is_done("b") or watcher.ended, "the end of the failover", 100)
         return watcher.stop()

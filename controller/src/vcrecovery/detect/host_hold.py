@@ -173,6 +173,8 @@ class HostHold:
         elif hold is None:
             return
         elif act is Act.NOTE:
+            # It is paused; whether it would start with its host, nobody knows.
+            self._host.suspend(hold.uuid, WITHIN)
             self._book.held(hold.id, now)
             self._tell(name)
         elif act is Act.RESUME:

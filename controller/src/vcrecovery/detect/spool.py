@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,13 +30,9 @@ def event_id(text: str) -> str | None:
 
 def put(spool: Path, event: str) -> None:
     """Leaves the event in the folder, and calls the watcher if there is one. Raises OSError."""
-    temporary = spool / f".{event}.{os.getpid()}.{time.time_ns()}"
-    temporary.write_text(f"{event}\n", encoding="ascii")
-    try:
-        temporary.replace(spool / event)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    # Its name is all that is read of it, so it is whole from its first moment.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(spool / event, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     with contextlib.suppress(OSError), _reachable(spool) as path, socket.socket(*_DATAGRAMS) as sock:
         sock.setblocking(False)
         sock.sendto(event.encode(), path)

@@ -461,18 +461,22 @@ class LibvirtHost:
     def suspend(self, uuid: str, timeout: float | None = None) -> bool:
         """Pauses the VM, and keeps it from starting with its host; whether it ran.
 
-        Nothing happens to one that is paused or off. Raises OutsideError when the host does not answer or will not.
+        Nothing happens to one that is off, and one that is paused stays so. Raises OutsideError when the host does not
+        answer or will not.
         """
 
         def pause(call: _Call[bool], domain: Any) -> bool:
-            if _POWER.get(domain.state()[0], Power.RUNNING) is not Power.RUNNING:
+            power = _POWER.get(domain.state()[0], Power.RUNNING)
+            if power not in (Power.RUNNING, Power.PAUSED):
                 return False
-            call.check()
-            domain.suspend()
+            if power is Power.RUNNING:
+                call.check()
+                domain.suspend()
+            # Also of one whose pauser was killed in between.
             if domain.isPersistent() and domain.autostart():
                 call.check()
                 domain.setAutostart(0)
-            return True
+            return power is Power.RUNNING
 
         return self._change(uuid, pause, "pause", timeout)
 

@@ -62,15 +62,17 @@ def take(wanted: VirtualIp, standby: str, clock: Clock) -> bool:
     _lead(wanted, standby)
     if not there:
         _ip(wanted, "add", str(wanted.address))
-        if wanted.ip.version == 6:
-            _wait_until_usable(wanted, clock)
+    # Also one that is there: who added it may have been killed before the kernel had looked for another holder.
+    if wanted.ip.version == 6:
+        _wait_until_usable(wanted, clock)
     announce(wanted, clock)
     return not there
 
 
 def holds(wanted: VirtualIp, standby: str) -> bool:
     """Whether this machine shows the address and leads it to `standby`."""
-    return _is_there(wanted) and _leads(wanted, standby)
+    flags = _flags(wanted)
+    return flags is not None and "dadfailed" not in flags and _leads(wanted, standby)
 
 
 def give_up(wanted: VirtualIp) -> None:

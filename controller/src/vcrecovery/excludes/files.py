@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from typing import Union
 
 from .errors import ExcludeError
@@ -34,7 +33,8 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
     directory = os.path.dirname(name) or b"."
     try:
         mode = stat.S_IMODE(os.stat(name).st_mode) if old is not None else 0o644
-        descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=b"." + os.path.basename(name) + b".")
+        temporary = _free_name(directory, b"." + os.path.basename(name) + b".")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 os.fchmod(stream.fileno(), mode)
@@ -52,6 +52,18 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
             f"list {shown(name)} cannot be written ({error.strerror}): make its directory writable"
         ) from None
     return True
+
+
+def _free_name(directory: bytes, prefix: bytes) -> bytes:
+    """A name for this process's file; those of processes that were killed are removed."""
+    for name in os.listdir(directory):
+        number = name[len(prefix) :]
+        if not name.startswith(prefix) or not number.isdigit():
+            continue
+        if int(number) == os.getpid() or not os.path.exists(b"/proc/" + number):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, name))
+    return os.path.join(directory, prefix + b"%d" % os.getpid())
 
 
 def _sync_directory(directory: bytes) -> None:

@@ -48,7 +48,6 @@ class Rootfs:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, 0o755, dir_fd=here)
-                        os.chown(part, self._uid, self._gid, dir_fd=here, follow_symlinks=False)
                 try:
                     below = os.open(part, _DIRECTORY, dir_fd=here)
                 except OSError as error:
@@ -58,27 +57,42 @@ class Rootfs:
                     ) from error
                 os.close(here)
                 here = below
+                if make:
+                    self._own(here)
             yield here, parts[-1]
         finally:
             os.close(here)
 
+    def _own(self, folder: int) -> bool:
+        """Gives a folder that was just made to the container's root, also if whoever made it did not live to do so.
+
+        In a tree that is shifted nothing can belong to this machine's root. Whether that changed anything.
+        """
+        if os.fstat(folder).st_uid != os.geteuid() or self._uid == os.geteuid():
+            return False
+        os.fchown(folder, self._uid, self._gid)
+        return True
+
     def folder(self, inside: str, mode: int = 0o755) -> bool:
         """Makes sure that the folder is there; whether that changed anything."""
         with self._parent(inside) as (parent, name):
+            changed = True
             try:
                 os.mkdir(name, mode, dir_fd=parent)
             except FileExistsError:
+                changed = False
                 there = os.stat(name, dir_fd=parent, follow_symlinks=False)
-                if not stat.S_ISDIR(there.st_mode) or stat.S_IMODE(there.st_mode) == mode:
+                if not stat.S_ISDIR(there.st_mode):
                     return False
-            else:
-                os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
             folder = os.open(name, _DIRECTORY, dir_fd=parent)
             try:
-                os.fchmod(folder, mode)
+                changed = self._own(folder) or changed
+                if stat.S_IMODE(os.fstat(folder).st_mode) != mode:
+                    os.fchmod(folder, mode)
+                    changed = True
             finally:
                 os.close(folder)
-            return True
+            return changed
 
     def file(self, inside: str, content: bytes, mode: int = 0o644) -> bool:
         """Makes sure that the file holds `content`; whether that changed anything."""

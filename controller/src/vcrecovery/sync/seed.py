@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 
 from vcrecovery.drivers.process import run
@@ -41,13 +40,11 @@ def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> Non
         rules = service_rules(source, selection_of(entry), ["rsync"])["rsync"]
     except ExcludeError as error:
         raise UsageError(f"--from {source}: {error}") from error
-    with tempfile.NamedTemporaryFile(prefix="vcrecovery-exclude-") as file:
-        file.write(rules)
-        file.flush()
-        program = [sys.executable, "-m", "vcrecovery", "receive"]
-        receiver = [*program, "--state-dir", str(plan.state_dir), "--local", service]
-        command = ["rsync", *KEPT, "--delete", "--force", f"--exclude-from={file.name}", "-e", shlex.join(receiver)]
-        run([*command, f"{source}/", "standby:/"], timeout=timeout)
+    program = [sys.executable, "-m", "vcrecovery", "receive"]
+    receiver = [*program, "--state-dir", str(plan.state_dir), "--local", service]
+    # The list comes through a pipe: a file of it would be left when we are killed.
+    command = ["rsync", *KEPT, "--delete", "--force", "--exclude-from=-", "-e", shlex.join(receiver)]
+    run([*command, f"{source}/", "standby:/"], timeout=timeout, stdin=rules, outlives_us=False)
     done = plan.state_dir / "seeded"
     done.mkdir(exist_ok=True)
     (done / service).touch()

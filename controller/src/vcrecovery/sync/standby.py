@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from pathlib import Path
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
-from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
@@ -232,11 +230,16 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
 
 
 def _make_host_key(tree: Rootfs) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        key = Path(scratch) / "key"
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], timeout=30)
-        tree.file("/etc/ssh/ssh_host_ed25519_key", key.read_bytes(), 0o600)
-        tree.file("/etc/ssh/ssh_host_ed25519_key.pub", key.with_suffix(".pub").read_bytes())
+    # Not by ssh-keygen, whose file would stay somewhere when we are killed. Loaded for those only that need it.
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    # The private one last: where it is, both are.
+    tree.file("/etc/ssh/ssh_host_ed25519_key.pub", public + b"\n")
+    tree.file("/etc/ssh/ssh_host_ed25519_key", private, 0o600)
 
 
 def _register(state_dir: Path, name: str, socket: Path, rootfs: Path) -> bool:

@@ -1,0 +1,200 @@
+"""Every verb is killed at each of its changes by some test, or changes nothing. Here, those that only write files."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from lab.controllers import Controllers
+from vcrecovery.cli.main import VERBS
+from vcrecovery.detect.spool import waiting
+from vcrecovery.relay.own_engine import start_engine
+
+TESTS = Path(__file__).parent.parent
+KILLED = -9
+R_KILLED, R_STANDBY = "lab/test_r_killed.py", "lab/test_r_killed_standby.py"
+HERE = "unit/test_killed_verbs.py"
+#: Verb -> the tests in which it is killed before each of its changes.
+CHANGES = {
+    "acknowledge": {(R_KILLED, "test_words_about_protection")},
+    "event": {(HERE, "test_event")},
+    "exclude-list": {(HERE, "test_exclude_list")},
+    "failover": {
+        (R_KILLED, "test_failover_of_several"),
+        (R_KILLED, "test_restore_points_and_a_failover_to_one"),
+        (R_KILLED, "test_a_virtual_address"),
+        ("lab/test_b_killed.py", "test_killed_at_every_boundary"),
+        ("test_kill_anywhere.py", "test_killed_at"),
+    },
+    "pause": {(R_KILLED, "test_words_about_protection")},
+    "receive": {(R_STANDBY, "test_receive")},
+    "relay": {(HERE, "test_relay")},
+    "resume": {(R_KILLED, "test_words_about_protection")},
+    "standby apply": {(R_STANDBY, "test_apply")},
+    "standby reset": {
+        (R_KILLED, "test_standby_reset"),
+        (R_KILLED, "test_an_old_primary_that_comes_back"),
+        (R_KILLED, "test_a_virtual_address"),
+    },
+    "standby seed": {(R_STANDBY, "test_seed")},
+    "standby set": {
+        (R_KILLED, "test_every_change_of_mode"),
+        (R_KILLED, "test_the_refresh_of_a_frozen_standby"),
+        ("lab/test_p_modes.py", "test_killed_at_every_step"),
+    },
+    "standby snapshot": {(R_KILLED, "test_restore_points_and_a_failover_to_one")},
+    "watch": {
+        (R_KILLED, "test_the_watcher"),
+        (R_KILLED, "test_an_old_primary_that_comes_back"),
+        (R_KILLED, "test_a_virtual_address"),
+    },
+}
+#: Those that change nothing: some are run to the end with nothing that counts as a change
+#: (`test_whoever_only_looks_changes_nothing`); the others print what is in them, or tell what they see.
+LOOKS = {
+    "completion",
+    "explain",
+    "history",
+    "metrics",
+    "plan check",
+    "plan schema",
+    "snmp-agent notify",
+    "snmp-agent table",
+    "standby modes",
+    "standby snapshots",
+    "standby wait",
+    "status",
+}
+
+
+def test_every_verb_is_in_the_table() -> None:
+    assert set(all_verbs()) == CHANGES.keys() | LOOKS
+    assert not CHANGES.keys() & LOOKS
+
+
+def all_verbs() -> Iterator[str]:
+    for name, (module, attribute, _) in VERBS.items():
+        command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
+        if isinstance(command, click.Group):
+            yield from (f"{name} {below}" for below in command.commands)
+        else:
+            yield name
+
+
+def test_every_test_of_the_table_is_there() -> None:
+    for file, name in sorted(set().union(*CHANGES.values())):
+        found = ast.parse((TESTS / file).read_text()).body
+        assert name in {entry.name for entry in found if isinstance(entry, ast.FunctionDef)}, (file, name)
+
+
+class Calls:
+    """Of verbs that need no plan."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._controllers = Controllers({})
+
+    def __call__(self, before: str, *words: str) -> int:
+        out, err = self._folder / "out", self._folder / "err"
+        status = self._controllers.wait(self._controllers.start(before, list(words), out, err))
+        assert "Traceback" not in err.read_text()
+        return status
+
+    def killed_everywhere(self, words: list[str], prepare: Callable[[], None], check: Callable[[], None]) -> int:
+        """Killed before each change of a file, then called again; the number of boundaries."""
+        for boundary in range(1, 100):
+            prepare()
+            killed = self(f"{boundary}@files", *words)
+            assert self("1000000", *words) == 0
+            check()
+            if killed == 0:
+                return boundary
+            assert killed == KILLED
+        raise AssertionError("no end")
+
+    def close(self) -> None:
+        self._controllers.close()
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calls]:
+    made = Calls(tmp_path_factory.mktemp("calls"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_event(calls: Calls, tmp_path: Path) -> None:
+    def empty() -> None:
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+    def is_there() -> None:
+        assert [path.name for path in tmp_path.iterdir()] == ["12"]
+        assert waiting(tmp_path) == ["12"]
+
+    assert calls.killed_everywhere(["event", "12", "--spool", str(tmp_path)], empty, is_there) >= 2
+
+
+def test_exclude_list(calls: Calls, tmp_path: Path) -> None:
+    root, lists = tmp_path / "root", tmp_path / "lists"
+    dpkg = root / "var/lib/dpkg"
+    (dpkg / "info").mkdir(parents=True)
+    (root / "usr").mkdir()
+    (root / "usr/tool").touch()
+    (dpkg / "status").write_text(
+        "Package: tool\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\nMaintainer: x\nDescription: x\n"
+    )
+    (dpkg / "info/tool.list").write_text("/.\n/usr\n/usr/tool\n")
+    lists.mkdir()
+
+    def old() -> None:
+        for path in lists.iterdir():
+            path.unlink()
+        (lists / "list").write_text("/old\n")
+
+    def new() -> None:
+        assert [path.name for path in lists.iterdir()] == ["list"]
+        assert "/usr" in (lists / "list").read_text()
+
+    words = ["exclude-list", "--packages", "tool", "--root", str(root), "--output", str(lists / "list")]
+    assert calls.killed_everywhere(words, old, new) >= 4
+
+
+STARTS = """\
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from lab.every_change import count_changes
+from lab.killed_controller import Countdown
+from vcrecovery.relay.own_engine import start_engine
+count_changes(Countdown({boundary}).pass_one, ["files"])
+start_engine(Path({file!r}))
+"""
+
+
+def test_relay(tmp_path: Path) -> None:
+    """Senders of informs remember the boots: an engine that has spoken never starts again with the same number."""
+    file, boots = tmp_path / "relay/engine.json", 0
+    for boundary in range(1, 20):
+        script = STARTS.format(tests=str(TESTS), boundary=boundary, file=str(file))
+        status = subprocess.run([sys.executable, "-c", script], timeout=100, check=False).returncode
+        engine = start_engine(file)
+        assert engine.boots > boots
+        boots = engine.boots
+        assert [path.name for path in file.parent.iterdir()] == ["engine.json"]
+        assert json.loads(file.read_text())["boots"] == boots
+        if status == 0:
+            break
+        assert status == KILLED
+    # The folder, what is new in it, and that in its place.
+    assert boundary >= 3
