@@ -20,6 +20,7 @@ from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
 from vcrecovery.errors import BusyError, ExitCode, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import ALONE, automatic, fail_over
 from vcrecovery.recover.holds import HoldBook
+from vcrecovery.recover.host_fence import PROVEN_FOR
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.outside import ages_of
 from vcrecovery.recover.several import LOOK_EVERY, Result, Several, fail_over_all
@@ -36,6 +37,7 @@ from vcrecovery.recover.states import (
     Side,
     Step,
 )
+from vcrecovery.recover.unattended import until_it_ends
 from vcrecovery.sync.freshness import Freshness
 from vcrecovery.sync.restore_points import RestorePoint, find
 from virtual_time import KilledError, VirtualClock
@@ -85,8 +87,12 @@ class SimulatedWorld:
     silent_since: float | None = None
     fence_command: bool = False
     fence_command_works: bool = True
+    #: Seconds after which a fence that has failed acts all the same; None: it never does.
+    fence_acts_late: float | None = None
     neighbours: tuple[str, ...] = ()
     primary_ports_open: bool = True
+    #: Something at the primary's address answers, whoever it is.
+    address_answers: bool = False
     standby_exists: bool = True
     standby_running: bool = False
     standby_ports_open_after: float = 1.0
@@ -129,8 +135,8 @@ class SimulatedWorld:
     @property
     def open_ports(self) -> list[str]:
         """As seen from here."""
-        reached = self.power is Power.RUNNING and self.primary_ports_open and not self.network_cut
-        return ["primary:80"] if reached else []
+        serves = (self.power is Power.RUNNING and self.primary_ports_open) or self.address_answers
+        return ["primary:80"] if serves and not self.network_cut else []
 
     @property
     def may_start(self) -> bool:
@@ -214,29 +220,64 @@ class SimulatedActuator:
             self.world.operators_word = True
             return {"summary": "on the operator's word"}
         self._ask_libvirt(0.1)
-        if not self.world.libvirt_answers and self.world.fence_command:
-            return self._power_off()
+        confirm, power = episode.done(Step.CONFIRM), self.world.reading[0]
+        was_away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
+        if was_away and power is Power.RUNNING and not episode.request.force:
+            raise OutsideError(f"hypervisor {self.world.host} answers again, and says that the primary is running")
+        if not self.world.libvirt_answers and self.world.fence_command and self._may_power_off(episode):
+            return self._power_off(episode)
         if not self.world.libvirt_answers:
+            self._acts_late("destroyed", [self.world])
             raise OutsideError(self._silence())
         if self.world.power not in OFF:
             self.world.power, self.world.reason = Power.SHUTOFF, "destroyed"
         return {"summary": f"{self.world.power}"}
 
-    def _power_off(self) -> Mapping[str, Any]:
+    def _may_power_off(self, episode: Episode) -> bool:
+        confirm = episode.first_confirmed
+        if confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE:
+            return True
+        first = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self.clock.now())
+        return self.clock.now() - first >= self.policy.host_silent_for and not self._neighbours()
+
+    def _acts_late(self, reason: str, worlds: Sequence[SimulatedWorld]) -> None:
+        """What was asked of libvirtd, or of a BMC, is done later, although nobody heard that it would be."""
+        after = self.world.fence_acts_late
+        if after is None:
+            return
+
+        def act() -> None:
+            for world in worlds:
+                if world.power not in OFF:
+                    world.power, world.reason = Power.SHUTOFF, reason
+                    self.tell(f"world: the fence acts late: shutoff ({reason})")
+
+        self.clock.changes.append((self.clock.time + after, act))
+
+    def _power_off(self, episode: Episode) -> Mapping[str, Any]:
         """Once for all services of the hypervisor, as `recover.host_fence` does."""
         host, fencing = self.world.host, set() if self.fleet is None else self.fleet.fencing
+        known = {} if self.fleet is None else self.fleet.fenced
+        waits_since = self.clock.now()
         if host in fencing:
             self.clock.wait_for(lambda: host not in fencing, 60.0)
-            if self.world.power in OFF:
-                return {"summary": f"{host} is off: Chassis Power is off (for all its services)"}
+        at, ok = known.get(host, (0.0, False))
+        if ok and at >= episode.opened_at and 0 <= self.clock.now() - at < PROVEN_FOR:
+            return {"summary": f"{host} is off: Chassis Power is off (for all its services)"}
+        failed = f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC"
+        if not ok and host in known and at >= waits_since:
+            raise OutsideError(failed)
         fencing.add(host)
         try:
             self.clock.sleep(2.0)
         finally:
             fencing.discard(host)
+        known[host] = (self.clock.now(), self.world.fence_command_works)
+        worlds = (self.world, *self._on_the_same_host().values())
         if not self.world.fence_command_works:
-            raise OutsideError(f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC")
-        for world in (self.world, *self._on_the_same_host().values()):
+            self._acts_late("crashed", worlds)
+            raise OutsideError(failed)
+        for world in worlds:
             if world.power not in OFF:
                 world.power, world.reason = Power.SHUTOFF, "crashed"
         return {"summary": f"{host} is off: Chassis Power is off"}
@@ -556,7 +597,7 @@ class Simulation:
         if gate is not None:
             gate.begin([self.name])
         try:
-            episode = automatic(attempt, self.clock, on_failure)
+            episode = automatic(until_it_ends(self.journal, self.name, attempt), self.clock, on_failure)
             self.say(f"watch: {episode.outcome}: {episode.reason}")
             if episode.outcome is Outcome.FALSE_ALARM:
                 self._not_before = self.clock.time + FALSE_ALARM_DELAY
@@ -688,6 +729,8 @@ class Fleet:
         self.starts_at_once = starts_at_once
         #: The hypervisors whose fence command runs.
         self.fencing: set[str] = set()
+        #: When the fence command of each has ended, and whether it has proved it off.
+        self.fenced: dict[str, tuple[float, bool]] = {}
         self.journal = self._open()
         self.sims = {name: kind(folder, policy, name, self) for name in needs}
         self._controllers = 0

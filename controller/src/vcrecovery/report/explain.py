@@ -159,7 +159,7 @@ def _time(found: Sequence[Part], total: float, width: int | None, paint: Paint) 
 def _ending(
     episode: Episode, policy: Policy, now: float, holder: str, width: int | None, paint: Paint
 ) -> Iterator[str]:
-    if episode.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM):
+    if episode.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN):
         decision = next_decision(episode, policy, episode.closed_at or now)
         if isinstance(decision, Close) and decision.way_out and decision.sentence == episode.reason:
             yield ""
