@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from simulation import Fleet, Simulation
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.several import Several
 from vcrecovery.recover.states import OFF, Episode, Outcome, Policy, Power, Request, Side, Step
+from virtual_time import VirtualClock
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))
 STEPS_OF_ONE_WALK = 50
@@ -149,6 +151,10 @@ class Promises(RuleBasedStateMachine):
     def cpu_and_ports(self, cpu: float, ports: bool) -> None:
         self.world.cpu, self.world.cpu_since, self.world.primary_ports_open = cpu, self.sim.clock.time, ports
 
+    @rule(answers=st.booleans())
+    def something_answers_at_the_primarys_address(self, answers: bool) -> None:
+        self.world.address_answers = answers
+
     @rule(reason=st.sampled_from(["shutdown", "destroyed"]))
     def operator_stops_the_primary(self, reason: str) -> None:
         if self.world.power not in OFF:
@@ -178,9 +184,35 @@ class Promises(RuleBasedStateMachine):
     def libvirtd_hangs(self) -> None:
         self.world.libvirtd_hangs = True
 
-    @rule(works=st.booleans())
-    def fence_command(self, works: bool) -> None:
-        self.world.fence_command_works = works
+    @rule(works=st.booleans(), acts_late=st.sampled_from([None, None, 3.0, 40.0]))
+    def fence_command(self, works: bool, acts_late: float | None) -> None:
+        self.world.fence_command_works, self.world.fence_acts_late = works, acts_late
+
+    @rule(seconds=st.sampled_from([17.0, 24.0, 40.0]), meanwhile=st.sampled_from(["", "", "crash", "pause", "ports"]))
+    def a_cut_that_the_fence_does_not_cross(self, seconds: float, meanwhile: str) -> None:
+        """And what is there when it is over. Before it all is well, or walks would seldom get that far."""
+        world, clock = self.world, self.sim.clock
+        self.operator_brings_the_primary_back()
+        self.resume()
+        self.acknowledge()
+        self.sim.heartbeat()
+        self.sim.watch()
+        world.fence_command, world.neighbours, world.network_cut = True, (), True
+        world.fence_command_works = False
+        clock.changes.append((clock.time + seconds, lambda: self.the_network_is_back(meanwhile)))
+        self.sim.watch()
+        clock.sleep(POLICY.host_silent_for)
+        self.sim.watch()
+
+    def the_network_is_back(self, what: str) -> None:
+        match what:
+            case "crash":
+                self.crash()
+            case "pause" if self.world.power is Power.RUNNING:
+                self.world.power = Power.PAUSED
+            case "ports":
+                self.world.primary_ports_open = False
+        self.world.network_cut = False
 
     @rule(neighbours=st.sampled_from([(), ("mail",)]))
     def neighbours(self, neighbours: tuple[str, ...]) -> None:
@@ -342,6 +374,7 @@ class Promises(RuleBasedStateMachine):
         world = self.world
         world.hypervisor_answers = world.lxd_answers = world.dns_answers = world.dns_key_good = True
         world.libvirtd_hangs = world.network_cut = world.disk_full = world.virtual_ip_elsewhere = False
+        world.fence_acts_late, world.address_answers = None, False
         world.fence_command_works, world.standby_ports_open_after, world.standby_flaps_for = True, 1.0, 0.0
         if world.ns2 is not None:
             world.ns2 = ""
@@ -370,7 +403,6 @@ class Promises(RuleBasedStateMachine):
         Promises.taken += 1
         if STEPS and Promises.taken % 50_000 == 0:
             print(f"{Promises.taken} steps", flush=True)  # noqa: T201
-        self.sim.look()
         if self.world.power is Power.RUNNING and self.world.standby_running:
             assert self.two_by_hand or self.world.operators_word, "two live copies"
 
@@ -409,7 +441,61 @@ class Promises(RuleBasedStateMachine):
             assert all(ends), newest
 
 
-class Observed(Simulation):
+@dataclass
+class ObservedWorld(simulation.SimulatedWorld):
+    """A world that knows since when the primary serves and nothing speaks against it, however short that is."""
+
+    clock: VirtualClock | None = None
+    well_since: float | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if self.__dict__.get("clock") is None or name == "well_since":
+            return
+        well = self.power is Power.RUNNING and self.primary_ports_open and self.libvirt_answers and self.cpu == 5.0
+        if not well:
+            self.well_since = None
+        elif self.well_since is None and self.clock is not None:
+            self.well_since = self.clock.time
+
+
+class Looking(Simulation):
+    """A simulation in which somebody watches what is seen of a primary before its fence is tried."""
+
+    def __init__(
+        self, folder: Path, policy: Policy | None = None, name: str = "web", fleet: Fleet | None = None
+    ) -> None:
+        super().__init__(folder, policy, name, fleet)
+        self.world: ObservedWorld = ObservedWorld(clock=self.clock)
+        #: Episode -> when somebody has looked at its primary, and when its fence was tried.
+        self._looked: dict[int, float] = {}
+        self._tried: dict[int, float] = {}
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None:
+        if step is Step.FENCE and not episode.ever_fenced:
+            self._serves_not(episode)
+        super().begun(episode, step, sentence)
+
+    def _serves_not(self, episode: Episode) -> None:
+        """Neither the first try of a fence nor a later one, while none is proved, ends what is seen to serve.
+
+        Somebody has looked since the try before, just now, and it did not serve then.
+        """
+        looked, tried = self._looked.get(episode.id), self._tried.get(episode.id)
+        self._tried[episode.id] = self.clock.time
+        assert looked is not None, "what nobody has looked at is fenced"
+        assert tried is None or looked >= tried, "nobody has looked again before the next try"
+        assert self.clock.time - looked <= POLICY.confirmation_valid_for, "somebody has looked long ago"
+        if self.world.well_since is not None and not episode.request.force:
+            assert self.world.well_since >= looked, "a primary that was seen to serve is fenced"
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
+        if step is Step.CONFIRM:
+            self._looked[episode.id] = self.clock.time
+        super().ended(episode, step, at, evidence)
+
+
+class Observed(Looking):
     """A simulation whose acts are looked at by somebody who knows the true time and what is allowed."""
 
     def __init__(self, folder: Path, policy: Policy) -> None:
@@ -419,22 +505,12 @@ class Observed(Simulation):
         self.jumped = self.jumped_since_done = self.acknowledged = False
         self._heartbeat = 0.0
         self._answered = 0.0
-        self._well_since: float | None = None
         self._fenced: float | None = None
         self._done: float | None = None
 
     def heartbeat(self) -> None:
         self.world.heartbeat_at = self.clock.now()
         self._heartbeat, self.jumped = self.clock.time, False
-
-    def look(self) -> None:
-        """Since when the primary serves, and nothing speaks against it."""
-        world = self.world
-        serves = world.power is Power.RUNNING and world.primary_ports_open
-        if not (serves and world.libvirt_answers and world.cpu == 5.0):
-            self._well_since = None
-        elif self._well_since is None:
-            self._well_since = self.clock.time
 
     def fenced_within(self, seconds: float) -> bool:
         return self._fenced is not None and self.clock.time - self._fenced <= seconds + 10
@@ -465,17 +541,13 @@ class Observed(Simulation):
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         if step is Step.FENCE and not episode.tried(Step.FENCE):
-            self._first_fence(episode)
+            self._is_fresh(episode)
         if step is Step.SWITCH:
             assert self.clock.time - self._answered <= POLICY.probe_valid_for + 1, "the ports answered long ago"
         super().begun(episode, step, sentence)
 
-    def _first_fence(self, episode: Episode) -> None:
-        self.look()
+    def _is_fresh(self, episode: Episode) -> None:
         request = episode.request
-        if self._well_since is not None and not request.force:
-            well = self.clock.time - self._well_since
-            assert well <= POLICY.confirmation_valid_for + 5, f"a primary that serves since {well} s is fenced"
         if request.force or request.restore_point is not None or self.jumped:
             return
         # What the failure has cost is counted up to when it began, which is at most this long ago.
@@ -494,7 +566,7 @@ class Observed(Simulation):
         super().ended(episode, step, at, evidence)
 
 
-class Member(Simulation):
+class Member(Looking):
     """One of several services; whether those are up that it needs is looked at where it starts."""
 
     gate: Several | None = None
@@ -587,6 +659,34 @@ class PromisesOfSeveral(RuleBasedStateMachine):
                 if crashed and not answers and sim.world.power not in OFF:
                     sim.crash()
 
+    @rule(
+        host=st.sampled_from(["hv0", "hv1"]),
+        seconds=st.sampled_from([17.0, 24.0, 40.0]),
+        crash=st.sets(st.sampled_from(SERVICES), max_size=2),
+        ports_first=st.booleans(),
+    )
+    def a_cut_that_the_fence_does_not_cross(
+        self, host: str, seconds: float, crash: set[str], ports_first: bool
+    ) -> None:
+        """And some of its VMs die behind it. Before libvirt, the ports may be back, and the fence command may work."""
+        there = [sim for sim in self.fleet.sims.values() if sim.world.host == host]
+        clock = self.fleet.clock
+
+        def back(libvirt: bool) -> None:
+            for sim in there:
+                sim.world.network_cut, sim.world.fence_command_works = False, True
+                sim.world.libvirtd_hangs = not libvirt
+
+        for sim in there:
+            sim.world.fence_command = sim.world.network_cut = True
+            sim.world.fence_command_works = False
+            if sim.name in crash and sim.world.power not in OFF:
+                clock.changes.append((clock.time + seconds - 1, sim.crash))
+        clock.changes.append((clock.time + seconds, lambda: back(not ports_first)))
+        clock.changes.append((clock.time + seconds + 10, lambda: back(True)))
+        self.watch(20, then_ends=False)
+        self.watch(20, then_ends=True)
+
     @rule(lxd=st.booleans(), dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
     def outside(self, lxd: bool, dns: bool, disk_full: bool) -> None:
         for world in self.worlds():
@@ -639,6 +739,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
         for sim in self.fleet.sims.values():
             sim.kill_at, sim.patience = None, None
             sim.world.hypervisor_answers = sim.world.lxd_answers = sim.world.dns_answers = True
+            sim.world.network_cut, sim.world.libvirtd_hangs, sim.world.fence_command_works = False, False, True
             sim.world.disk_full, sim.world.standby_ports_open_after = False, 1.0
         under_way = [name for name in SERVICES if self.under_way(name)]
         for _ in range(300):
@@ -667,6 +768,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     def operators_bring_everything_back(self) -> None:
         for world in self.worlds():
             world.disk_full, world.hypervisor_answers, world.operators_word = False, True, False
+            world.network_cut = world.libvirtd_hangs = False
         for sim in self.fleet.sims.values():
             sim.serve_from_primary()
 
