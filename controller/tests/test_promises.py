@@ -188,7 +188,10 @@ class Promises(RuleBasedStateMachine):
     def fence_command(self, works: bool, acts_late: float | None) -> None:
         self.world.fence_command_works, self.world.fence_acts_late = works, acts_late
 
-    @rule(seconds=st.sampled_from([17.0, 24.0, 40.0]), meanwhile=st.sampled_from(["", "", "crash", "pause", "ports"]))
+    @rule(
+        seconds=st.sampled_from([18.0, 24.0, 36.0]),
+        meanwhile=st.sampled_from(["", "", "crash", "pause", "ports", "hangs"]),
+    )
     def a_cut_that_the_fence_does_not_cross(self, seconds: float, meanwhile: str) -> None:
         """And what is there when it is over. Before it all is well, or walks would seldom get that far."""
         world, clock = self.world, self.sim.clock
@@ -212,6 +215,8 @@ class Promises(RuleBasedStateMachine):
                 self.world.power = Power.PAUSED
             case "ports":
                 self.world.primary_ports_open = False
+            case "hangs":
+                self.world.libvirtd_hangs = self.world.fence_command_works = True
         self.world.network_cut = False
 
     @rule(neighbours=st.sampled_from([(), ("mail",)]))
@@ -447,16 +452,22 @@ class ObservedWorld(simulation.SimulatedWorld):
 
     clock: VirtualClock | None = None
     well_since: float | None = None
+    #: Since when anything answers at its address, as seen from here.
+    answers_since: float | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if self.__dict__.get("clock") is None or name == "well_since":
+        if self.clock is None or name in ("well_since", "answers_since"):
             return
         well = self.power is Power.RUNNING and self.primary_ports_open and self.libvirt_answers and self.cpu == 5.0
         if not well:
             self.well_since = None
-        elif self.well_since is None and self.clock is not None:
+        elif self.well_since is None:
             self.well_since = self.clock.time
+        if not self.open_ports:
+            self.answers_since = None
+        elif self.answers_since is None:
+            self.answers_since = self.clock.time
 
 
 class Looking(Simulation):
@@ -488,6 +499,16 @@ class Looking(Simulation):
         assert self.clock.time - looked <= POLICY.confirmation_valid_for, "somebody has looked long ago"
         if self.world.well_since is not None and not episode.request.force:
             assert self.world.well_since >= looked, "a primary that was seen to serve is fenced"
+        confirm, request = episode.done(Step.CONFIRM), episode.request
+        away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
+        if away and self.world.fence_command and not (request.force or request.primary_is_down):
+            for world in self._on_this_host():
+                assert world.answers_since is None or world.answers_since >= looked, "what answers is powered off"
+
+    def _on_this_host(self) -> list[ObservedWorld]:
+        sims = [self] if self.fleet is None else list(self.fleet.sims.values())
+        worlds = [sim.world for sim in sims if sim.world.host == self.world.host]
+        return [world for world in worlds if isinstance(world, ObservedWorld)]
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         if step is Step.CONFIRM:
@@ -661,7 +682,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
 
     @rule(
         host=st.sampled_from(["hv0", "hv1"]),
-        seconds=st.sampled_from([17.0, 24.0, 40.0]),
+        seconds=st.sampled_from([18.0, 24.0, 36.0]),
         crash=st.sets(st.sampled_from(SERVICES), max_size=2),
         ports_first=st.booleans(),
     )
