@@ -319,7 +319,8 @@ def _better_not(episode: Episode, seen: StepRecord) -> Close | Leave | None:
             return Close(Outcome.WITHDRAWN, said, destroys)
         if serving and not request.force:
             said = f"the primary of {name} serves ({evidence.get('summary', power.value)}); its fence was never proved"
-            return Close(Outcome.WITHDRAWN, said, destroys)
+            mend = "see why the fence did not work: the next failure may need it"
+            return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
         return None
     if request.primary_is_down:
         return None
