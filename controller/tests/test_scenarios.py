@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 import scenario_index as index
-from simulation import Fleet, Simulation
+from simulated_fleet import Fleet
+from simulation import Simulation
 from vcrecovery.plan.modes import Mode
 from vcrecovery.recover.states import Policy, Power
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from vcrecovery.detect.answers import Finding, answer_of
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
@@ -145,3 +146,12 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
     episode = Unattended(world, Quiet())("web", "a test", 999.0, on_trouble=another)
     assert episode.outcome is Outcome.WITHDRAWN
     assert len(world.journal.history("web")) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "final"),
+    [(Outcome.DONE, True), (Outcome.REFUSED, True), (Outcome.FALSE_ALARM, False), (Outcome.WITHDRAWN, False)],
+)
+def test_what_was_no_failure_after_all_is_looked_at_again_when_zabbix_repeats_it(outcome: Outcome, final: bool) -> None:
+    closed = Episode(1, "web", 1, "a test", Request(), 1.0, (), 2.0, outcome, "so it is")
+    assert answer_of("", [Finding("web", "", closed)]).final is final
