@@ -60,6 +60,7 @@ REST: Mapping[str, str] = {
     "group": "all services of a group",
     "fence by libvirt": "destroy, then read back",
     "fence by command": "the operator's command ends the hypervisor",
+    "withdrawn": "the fence was tried and not proved, and the primary serves",
     "operator's word": "typed by name, in place of a fence",
     "returning primary": "an old primary comes back after its epoch",
     "dns epoch": "a marker in DNS that is newer than the journal",

@@ -1,54 +1,35 @@
-"""A simulated outside with a virtual clock, around the real core, journal and executor.
-
-The promises are checked at every act: whoever breaks one fails the test at that moment.
+"""One service in a simulated world: the real core, journal and executor, the controllers that come and go, and what an
+operator types.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from simulated_world import SimulatedActuator, SimulatedWorld
 from vcrecovery.cli.recovery import operators_word
 from vcrecovery.detect import hold
 from vcrecovery.detect.cpu import Suspicion
 from vcrecovery.detect.verdict import Verdict, failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
-from vcrecovery.errors import BusyError, ExitCode, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import ALONE, automatic, fail_over
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.outside import ages_of
-from vcrecovery.recover.several import LOOK_EVERY, Result, Several, fail_over_all
-from vcrecovery.recover.states import (
-    OFF,
-    Doubt,
-    Episode,
-    Outcome,
-    Pause,
-    Policy,
-    Power,
-    Request,
-    ServiceState,
-    Side,
-    Step,
-)
-from vcrecovery.sync.freshness import Freshness
-from vcrecovery.sync.restore_points import RestorePoint, find
+from vcrecovery.recover.several import Several
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+from vcrecovery.recover.unattended import until_it_ends
 from virtual_time import KilledError, VirtualClock
 
-__all__ = ["Fleet", "KilledError", "SimulatedActuator", "SimulatedWorld", "Simulation", "VirtualClock"]
+if TYPE_CHECKING:
+    from simulated_fleet import Fleet
 
-#: Of each mode: seconds until START is over, what it says it did, and how much of a boot is left before the ports open.
-MODES: Mapping[str, tuple[float, str, float]] = {
-    "cold": (0.5, "booted", 1.0),
-    "warm": (0.2, "was running; its services started", 0.3),
-    "frozen": (0.05, "thawed", 0.1),
-    "hot": (0.02, "was running", 0.1),
-}
+__all__ = ["KilledError", "Simulation", "VirtualClock"]
 
 
 class JournalOnADisk(Journal):
@@ -64,309 +45,6 @@ class JournalOnADisk(Journal):
             raise self._unusable(sqlite3.OperationalError("database or disk is full"))
         with super().transaction() as db:
             yield db
-
-
-@dataclass
-class SimulatedWorld:
-    """The outside of one service."""
-
-    host: str = "hv1"
-    site: str = "main"
-    power: Power = Power.RUNNING
-    reason: str = ""
-    hypervisor_answers: bool = True
-    #: The hypervisor takes connections, and libvirtd on it never answers.
-    libvirtd_hangs: bool = False
-    #: Nothing of the primary's side is reached from here, however well it is.
-    network_cut: bool = False
-    #: Per cent of the primary's CPUs, and since when.
-    cpu: float = 5.0
-    cpu_since: float = 0.0
-    silent_since: float | None = None
-    fence_command: bool = False
-    fence_command_works: bool = True
-    neighbours: tuple[str, ...] = ()
-    primary_ports_open: bool = True
-    standby_exists: bool = True
-    standby_running: bool = False
-    standby_ports_open_after: float = 1.0
-    #: Seconds for which the ports then open and close again.
-    standby_flaps_for: float = 0.0
-    mode: str = "cold"
-    container_epoch: int = 0
-    lxd_answers: bool = True
-    #: ns1, which takes the updates.
-    dns_answers: bool = True
-    #: What is wrong with ns2; None where there is none.
-    ns2: str | None = None
-    virtual_ip: str | None = None
-    virtual_ip_is_here: bool = False
-    virtual_ip_elsewhere: bool = False
-    dns_key_good: bool = True
-    dns_address: str = "primary"
-    dns_epoch: int = 0
-    heartbeat_at: float | None = 0.0
-    started_at: float = -1.0
-    probed_epoch: int = 0
-    starts: int = 0
-    switches: int = 0
-    operators_word: bool = False
-    restore_points: tuple[str, ...] = ()
-    #: What is in the standby's tree: what was synced, a restore point, or half of one.
-    tree: str = "synced"
-    restores: int = 0
-    disk_full: bool = False
-    steps: list[str] = field(default_factory=list)
-
-    @property
-    def libvirt_answers(self) -> bool:
-        return self.hypervisor_answers and not self.libvirtd_hangs and not self.network_cut
-
-    @property
-    def reading(self) -> tuple[Power, str]:
-        return (self.power, self.reason) if self.libvirt_answers else (Power.UNREACHABLE, "")
-
-    @property
-    def open_ports(self) -> list[str]:
-        """As seen from here."""
-        reached = self.power is Power.RUNNING and self.primary_ports_open and not self.network_cut
-        return ["primary:80"] if reached else []
-
-    @property
-    def may_start(self) -> bool:
-        return self.power in OFF or self.operators_word
-
-
-class SimulatedActuator:
-    """Acts on a SimulatedWorld; each act takes a little time."""
-
-    def __init__(
-        self,
-        world: SimulatedWorld,
-        clock: VirtualClock,
-        boundary: Callable[[str], None],
-        policy: Policy,
-        name: str = "web",
-        fleet: Fleet | None = None,
-    ) -> None:
-        self.name = name
-        self.fleet = fleet
-        self.tell: Callable[[str], None] = lambda _text: None
-        self.policy = policy
-        self.world = world
-        self.clock = clock
-        self.boundary = boundary
-
-    def epoch_elsewhere(self) -> int:
-        world = self.world
-        return max(world.dns_epoch if world.dns_answers else 0, world.container_epoch if world.lxd_answers else 0)
-
-    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
-        self.boundary(f"before {step}")
-        evidence: Mapping[str, Any] = getattr(self, f"_{step}")(episode)
-        self.world.steps.append(step.value)
-        self.boundary(f"after {step}")
-        return evidence
-
-    def _confirm(self, episode: Episode) -> Mapping[str, Any]:
-        self._ask_libvirt(0.2)
-        power, reason = self.world.reading
-        open_ports = self.world.open_ports
-        doubtful = episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH)
-        stamped = self.world.heartbeat_at
-        began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
-        fresh = Freshness(stamped, "no heartbeat has arrived" if stamped is None else "", stamped)
-        ages = ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self.clock.now())
-        return {
-            "power": power.value,
-            "reason": reason,
-            "detail": self._silence() if power is Power.UNREACHABLE else "",
-            "open_ports": open_ports,
-            "freshness": ages.files,
-            "freshness_detail": ages.detail,
-            "heard": ages.heard,
-            "cpu": self.world.cpu if doubtful and power is Power.RUNNING else None,
-            "fence_command": self.world.fence_command,
-            "neighbours": self._neighbours() if power is Power.UNREACHABLE else [],
-            "restore_asked": episode.request.restore_point,
-            "restore_problem": self.restore_problem(episode),
-            "summary": f"{power}{f' ({reason})' if reason else ''}, ports {'open' if open_ports else 'closed'}",
-        }
-
-    def _ask_libvirt(self, seconds: float) -> None:
-        self.clock.sleep(seconds)
-        if self.world.libvirtd_hangs:
-            self.clock.wait_for(lambda: not self.world.libvirtd_hangs, 5.0)
-
-    def _on_the_same_host(self) -> dict[str, SimulatedWorld]:
-        others = {} if self.fleet is None else {name: sim.world for name, sim in self.fleet.sims.items()}
-        return {name: world for name, world in others.items() if name != self.name and world.host == self.world.host}
-
-    def _neighbours(self) -> list[str]:
-        return [*self.world.neighbours, *(name for name, other in self._on_the_same_host().items() if other.open_ports)]
-
-    def _silence(self) -> str:
-        return f"hypervisor {self.world.host} does not answer" + (" within 5 s" if self.world.libvirtd_hangs else "")
-
-    def _fence(self, episode: Episode) -> Mapping[str, Any]:
-        if episode.request.primary_is_down:
-            self.clock.sleep(0.1)
-            self.world.operators_word = True
-            return {"summary": "on the operator's word"}
-        self._ask_libvirt(0.1)
-        if not self.world.libvirt_answers and self.world.fence_command:
-            return self._power_off()
-        if not self.world.libvirt_answers:
-            raise OutsideError(self._silence())
-        if self.world.power not in OFF:
-            self.world.power, self.world.reason = Power.SHUTOFF, "destroyed"
-        return {"summary": f"{self.world.power}"}
-
-    def _power_off(self) -> Mapping[str, Any]:
-        """Once for all services of the hypervisor, as `recover.host_fence` does."""
-        host, fencing = self.world.host, set() if self.fleet is None else self.fleet.fencing
-        if host in fencing:
-            self.clock.wait_for(lambda: host not in fencing, 60.0)
-            if self.world.power in OFF:
-                return {"summary": f"{host} is off: Chassis Power is off (for all its services)"}
-        fencing.add(host)
-        try:
-            self.clock.sleep(2.0)
-        finally:
-            fencing.discard(host)
-        if not self.world.fence_command_works:
-            raise OutsideError(f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC")
-        for world in (self.world, *self._on_the_same_host().values()):
-            if world.power not in OFF:
-                world.power, world.reason = Power.SHUTOFF, "crashed"
-        return {"summary": f"{host} is off: Chassis Power is off"}
-
-    def _wanted(self, episode: Episode) -> RestorePoint:
-        points = [RestorePoint(float(number), name) for number, name in enumerate(self.world.restore_points)]
-        return find(points, self.name, episode.request.restore_point or "")
-
-    def restore_problem(self, episode: Episode) -> str:
-        if episode.request.restore_point is None:
-            return ""
-        try:
-            self._wanted(episode)
-        except RefusedError as error:
-            return error.message
-        return ""
-
-    def _restore(self, episode: Episode) -> Mapping[str, Any]:
-        point = self._wanted(episode)
-        if not self.world.lxd_answers:
-            raise OutsideError("LXD on secondary sec1 does not answer")
-        assert self.world.may_start, "a standby is restored while its primary may live"
-        if self.world.standby_running:
-            raise OutsideError(f"container {self.name} is running: a restore would throw away what it has written")
-        # One that only waited is stopped for that, and boots.
-        self.world.mode = "cold"
-        self.world.tree = "half"
-        self.clock.sleep(1.0)
-        self.boundary("in the middle of restore")
-        self.world.tree = point.name
-        self.world.restores += 1
-        return {"summary": f"to {point.name}", "asked": episode.request.restore_point, "restore_point": point.name}
-
-    def _start(self, episode: Episode) -> Mapping[str, Any]:
-        takes, how, _ = MODES[self.world.mode]
-        self.clock.sleep(takes)
-        assert self.world.tree != "half", "a standby starts from half a restore point"
-        if episode.request.restore_point is not None:
-            assert self.world.tree == self._wanted(episode).name, "a standby starts from what was not asked for"
-        if not self.world.lxd_answers:
-            raise OutsideError("LXD on secondary sec1 does not answer")
-        if not self.world.standby_exists:
-            raise OutsideError(f"secondary sec1 has no container {self.name}")
-        if self.world.container_epoch > episode.epoch:
-            raise RefusedError(
-                f"container {self.name} belongs to epoch {self.world.container_epoch}; "
-                f"this controller is at {episode.epoch}"
-            )
-        assert self.world.may_start, "a standby starts while its primary may live"
-        self.world.container_epoch = episode.epoch
-        self._run_standby()
-        return {"summary": f"container {self.name} on sec1: {how}"}
-
-    def _run_standby(self) -> None:
-        if self.world.standby_running:
-            return
-        self.world.standby_running = True
-        self.world.started_at = self.clock.time
-        self.world.starts += 1
-
-    def _probe(self, episode: Episode) -> Mapping[str, Any]:
-        world, left = self.world, MODES[self.world.mode][2]
-        if not world.standby_running:
-            if not world.lxd_answers:
-                raise OutsideError("LXD on secondary sec1 does not answer")
-            assert world.may_start, "a standby is started beside its primary"
-            left = 1.0
-            self._run_standby()
-        opens_at = world.started_at + world.standby_ports_open_after * left
-        good_at = opens_at + world.standby_flaps_for
-        if good_at > self.clock.time + 60:
-            self.clock.sleep(60)
-            flaps = opens_at < self.clock.time and world.standby_flaps_for > 0
-            said = "; it answered and ceased to again and again" if flaps else ""
-            raise OutsideError(f"the standby of {self.name} does not answer on port 80{said}")
-        self.clock.sleep(max(0.0, good_at - self.clock.time))
-        world.probed_epoch = episode.epoch
-        return {"summary": "port 80"}
-
-    def _switch(self, episode: Episode) -> Mapping[str, Any]:
-        self.clock.sleep(0.01)
-        world = self.world
-        assert world.probed_epoch == episode.epoch, "DNS moves to ports that were not seen open at this epoch"
-        try:
-            self._switch_names(episode)
-        except OutsideError:
-            self._take_address()
-            raise
-        self._take_address()
-        moved = "" if world.virtual_ip is None else f"; {world.virtual_ip} -> standby"
-        return {"summary": f"{self._www} -> standby{moved}"}
-
-    @property
-    def _www(self) -> str:
-        return "www" if self.name == "web" else f"www.{self.name}"
-
-    def _switch_names(self, episode: Episode) -> None:
-        world = self.world
-        if not world.dns_answers:
-            raise OutsideError("DNS server ns1 does not answer")
-        if not world.dns_key_good:
-            raise OutsideError("DNS server ns1 rejects TSIG key vcr")
-        if world.dns_epoch > episode.epoch:
-            raise RefusedError(
-                f"{self._www} belongs to epoch {world.dns_epoch} by now; this controller is at {episode.epoch}"
-            )
-        if (world.dns_address, world.dns_epoch) != ("standby", episode.epoch):
-            world.dns_address, world.dns_epoch = "standby", episode.epoch
-            world.switches += 1
-
-    def _take_address(self) -> None:
-        world = self.world
-        if world.virtual_ip is None or world.virtual_ip_is_here:
-            return
-        if world.virtual_ip_elsewhere:
-            raise OutsideError(f"52:54:00:00:00:01 still has {world.virtual_ip}")
-        world.virtual_ip_is_here = True
-        self.tell(f"world: this machine has {world.virtual_ip}")
-
-    def _verify(self, _episode: Episode) -> Mapping[str, Any]:
-        self.clock.sleep(0.01)
-        self._take_address()
-        world = self.world
-        if not world.dns_answers:
-            raise OutsideError("DNS server ns1 does not answer")
-        if world.ns2:
-            self.clock.wait_for(lambda: not world.ns2, 10.0)
-        if world.ns2:
-            raise OutsideError(f"DNS server ns2 {world.ns2}: it may lack {self._www} (ns1 has it)")
-        return {"summary": "on ns1" if world.ns2 is None else "on ns1, ns2"}
 
 
 class Simulation:
@@ -484,7 +162,7 @@ class Simulation:
             return
         if request.get("primary_is_down") is True:
             request["primary_is_down"] = self.name
-        self.say(f"operator: failover {self.name}{_typed(request)}")
+        self.say(f"operator: failover {self.name}{typed(request)}")
         try:
             request["primary_is_down"] = operators_word("service", self.name, request.get("primary_is_down"))
             episode = self._fail_over("asked for by operator", Request(**request))
@@ -556,7 +234,7 @@ class Simulation:
         if gate is not None:
             gate.begin([self.name])
         try:
-            episode = automatic(attempt, self.clock, on_failure)
+            episode = automatic(until_it_ends(self.journal, self.name, attempt), self.clock, on_failure)
             self.say(f"watch: {episode.outcome}: {episode.reason}")
             if episode.outcome is Outcome.FALSE_ALARM:
                 self._not_before = self.clock.time + FALSE_ALARM_DELAY
@@ -653,156 +331,8 @@ class Simulation:
         self.journal.pause(self.name, None)
 
 
-def _typed(request: Mapping[str, Any]) -> str:
+def typed(request: Mapping[str, Any]) -> str:
+    """The words of a request, as an operator types them."""
     return "".join(
         f" --{key.replace('_', '-')}" + ("" if value is True else f" {value}") for key, value in request.items()
     )
-
-
-class InVirtualTime(Several):
-    """The real gate; it waits by the virtual clock."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        super().__init__(fleet, lambda: fleet.clock.time)
-        self._clock = fleet.clock
-
-    def wait(self, service: str) -> None:
-        self._clock.wait_for(self._bells[service].is_set, LOOK_EVERY)
-
-
-class Fleet:
-    """Several services with one journal and one watcher, each failover in a thread of its own."""
-
-    def __init__(
-        self,
-        folder: Path,
-        needs: Mapping[str, Sequence[str]],
-        policy: Policy | None = None,
-        starts_at_once: int = 32,
-        kind: type[Simulation] = Simulation,
-    ) -> None:
-        self.path = folder / "journal.db"
-        self.clock = VirtualClock()
-        self.log: list[str] = []
-        self.needs_of = dict(needs)
-        self.starts_at_once = starts_at_once
-        #: The hypervisors whose fence command runs.
-        self.fencing: set[str] = set()
-        self.journal = self._open()
-        self.sims = {name: kind(folder, policy, name, self) for name in needs}
-        self._controllers = 0
-        self._new_watcher()
-
-    def _open(self) -> Journal:
-        return JournalOnADisk(self.path, lambda: any(sim.world.disk_full for sim in self.sims.values()))
-
-    # -- what the gate asks ------------------------------------------------------------------------------------
-
-    def needs(self, service: str) -> Sequence[str]:
-        return self.needs_of[service]
-
-    def secondary(self, _service: str) -> str:
-        return "sec1"
-
-    def most(self, _secondary: str) -> int:
-        return self.starts_at_once
-
-    def boots(self, service: str) -> bool:
-        return self.sims[service].world.mode in ("cold", "warm")
-
-    def state(self, service: str) -> ServiceState:
-        return self.journal.state(service)
-
-    def primary_answers(self, service: str) -> bool:
-        return bool(self.sims[service].world.open_ports)
-
-    # -- controllers -------------------------------------------------------------------------------------------
-
-    def _process(self) -> str:
-        self._controllers += 1
-        return f"process {self._controllers}"
-
-    def _new_watcher(self) -> None:
-        self._watcher, self._gate = self._process(), InVirtualTime(self)
-        for sim in self.sims.values():
-            sim.forget()
-
-    def watch(self) -> None:
-        """One look at each service; those that must be failed over are, while others go on."""
-        for name, sim in self.sims.items():
-            if self.clock.is_at_work(f"{self._watcher} {name}"):
-                continue
-            try:
-                found = sim.failure()
-            except OutsideError as error:  # the journal
-                sim.say_once(str(error))
-                continue
-            if found is not None:
-                self.clock.spawn(f"{self._watcher} {name}", self._work(sim, *found), self._watcher)
-
-    def _work(self, sim: Simulation, cause: str, verdict: Verdict) -> Callable[[], None]:
-        gate, watcher = self._gate, self._watcher
-
-        def work() -> None:
-            try:
-                sim.work(cause, verdict, gate=gate)
-            except KilledError:
-                if watcher == self._watcher:
-                    self._new_watcher()
-                raise
-
-        return work
-
-    @property
-    def is_at_work(self) -> bool:
-        return self.clock.threads > 0
-
-    def failover(self, what: str, name: str, services: Sequence[str], **request: Any) -> None:
-        """What `vcrecovery failover --host`, `--site` or `--group` does; `what` is `service` for one alone."""
-        if what == "service":
-            self.sims[name].failover(**request)
-            return
-        said = next(iter(self.sims.values())).say
-        said(f"operator: failover --{what} {name}{_typed(request)}")
-        try:
-            word = operators_word(what, name, request.pop("primary_is_down", None))
-        except VCRecoveryError as error:
-            said(f"operator: {type(error).__name__}: {error}")
-            return
-        process, gate = self._process(), InVirtualTime(self)
-        turns = {service: ExitStack() for service in services}
-        dead: list[str] = []
-
-        def attempt(service: str) -> Episode | None:
-            turns[service].enter_context(self.clock.turn_of(f"{process} {service}"))
-            sim = self.sims[service]
-            try:
-                if sim.serves_from_standby():
-                    return None
-                wanted = Request(primary_is_down=word, **request)
-                return sim._fail_over(f"asked for by operator, with {what} {name}", wanted, gate=gate)
-            except KilledError as where:
-                dead.append(service)
-                if len(dead) == 1:
-                    sim._killed(where)
-                return None
-            except AssertionError as error:
-                self.clock.broken = error
-                raise
-
-        def tell(result: Result) -> None:
-            if not dead:
-                way_out = f"; {result.way_out}" if result.way_out else ""
-                told = f"{result.service}: {result.result}: {result.reason}{way_out}"
-                said(f"operator: {told}")
-            turns[result.service].close()
-
-        with self.clock.standing_aside([f"{process} {service}" for service in services], process):
-            results = fail_over_all(services, attempt, gate, tell)
-        if self.clock.broken is not None:
-            raise self.clock.broken
-        missing = [result.service for result in results if result.exit_code is not ExitCode.DONE]
-        if not dead:
-            said(
-                f"operator: {what} {name}: " + (f"not served by standbys: {', '.join(missing)}" if missing else "done")
-            )

@@ -28,20 +28,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import simulation
-from simulation import Fleet, Simulation
+import simulated_world
+from observed import POLICY, Observed, ObservedFleet
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.several import Several
-from vcrecovery.recover.states import OFF, Episode, Outcome, Policy, Power, Request, Side, Step
+from vcrecovery.recover.states import OFF, Episode, Power, Side, Step
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))
 STEPS_OF_ONE_WALK = 50
 #: In memory where there is one: what is tested is the order of the writes, not the disk.
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  a directory of its own is made in it
 NEVER = 1e9
-POLICY = Policy(max_staleness=60.0, cool_down=3600.0)
 POINTS = ("monday", "tuesday")
-MODES = sorted(simulation.MODES)
+MODES = sorted(simulated_world.MODES)
 REFUSES = "answers REFUSED for www"
 #: Where a kill leaves something half done.
 PLACES = [
@@ -73,7 +71,7 @@ class Promises(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     @property
-    def world(self) -> simulation.SimulatedWorld:
+    def world(self) -> simulated_world.SimulatedWorld:
         return self.sim.world
 
     def open_episode(self) -> Episode | None:
@@ -149,6 +147,10 @@ class Promises(RuleBasedStateMachine):
     def cpu_and_ports(self, cpu: float, ports: bool) -> None:
         self.world.cpu, self.world.cpu_since, self.world.primary_ports_open = cpu, self.sim.clock.time, ports
 
+    @rule(answers=st.booleans())
+    def something_answers_at_the_primarys_address(self, answers: bool) -> None:
+        self.world.address_answers = answers
+
     @rule(reason=st.sampled_from(["shutdown", "destroyed"]))
     def operator_stops_the_primary(self, reason: str) -> None:
         if self.world.power not in OFF:
@@ -178,9 +180,40 @@ class Promises(RuleBasedStateMachine):
     def libvirtd_hangs(self) -> None:
         self.world.libvirtd_hangs = True
 
-    @rule(works=st.booleans())
-    def fence_command(self, works: bool) -> None:
-        self.world.fence_command_works = works
+    @rule(works=st.booleans(), acts_late=st.sampled_from([None, None, 3.0, 40.0]))
+    def fence_command(self, works: bool, acts_late: float | None) -> None:
+        self.world.fence_command_works, self.world.fence_acts_late = works, acts_late
+
+    @rule(
+        seconds=st.sampled_from([18.0, 24.0, 36.0]),
+        meanwhile=st.sampled_from(["", "", "crash", "pause", "ports", "hangs"]),
+    )
+    def a_cut_that_the_fence_does_not_cross(self, seconds: float, meanwhile: str) -> None:
+        """And what is there when it is over. Before it all is well, or walks would seldom get that far."""
+        world, clock = self.world, self.sim.clock
+        self.operator_brings_the_primary_back()
+        self.resume()
+        self.acknowledge()
+        self.sim.heartbeat()
+        self.sim.watch()
+        world.fence_command, world.neighbours, world.network_cut = True, (), True
+        world.fence_command_works = False
+        clock.changes.append((clock.time + seconds, lambda: self.the_network_is_back(meanwhile)))
+        self.sim.watch()
+        clock.sleep(POLICY.host_silent_for)
+        self.sim.watch()
+
+    def the_network_is_back(self, what: str) -> None:
+        match what:
+            case "crash":
+                self.crash()
+            case "pause" if self.world.power is Power.RUNNING:
+                self.world.power = Power.PAUSED
+            case "ports":
+                self.world.primary_ports_open = False
+            case "hangs":
+                self.world.libvirtd_hangs = self.world.fence_command_works = True
+        self.world.network_cut = False
 
     @rule(neighbours=st.sampled_from([(), ("mail",)]))
     def neighbours(self, neighbours: tuple[str, ...]) -> None:
@@ -342,6 +375,7 @@ class Promises(RuleBasedStateMachine):
         world = self.world
         world.hypervisor_answers = world.lxd_answers = world.dns_answers = world.dns_key_good = True
         world.libvirtd_hangs = world.network_cut = world.disk_full = world.virtual_ip_elsewhere = False
+        world.fence_acts_late, world.address_answers = None, False
         world.fence_command_works, world.standby_ports_open_after, world.standby_flaps_for = True, 1.0, 0.0
         if world.ns2 is not None:
             world.ns2 = ""
@@ -370,7 +404,6 @@ class Promises(RuleBasedStateMachine):
         Promises.taken += 1
         if STEPS and Promises.taken % 50_000 == 0:
             print(f"{Promises.taken} steps", flush=True)  # noqa: T201
-        self.sim.look()
         if self.world.power is Power.RUNNING and self.world.standby_running:
             assert self.two_by_hand or self.world.operators_word, "two live copies"
 
@@ -409,140 +442,6 @@ class Promises(RuleBasedStateMachine):
             assert all(ends), newest
 
 
-class Observed(Simulation):
-    """A simulation whose acts are looked at by somebody who knows the true time and what is allowed."""
-
-    def __init__(self, folder: Path, policy: Policy) -> None:
-        super().__init__(folder, policy)
-        self.answered_at: set[int] = set()
-        #: Whether the clock did, since the newest heartbeat and since the newest failover.
-        self.jumped = self.jumped_since_done = self.acknowledged = False
-        self._heartbeat = 0.0
-        self._answered = 0.0
-        self._well_since: float | None = None
-        self._fenced: float | None = None
-        self._done: float | None = None
-
-    def heartbeat(self) -> None:
-        self.world.heartbeat_at = self.clock.now()
-        self._heartbeat, self.jumped = self.clock.time, False
-
-    def look(self) -> None:
-        """Since when the primary serves, and nothing speaks against it."""
-        world = self.world
-        serves = world.power is Power.RUNNING and world.primary_ports_open
-        if not (serves and world.libvirt_answers and world.cpu == 5.0):
-            self._well_since = None
-        elif self._well_since is None:
-            self._well_since = self.clock.time
-
-    def fenced_within(self, seconds: float) -> bool:
-        return self._fenced is not None and self.clock.time - self._fenced <= seconds + 10
-
-    def _with_the_lock(
-        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
-    ) -> Episode:
-        before = self.journal.state("web")
-        new = before.open_episode is None and before.side is Side.PRIMARY
-        if new and request.automatic and self._cools():
-            count = len(self.journal.history("web", 10_000))
-            try:
-                return super()._with_the_lock(cause, request, detected_at, gate)
-            finally:
-                assert len(self.journal.history("web", 10_000)) == count, "a second failover by itself"
-        episode = super()._with_the_lock(cause, request, detected_at, gate)
-        if episode.outcome is Outcome.DONE and (new or before.open_episode is not None):
-            self._done, self.acknowledged, self.jumped_since_done = self.clock.time, False, False
-        return episode
-
-    def _cools(self) -> bool:
-        return (
-            self._done is not None
-            and not self.acknowledged
-            and not self.jumped_since_done
-            and self.clock.time - self._done < POLICY.cool_down - 1
-        )
-
-    def begun(self, episode: Episode, step: Step, sentence: str) -> None:
-        if step is Step.FENCE and not episode.tried(Step.FENCE):
-            self._first_fence(episode)
-        if step is Step.SWITCH:
-            assert self.clock.time - self._answered <= POLICY.probe_valid_for + 1, "the ports answered long ago"
-        super().begun(episode, step, sentence)
-
-    def _first_fence(self, episode: Episode) -> None:
-        self.look()
-        request = episode.request
-        if self._well_since is not None and not request.force:
-            well = self.clock.time - self._well_since
-            assert well <= POLICY.confirmation_valid_for + 5, f"a primary that serves since {well} s is fenced"
-        if request.force or request.restore_point is not None or self.jumped:
-            return
-        # What the failure has cost is counted up to when it began, which is at most this long ago.
-        since = POLICY.confirmation_valid_for + 5.0 + POLICY.noticed_after(request.doubt)
-        opened = max(0.0, self.clock.now() - episode.opened_at)
-        age = self.clock.time - self._heartbeat
-        assert age <= POLICY.max_staleness + since + opened, f"a standby of {age} s takes over"
-
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
-        if step is Step.FENCE:
-            self._fenced = self.clock.time
-        if step is Step.PROBE:
-            assert self.world.standby_running
-            self.answered_at.add(episode.epoch)
-            self._answered = self.clock.time
-        super().ended(episode, step, at, evidence)
-
-
-class Member(Simulation):
-    """One of several services; whether those are up that it needs is looked at where it starts."""
-
-    gate: Several | None = None
-
-    def _with_the_lock(
-        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
-    ) -> Episode:
-        self.gate = gate
-        try:
-            return super()._with_the_lock(cause, request, detected_at, gate)
-        finally:
-            self._has_started()
-
-    def begun(self, episode: Episode, step: Step, sentence: str) -> None:
-        if step in (Step.START, Step.RESTORE) and self.gate is not None and self.fleet is not None:
-            for need in self.fleet.needs(self.name):
-                world = self.fleet.sims[need].world
-                served = world.standby_running and world.probed_epoch > 0
-                assert served or world.open_ports, f"{self.name} starts without {need}"
-            if isinstance(self.fleet, ObservedFleet):
-                self.fleet.begins(self.name, id(self.gate))
-        super().begun(episode, step, sentence)
-
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
-        if step is Step.PROBE:
-            self._has_started()
-        super().ended(episode, step, at, evidence)
-
-    def _has_started(self) -> None:
-        if isinstance(self.fleet, ObservedFleet):
-            self.fleet.start_at_once.pop(self.name, None)
-
-
-class ObservedFleet(Fleet):
-    """Counts those that start at the same time."""
-
-    def __init__(self, folder: Path, needs: Mapping[str, list[str]], starts_at_once: int) -> None:
-        #: Service -> the gate that let it start: each controller has its own.
-        self.start_at_once: dict[str, int] = {}
-        super().__init__(folder, needs, POLICY, starts_at_once, Member)
-
-    def begins(self, service: str, gate: int) -> None:
-        if not self.boots(service):
-            return
-        self.start_at_once[service] = gate
-        assert list(self.start_at_once.values()).count(gate) <= self.starts_at_once, "too many start at once"
-
-
 NEEDS = {"front": ["app"], "app": ["db", "cache"], "db": [], "cache": [], "mail": []}
 SERVICES = sorted(NEEDS)
 
@@ -566,7 +465,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
             sim.patience = 4
         self.fleet.watch()
 
-    def worlds(self) -> list[simulation.SimulatedWorld]:
+    def worlds(self) -> list[simulated_world.SimulatedWorld]:
         return [sim.world for sim in self.fleet.sims.values()]
 
     def let_end(self) -> None:
@@ -586,6 +485,34 @@ class PromisesOfSeveral(RuleBasedStateMachine):
                 sim.world.hypervisor_answers = answers
                 if crashed and not answers and sim.world.power not in OFF:
                     sim.crash()
+
+    @rule(
+        host=st.sampled_from(["hv0", "hv1"]),
+        seconds=st.sampled_from([18.0, 24.0, 36.0]),
+        crash=st.sets(st.sampled_from(SERVICES), max_size=2),
+        ports_first=st.booleans(),
+    )
+    def a_cut_that_the_fence_does_not_cross(
+        self, host: str, seconds: float, crash: set[str], ports_first: bool
+    ) -> None:
+        """And some of its VMs die behind it. Before libvirt, the ports may be back, and the fence command may work."""
+        there = [sim for sim in self.fleet.sims.values() if sim.world.host == host]
+        clock = self.fleet.clock
+
+        def back(libvirt: bool) -> None:
+            for sim in there:
+                sim.world.network_cut, sim.world.fence_command_works = False, True
+                sim.world.libvirtd_hangs = not libvirt
+
+        for sim in there:
+            sim.world.fence_command = sim.world.network_cut = True
+            sim.world.fence_command_works = False
+            if sim.name in crash and sim.world.power not in OFF:
+                clock.changes.append((clock.time + seconds - 1, sim.crash))
+        clock.changes.append((clock.time + seconds, lambda: back(not ports_first)))
+        clock.changes.append((clock.time + seconds + 10, lambda: back(True)))
+        self.watch(20, then_ends=False)
+        self.watch(20, then_ends=True)
 
     @rule(lxd=st.booleans(), dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
     def outside(self, lxd: bool, dns: bool, disk_full: bool) -> None:
@@ -639,6 +566,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
         for sim in self.fleet.sims.values():
             sim.kill_at, sim.patience = None, None
             sim.world.hypervisor_answers = sim.world.lxd_answers = sim.world.dns_answers = True
+            sim.world.network_cut, sim.world.libvirtd_hangs, sim.world.fence_command_works = False, False, True
             sim.world.disk_full, sim.world.standby_ports_open_after = False, 1.0
         under_way = [name for name in SERVICES if self.under_way(name)]
         for _ in range(300):
@@ -667,6 +595,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     def operators_bring_everything_back(self) -> None:
         for world in self.worlds():
             world.disk_full, world.hypervisor_answers, world.operators_word = False, True, False
+            world.network_cut = world.libvirtd_hangs = False
         for sim in self.fleet.sims.values():
             sim.serve_from_primary()
 

@@ -17,9 +17,10 @@ import pytest
 import yaml
 
 import scenario_index as index
-from simulation import Fleet, Simulation
+from simulated_fleet import Fleet
+from simulation import Simulation
 from vcrecovery.plan.modes import Mode
-from vcrecovery.recover.states import Policy
+from vcrecovery.recover.states import Policy, Power
 
 SCENARIOS = sorted(path.parent.name for path in index.FOLDER.glob("*/scenario.yml"))
 
@@ -53,7 +54,7 @@ class Stage:
             world = self.sims[name].world
             for key, value in values.items():
                 assert hasattr(world, key), key
-                setattr(world, key, value)
+                setattr(world, key, Power(value) if key == "power" else value)
             if "cpu" in values:
                 world.cpu_since = self.clock.time
 

@@ -198,6 +198,38 @@ def test_a_watcher_does_not_take_a_cut_cable_for_a_failure(place: Place) -> None
     assert not [step for e in place.site.episodes() for step in e["steps"] if step["step"] in ("fence", "start")]
 
 
+def test_a_primary_that_has_served_all_along_behind_a_cut_network_is_let_be(place: Place, tmp_path: Path) -> None:
+    """The fence did not cross the cut either. When it acts late all the same, that is a failure of its own."""
+    tried = tmp_path / "tried"
+    command = ["sh", "-c", f"echo tried >> {tried}; echo no route to the BMC >&2; exit 1"]
+    place.plan(
+        hypervisors={"hv1": {"uri": place.libvirt.uri, "fence": {"command": command}}},
+        detection={"host_silent_for": "2s"},
+    )
+    qemu = place.qemu
+    with place.site.watched() as said:
+        wait_until_said(said, "web: the primary is running")
+        cut()
+        place.libvirt.kill()
+        wait_until_said(said, "hypervisor hv1 was not fenced", "no route to the BMC", "trying again")
+        run(["ip", "link", "set", CABLE, "up"], timeout=30)
+        place.libvirt.start()
+        wait_until_said(said, "epoch 1: withdrawn: the primary of web serves", "its fence was never proved")
+        assert (place.runs(qemu), place.serves(), place.standby()) == (True, True, "Stopped")
+        assert place.site.address_in_dns(WEB) == [ADDRESS]
+        assert [entry["outcome"] for entry in place.site.episodes()] == ["withdrawn"]
+        assert tried.read_text()
+        explained = place.site.vcrecovery("explain", WEB)
+        assert "withdrawn after" in explained.stdout
+        assert "see why the fence did not work" in explained.stdout
+        # As if libvirtd had had it in its queue; it looks like an operator's.
+        cut()
+        place.libvirt.virsh("destroy", VM)
+        wait_until_said(said, "shutoff (destroyed), soon after a fence that was not proved", "epoch 2: done")
+    assert not place.runs(qemu)
+    assert place.site.page(WEB) == WEB
+
+
 # -- libvirtd is restarted in the middle of the fence ----------------------------------------------------------
 
 

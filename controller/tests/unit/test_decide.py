@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.recover.decide import Close, Run, decide
+from vcrecovery.recover.decide import Close, Leave, Run, decide
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Request, Step, StepRecord
 
 CONFIRMED: dict[str, Any] = {
@@ -19,6 +19,8 @@ CONFIRMED: dict[str, Any] = {
 }
 POLICY = Policy(max_staleness=60.0)
 NOW = 1000.0
+AWAY: dict[str, Any] = {"power": "unreachable", "reason": "", "detail": "hv1 does not answer", "fence_command": True}
+OTHERS = ["shop (10.0.0.2:443)"]
 
 
 def episode(
@@ -111,11 +113,112 @@ def test_the_operators_word_replaces_the_fence_of_a_silent_hypervisor_but_not_a_
     assert running.outcome is Outcome.REFUSED
 
 
-def test_once_the_fence_has_begun_there_is_no_way_back() -> None:
-    begun = StepRecord(Step.FENCE, NOW - 2, NOW - 1, False, {"error": "libvirtd went away"})
-    decision = decide(episode(confirm(freshness=10_000.0), begun), POLICY, NOW)
+# -- a fence that was tried and is not proved ------------------------------------------------------------------
+
+NOT_PROVED = StepRecord(Step.FENCE, NOW - 3, NOW - 2, False, {"error": "no route to the BMC"})
+SERVES: dict[str, Any] = {"power": "running", "reason": "", "open_ports": ["10.0.0.1:80"]}
+
+
+def looked(ended_at: float = NOW - 1, **changes: Any) -> StepRecord:
+    """What was seen after that."""
+    return StepRecord(Step.CONFIRM, ended_at, ended_at, True, {**CONFIRMED, **changes})
+
+
+def tried(*since: StepRecord, **words: Any) -> Episode:
+    return episode(confirm(power="unreachable", reason="", fence_command=True), NOT_PROVED, *since, **words)
+
+
+@pytest.mark.parametrize("words", [{}, {"automatic": False}, {"force": True}, {"word": True, "automatic": False}])
+@pytest.mark.parametrize("since", [(), (looked(NOW - 16),), (looked(NOW + 3000),), (looked(), NOT_PROVED)])
+def test_before_each_further_try_somebody_looks_again(since: tuple[StepRecord, ...], words: dict[str, Any]) -> None:
+    decision = decide(tried(*since, **words), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.CONFIRM
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_a_primary_that_is_seen_to_serve_is_not_fenced_again(automatic: bool) -> None:
+    decision = decide(tried(looked(**SERVES), automatic=automatic), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.WITHDRAWN
+    assert "never proved" in decision.sentence
+    assert ("see why the fence did not work" if automatic else "--force") in decision.way_out
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ({"freshness": 10_000.0}, {}),
+        ({"standby_problem": "LXD does not answer"}, {}),
+        ({"reason": "destroyed"}, {}),
+        ({"power": "paused"}, {}),
+        ({"power": "running"}, {}),
+        ({"power": "running", "reached": ["10.0.0.1:80 http /"]}, {}),
+        ({"power": "absent"}, {}),
+        (AWAY, {}),
+        (SERVES, {"automatic": False, "force": True}),
+        ({**AWAY, "neighbours": OTHERS}, {"automatic": False, "force": True}),
+        ({**AWAY, "open_ports": ["10.0.0.1:80"]}, {"automatic": False, "word": True}),
+    ],
+)
+def test_without_both_signals_for_the_primary_it_is_fenced_again(seen: dict[str, Any], words: dict[str, Any]) -> None:
+    decision = decide(tried(looked(**{"reason": "", **seen}), **words), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.FENCE
+
+
+def test_force_says_that_what_it_ends_serves() -> None:
+    decision = decide(tried(looked(**SERVES), automatic=False, force=True), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert "the primary serves" in decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("seen", "words", "said"),
+    [
+        ({**AWAY, "open_ports": ["10.0.0.1:80"]}, {}, "still answers on 10.0.0.1:80"),
+        ({**AWAY, "reached": ["10.0.0.1:80 http /"]}, {}, "still answers on 10.0.0.1:80 http /"),
+        ({**AWAY, "open_ports": ["10.0.0.1:80"]}, {"automatic": False}, "still answers on 10.0.0.1:80"),
+        ({**AWAY, "neighbours": OTHERS}, {}, "shop (10.0.0.2:443)"),
+        ({"open_ports": ["10.0.0.1:80"]}, {}, "it may run elsewhere"),
+        ({"open_ports": ["10.0.0.1:80"]}, {"force": True}, "it may run elsewhere"),
+        ({"power": "absent", "open_ports": ["10.0.0.1:80"]}, {}, "it may run elsewhere"),
+        ({"power": "paused", "open_ports": ["10.0.0.1:80"]}, {}, "it may run elsewhere"),
+        ({"reason": "migrated"}, {}, "it may run elsewhere"),
+    ],
+)
+def test_signals_that_contradict_each_other_are_left_to_a_later_call(
+    seen: dict[str, Any], words: dict[str, Any], said: str
+) -> None:
+    decision = decide(tried(looked(**{"reason": "", **seen}), **words), POLICY, NOW)
+    assert isinstance(decision, Leave)
+    assert decision.step is Step.FENCE
+    assert said in decision.sentence
+    assert decision.way_out
+
+
+def test_the_operators_word_does_not_outlive_a_hypervisor_that_contradicts_it() -> None:
+    """Kept, it would start the standby the next time that the hypervisor is silent."""
+    decision = decide(tried(looked(power="running"), automatic=False, word=True), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.WITHDRAWN
+    assert "you say that the primary of web is down" in decision.sentence
+
+
+def test_once_the_fence_was_proved_there_is_no_way_back() -> None:
+    """The standby had a right to start; that the primary was started since is nobody's failover to withdraw."""
+    steps = (confirm(), done(Step.FENCE, NOW - 100), NOT_PROVED, looked(**SERVES))
+    decision = decide(episode(*steps), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
+def test_an_end_that_our_own_fence_may_have_led_to_is_nobodys_wish() -> None:
+    late = decide(episode(confirm(reason="destroyed"), doubt=Doubt.LATE_FENCE), POLICY, NOW)
+    assert isinstance(late, Run)
+    assert late.step is Step.FENCE
+    moved = decide(episode(confirm(reason="saved"), doubt=Doubt.LATE_FENCE), POLICY, NOW)
+    assert isinstance(moved, Close)
 
 
 def test_ports_seen_open_long_ago_are_looked_at_again_before_dns_moves() -> None:
@@ -185,10 +288,6 @@ def test_a_guest_that_hangs_is_fenced(doubt: Doubt, evidence: dict[str, Any]) ->
     decision = decide(episode(confirm(**evidence), doubt=doubt), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.FENCE
-
-
-AWAY: dict[str, Any] = {"power": "unreachable", "reason": "", "detail": "hv1 does not answer", "fence_command": True}
-OTHERS = ["shop (10.0.0.2:443)"]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,15 @@ def test_a_proof_of_before_the_failure_is_none(world: World, tmp_path: Path) -> 
     assert runs(tmp_path) == 2
 
 
+def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(world: World, tmp_path: Path) -> None:
+    opened_at = world.clock.now()
+    with pytest.raises(OutsideError):
+        fence_host(world, "hv1", fence(tmp_path, 1), opened_at)
+    fence_host(world, "hv1", fence(tmp_path, 0), opened_at)
+    assert "for all its services" in fence_host(world, "hv1", fence(tmp_path, 0), opened_at)["summary"]
+    assert runs(tmp_path) == 2
+
+
 def test_a_failure_is_tried_again(world: World, tmp_path: Path) -> None:
     opened_at = world.clock.now()
     with pytest.raises(OutsideError):

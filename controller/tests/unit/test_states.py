@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcrecovery.errors import InternalError
-from vcrecovery.recover.decide import Close, Run, decide
+from vcrecovery.recover.decide import Close, Hold, Leave, decide
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import (
     ALLOWED,
@@ -86,16 +86,20 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
     half_restored = False
     for _ in range(30):
         decision = decide(episode, policy, now)
-        assert isinstance(decision, Run | Close)  # alone, a service waits for nobody
-        what = decision.step if isinstance(decision, Run) else decision.outcome
+        assert not isinstance(decision, Hold)  # alone, a service waits for nobody
+        what = decision.outcome if isinstance(decision, Close) else decision.step
         assert what in ALLOWED[phase_of(episode)], (phase_of(episode), what)
         if isinstance(decision, Close):
             return
         assert not (decision.step is Step.START and half_restored)
-        record = tried(data.draw, episode, decision.step, now)
+        if isinstance(decision, Leave):
+            record = StepRecord(decision.step, now, now, False, {"error": decision.sentence})
+        else:
+            record = tried(data.draw, episode, decision.step, now)
         if decision.step is Step.RESTORE:
             half_restored = not record.ok
         episode = replace(episode, steps=(*episode.steps, record))
+        assert not (record.ok and record.step in (Step.RESTORE, Step.START) and not episode.ever_fenced)
         now += data.draw(st.sampled_from([0.0, 0.0, 1.0, 20.0, 100.0, 3600.0, -3600.0]))
         if data.draw(st.integers(0, 3)) == 0:
             episode = asked_again(episode, data.draw(REQUESTS))
@@ -148,6 +152,35 @@ def test_the_journal_ends_an_episode_only_as_the_table_has_it(done: int, outcome
         with pytest.raises(InternalError):
             journal.close(episode, outcome, "so it is", 2.0)
         assert journal.episode(episode.id) == before
+
+
+def fence_that_failed(journal: Journal, episode: Episode) -> None:
+    journal.end(journal.begin(episode, Step.FENCE, 2.0), 2.0, ok=False, evidence={"error": "no route to the BMC"})
+
+
+def test_a_failover_is_withdrawn_only_while_its_fence_was_never_proved(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, 1)
+    with pytest.raises(InternalError):
+        journal.close(episode, Outcome.WITHDRAWN, "it serves", 2.0)
+    fence_that_failed(journal, episode)
+    # That the look after it failed makes it no failover that was not begun.
+    journal.end(journal.begin(episode, Step.CONFIRM, 3.0), 3.0, ok=False, evidence={"error": "the disk is full"})
+    with pytest.raises(InternalError):
+        journal.close(episode, Outcome.REFUSED, "no", 4.0)
+    journal.close(episode, Outcome.WITHDRAWN, "it serves", 4.0)
+    assert journal.state("web").withdrawn_at == 4.0
+    assert journal.state("web").failed_over_at is None
+
+
+def test_what_was_proved_off_once_is_neither_looked_at_again_nor_withdrawn(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    episode = up_to(journal, 2)
+    fence_that_failed(journal, episode)
+    with pytest.raises(InternalError, match="fencing again"):
+        journal.begin(episode, Step.CONFIRM, 3.0)
+    with pytest.raises(InternalError, match="fencing again"):
+        journal.close(episode, Outcome.WITHDRAWN, "it serves", 3.0)
 
 
 def test_what_the_caller_believes_does_not_count(tmp_path: Path) -> None:

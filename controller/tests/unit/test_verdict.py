@@ -45,6 +45,27 @@ def test_a_pause_covers_a_crash_and_ends() -> None:
     assert judge(forever, Power.SHUTOFF, "crashed", 1e9).kind is Kind.PAUSED
 
 
+@pytest.mark.parametrize(
+    ("power", "reason", "withdrawn_at", "kind"),
+    [
+        (Power.SHUTOFF, "destroyed", NOW - 59, Kind.FAILED),
+        (Power.SHUTOFF, "shutdown", NOW, Kind.FAILED),
+        (Power.ABSENT, "destroyed", NOW - 1, Kind.FAILED),
+        (Power.SHUTOFF, "destroyed", NOW - 60, Kind.INTENDED),
+        # A clock was set back since: how long ago it was, nobody knows.
+        (Power.SHUTOFF, "destroyed", NOW + 1, Kind.INTENDED),
+        (Power.SHUTOFF, "saved", NOW - 1, Kind.INTENDED),
+        (Power.RUNNING, "", NOW - 1, Kind.HEALTHY),
+    ],
+)
+def test_an_end_soon_after_a_withdrawal_may_be_our_own_fence(
+    power: Power, reason: str, withdrawn_at: float, kind: Kind
+) -> None:
+    verdict = judge(replace(SEEN, withdrawn_at=withdrawn_at), power, reason, NOW)
+    assert verdict.kind is kind
+    assert (verdict.doubt is Doubt.LATE_FENCE) is (kind is Kind.FAILED)
+
+
 def test_a_primary_that_was_never_seen_running_has_not_failed() -> None:
     assert judge(ServiceState("web"), Power.SHUTOFF, "crashed", NOW).kind is Kind.UNKNOWN
 

@@ -18,8 +18,21 @@ from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED
 from vcrecovery.detect.verdict import Kind
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import ExitCode
+from vcrecovery.recover.decide import Close, decide
 from vcrecovery.recover.holds import Hold
-from vcrecovery.recover.states import Episode, Outcome, Pause, Policy, Power, ServiceState, Side, Step
+from vcrecovery.recover.states import (
+    Doubt,
+    Episode,
+    Outcome,
+    Pause,
+    Policy,
+    Power,
+    Request,
+    ServiceState,
+    Side,
+    Step,
+    StepRecord,
+)
 from vcrecovery.report import evidence, explain, status
 from vcrecovery.report.findings import Level, all_findings, exit_code, findings
 from vcrecovery.report.history import moment
@@ -315,6 +328,44 @@ def test_a_refusal_says_its_way_out() -> None:
     # With another plan since, the core would say something else: then nothing is said.
     text = "\n".join(explain.lines(REFUSED, Policy(max_staleness=9999), NOW + 9))
     assert "--force`" not in text
+
+
+def withdrawn(tries: int) -> Episode:
+    """A cut network that the fence does not cross, and that is back in the end."""
+    away: dict[str, Any] = {
+        "power": "unreachable",
+        "open_ports": [],
+        "fence_command": True,
+        "summary": "hv1: unreachable",
+    }
+    error = "hypervisor hv1 was not fenced: power-off failed with status 1: no route to the BMC"
+    steps: list[StepRecord] = []
+    for number in range(tries):
+        at = 33.0 * number
+        why = "not proved yet: fencing the primary again" if number else "failure confirmed: fencing the primary"
+        steps += [
+            step(Step.CONFIRM, at, at + 0.9, True, "asking for a second signal", **away),
+            step(Step.FENCE, at + 0.901, at + 3, False, why, error=error),
+        ]
+    end = 33.0 * tries
+    back: dict[str, Any] = {"power": "running", "open_ports": ["10.10.0.10:80"], "summary": "hv1: running"}
+    steps.append(step(Step.CONFIRM, end, end + 0.2, True, "looking first whether the primary serves", **back))
+    request = Request(automatic=True, by="watch", doubt=Doubt.HOST)
+    episode = Episode(9, "web", 9, "hypervisor hv1 does not answer", request, NOW, tuple(steps))
+    decision = decide(episode, POLICY, NOW + end + 0.2)
+    assert isinstance(decision, Close)
+    return replace(episode, closed_at=NOW + end + 0.2, outcome=decision.outcome, reason=decision.sentence)
+
+
+def test_a_fence_that_was_tried_for_hours_is_told_in_a_few_lines() -> None:
+    episode = withdrawn(tries=300)
+    explained = explain.lines(episode, POLICY, NOW)
+    assert len(explained) < 50
+    assert sum("298 times more the same" in line for line in explained) == 1
+    assert sum("298 times more the same" in line for line in of_episode(episode)) == 1
+    assert any(line.startswith("  to do     see why the fence did not work") for line in explained)
+    # Nothing is left out of what comes seldom.
+    assert not any("times more" in line for line in explain.lines(withdrawn(tries=3), POLICY, NOW))
 
 
 def test_the_outcomes_all_have_a_headline() -> None:

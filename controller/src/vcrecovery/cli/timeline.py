@@ -55,6 +55,9 @@ class LiveTimeline:
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         self._open(episode)
+        if step is Step.FENCE and (seen := episode.looked_since_the_fence) and episode.tried(Step.FENCE):
+            # Whoever asked for it should know what is about to be done, and to what.
+            self._say(line(f"{'fencing':<12}", seen.ended_at or episode.opened_at, episode.opened_at, sentence))
         if self._live:
             self._write(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
 

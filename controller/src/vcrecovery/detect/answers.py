@@ -34,7 +34,7 @@ class Answer:
 
 def answer_of(what: str, findings: Sequence[Finding]) -> Answer:
     """One answer for all services that an event concerns; with a whole timeline when it is only one."""
-    final = not any(f.will_change or _false_alarm(f) for f in findings)
+    final = not any(f.will_change or _was_none(f) for f in findings)
     if len(findings) == 1:
         return Answer(_in_full(findings[0]), final)
     done = sum(1 for f in findings if f.episode is not None and f.episode.outcome is Outcome.DONE)
@@ -42,8 +42,9 @@ def answer_of(what: str, findings: Sequence[Finding]) -> Answer:
     return Answer("\n".join([head, *(_in_a_line(finding) for finding in findings)]), final)
 
 
-def _false_alarm(finding: Finding) -> bool:
-    return finding.episode is not None and finding.episode.outcome is Outcome.FALSE_ALARM
+def _was_none(finding: Finding) -> bool:
+    """Whether there was no failure, as far as anybody could see."""
+    return finding.episode is not None and finding.episode.outcome in (Outcome.FALSE_ALARM, Outcome.WITHDRAWN)
 
 
 def _in_full(finding: Finding) -> str:

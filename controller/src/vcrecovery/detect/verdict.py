@@ -57,7 +57,7 @@ def judge(
     cool_down: float = 0.0,
 ) -> Verdict:
     """What `power`, libvirt's `reason` and a suspicion mean for a service in `state`. `cool_down` in seconds."""
-    verdict = _of_signals(state, power, reason, suspicion)
+    verdict = _late_fence(state, power, reason, now) or _of_signals(state, power, reason, suspicion)
     name, said = state.service, _said(power, reason)
     off = state.side is Side.PRIMARY and power not in _NOT_OFF
     if not off and verdict.kind not in FAILURES:
@@ -78,6 +78,14 @@ def judge(
 
 def _said(power: Power, reason: str) -> str:
     return f"{power} ({reason})" if reason else str(power)
+
+
+def _late_fence(state: ServiceState, power: Power, reason: str, now: float) -> Verdict | None:
+    """That it is off as if somebody had asked for that, when it was us: libvirtd had our destroy in its queue."""
+    if state.side is Side.STANDBY or power in _NOT_OFF or not state.may_be_our_doing(reason, now):
+        return None
+    cause = f"libvirt: {_said(power, reason)}, soon after a fence that was not proved: it may have acted late"
+    return Verdict(Kind.FAILED, f"{state.service}: the primary is {_said(power, reason)}", cause, Doubt.LATE_FENCE)
 
 
 def _of_signals(state: ServiceState, power: Power, reason: str, suspicion: Suspicion | None) -> Verdict:

@@ -251,9 +251,13 @@ class Watch:
     def _work(self, service: str, cause: str, detected_at: float, doubt: Doubt) -> None:
         watched = self._watched[service]
         try:
-            if self._recover(service, cause, detected_at, doubt).outcome is Outcome.FALSE_ALARM:
+            outcome = self._recover(service, cause, detected_at, doubt).outcome
+            if outcome is Outcome.FALSE_ALARM:
                 # The state may change, so it is not given up, but looked at again after a while.
                 watched.not_before = self._monotonic() + FALSE_ALARM_DELAY
+            elif outcome is Outcome.WITHDRAWN:
+                # It serves: what its ports were before says nothing any more.
+                watched.asked = None
         except BusyError:
             pass  # the other controller does the work; the next tick looks again
         except RefusedError as error:

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.recover.states import ASKED, OFF, Doubt, Episode, Outcome, Policy, Power, Step, StepRecord
+from vcrecovery.recover.states import (
+    ASKED,
+    ENDED_BY_A_FENCE,
+    OFF,
+    Doubt,
+    Episode,
+    Outcome,
+    Policy,
+    Power,
+    Step,
+    StepRecord,
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Leave:
-    """`step` cannot be done for as long as others are not up: leave the episode to a later call."""
+    """`step` cannot be done for as long as others stand in its way: leave the episode to a later call."""
 
     step: Step
     sentence: str
@@ -74,20 +85,11 @@ GO = Go()
 
 def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
-    confirm = episode.done(Step.CONFIRM)
-    if confirm is None:
-        return Run(Step.CONFIRM, _why_confirm(episode))
-    # Once the fence has begun, the primary may be gone: from there the only way is forward.
     if not episode.tried(Step.FENCE):
-        if not _recent(confirm, policy.confirmation_valid_for, now):
-            return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
-        if confirm.evidence.get("restore_asked") != episode.request.restore_point:
-            return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
-        if objection := _objection(episode, confirm, policy):
-            return objection
+        return _up_to_the_fence(episode, policy, now)
     fence = episode.done(Step.FENCE)
     if fence is None:
-        return Run(Step.FENCE, _why_fence(episode, confirm))
+        return _until_it_is_proved(episode, policy, now)
     if episode.done(Step.START) is None:
         return _up_to_the_start(episode, fence, readiness, policy, now)
     switched = episode.done(Step.SWITCH)
@@ -96,6 +98,31 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     if episode.done(Step.VERIFY) is None:
         return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
     return Close(Outcome.DONE, f"{episode.service} is served by its standby")
+
+
+def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
+    confirm = episode.done(Step.CONFIRM)
+    if confirm is None:
+        return Run(Step.CONFIRM, _why_confirm(episode))
+    if not _recent(confirm, policy.confirmation_valid_for, now):
+        return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
+    if confirm.evidence.get("restore_asked") != episode.request.restore_point:
+        return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
+    return _objection(episode, confirm, policy) or Run(Step.FENCE, _why_fence(episode, confirm))
+
+
+def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decision:
+    """The fence was tried, and nobody knows what came of it.
+
+    The primary may have served all the time, behind a network that the fence did not cross either. So before each try
+    somebody looks again. Once it was proved off, the only way is forward.
+    """
+    if episode.ever_fenced:
+        return Run(Step.FENCE, "the primary was fenced before, and may be back: fencing it again")
+    seen = episode.looked_since_the_fence
+    if seen is None or not _recent(seen, policy.confirmation_valid_for, now):
+        return Run(Step.CONFIRM, "the fence was tried, and is not proved: looking first whether the primary serves")
+    return _better_not(episode, seen) or Run(Step.FENCE, _why_fence_again(episode, seen))
 
 
 def _recent(record: StepRecord, valid_for: float, now: float) -> bool:
@@ -166,6 +193,15 @@ def _why_fence(episode: Episode, confirm: StepRecord) -> str:
     return f"failure confirmed ({confirm.evidence.get('summary', '')}): fencing the primary"
 
 
+def _why_fence_again(episode: Episode, seen: StepRecord) -> str:
+    summary = seen.evidence.get("summary", "")
+    if episode.request.primary_is_down:
+        return "the operator says that the primary is down"
+    if episode.request.force and seen.evidence["power"] == Power.RUNNING and seen.evidence["open_ports"]:
+        return f"the primary serves ({summary}), but this failover is forced: fencing it"
+    return f"not proved yet ({summary}): fencing the primary again"
+
+
 def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
     """Why this failover must not happen, or None."""
     if problem := confirm.evidence.get("standby_problem"):
@@ -209,7 +245,8 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
             "correct the plan's hypervisor, or, if you know that the VM is down: "
             f"`vcrecovery failover {name} --primary-is-down {name}`",
         )
-    if request.automatic and reason in ASKED:
+    ours = request.doubt is Doubt.LATE_FENCE and reason in ENDED_BY_A_FENCE
+    if request.automatic and reason in ASKED and not ours:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off since somebody asked for it ({reason})")
     if request.force:
         return None
@@ -259,6 +296,46 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Non
             f"answers: {', '.join(neighbours)}",
             f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}",
         )
+    return None
+
+
+def _better_not(episode: Episode, seen: StepRecord) -> Close | Leave | None:
+    """Why a primary whose fence was tried and not proved is left alone, for good or for now.
+
+    For good only when libvirt and the ports both say that it serves: then the fence has done nothing, or will be seen
+    to act later, which is another failure. Where the two contradict each other, nobody knows what lives where.
+    """
+    request, name, evidence = episode.request, episode.service, seen.evidence
+    power = Power(evidence["power"])
+    serving: list[str] = list(evidence["open_ports"])
+    alive = ", ".join(evidence.get("reached", serving))
+    neighbours = ", ".join(evidence.get("neighbours") or [])
+    destroys = f"`vcrecovery failover {name} --force` destroys it and fails over"
+    powers_off = f"mend libvirt there; `vcrecovery failover {name} --force` powers the hypervisor off and fails over"
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    if power is Power.RUNNING:
+        if request.primary_is_down:
+            said = f"you say that the primary of {name} is down, but its hypervisor says that it is running"
+            return Close(Outcome.WITHDRAWN, said, destroys)
+        if serving and not request.force:
+            said = f"the primary of {name} serves ({evidence.get('summary', power.value)}); its fence was never proved"
+            mend = "see why the fence did not work: the next failure may need it"
+            return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
+        return None
+    if request.primary_is_down:
+        return None
+    if power is not Power.UNREACHABLE:
+        if not alive and evidence.get("reason") != "migrated":
+            return None
+        where = f"{alive} answers" if alive else "it was migrated"
+        said = f"the primary of {name} is {power} on its hypervisor but {where}: it may run elsewhere"
+        return Leave(Step.FENCE, said, f"look who has its address, or, {word}")
+    if alive and not request.force:
+        said = f"{name} still answers on {alive}, although its hypervisor does not answer"
+        return Leave(Step.FENCE, said, powers_off if evidence.get("fence_command") else "mend libvirt there")
+    if neighbours and not request.force:
+        said = f"{name} is not fenced now: powering its hypervisor off would end what still answers: {neighbours}"
+        return Leave(Step.FENCE, said, f"{powers_off} all the same; or, {word}")
     return None
 
 

@@ -117,7 +117,8 @@ def _to_its_end(
             raise error
         if isinstance(decision, Close):
             journal.close(episode, decision.outcome, decision.sentence, clock.now())
-            if decision.outcome is Outcome.REFUSED:
+            withdrawn = decision.outcome is Outcome.WITHDRAWN and not episode.request.automatic
+            if decision.outcome is Outcome.REFUSED or withdrawn:
                 raise RefusedError(decision.sentence, decision.way_out)
             closed = journal.episode(episode.id)
             assert closed is not None  # noqa: S101  it was closed a line ago

@@ -131,7 +131,8 @@ class Journal:
         rows = self.rows(
             "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
             # Not the greatest time: the clock may have been set back between two of them.
-            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'done' ORDER BY id DESC LIMIT 1) "
+            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'done' ORDER BY id DESC LIMIT 1), "
+            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1) "
             "FROM service WHERE name = ?",
             service,
         )
@@ -139,9 +140,9 @@ class Journal:
         episode = episodes[0] if episodes else None
         if not rows:
             return ServiceState(service, open_episode=episode)
-        epoch, side, seen, since, until, reason, acknowledged, done = rows[0]
+        epoch, side, seen, since, until, reason, acknowledged, done, withdrawn = rows[0]
         pause = Pause(since, until, reason or "") if since is not None else None
-        return ServiceState(service, epoch, Side(side), seen, pause, episode, done, acknowledged)
+        return ServiceState(service, epoch, Side(side), seen, pause, episode, done, acknowledged, withdrawn)
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))

@@ -200,7 +200,7 @@ class Outside:
         try:
             instance = self._lxd.get(self._name)
         except OutsideError as error:
-            if episode.request.automatic:
+            if episode.request.automatic and not episode.tried(Step.FENCE):
                 # It may just be restarted, and nobody would call again: the primary is not touched, the step is tried
                 # again. One that is refused is given up.
                 raise
@@ -217,7 +217,17 @@ class Outside:
         if episode.request.primary_is_down:
             return {"summary": f"on the word of {episode.request.by}", "by": "operator"}
         command = self._world.plan.hypervisors[self._host.name].fence
-        if command is not None and self._may_power_off(episode) and self._read_primary().power is Power.UNREACHABLE:
+        if command is not None and not self._may_power_off(episode):
+            command = None
+        confirm = episode.done(Step.CONFIRM)
+        was_away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
+        power = self._read_primary().power if was_away or command is not None else None
+        if was_away and power is Power.RUNNING and not episode.request.force:
+            raise OutsideError(
+                f"hypervisor {self._host.name} answers again, and says that the primary is running",
+                "call again: it is looked at anew before anything is done to it",
+            )
+        if command is not None and power is Power.UNREACHABLE:
             return fence_host(self._world, self._host.name, command, episode.opened_at)
         return self._destroy()
 
@@ -227,7 +237,7 @@ class Outside:
         The core has said so when libvirt did not answer at the confirmation. When it went away only then, the same
         holds after the same time: a libvirtd that restarts is waited for.
         """
-        confirm = episode.done(Step.CONFIRM)
+        confirm = episode.first_confirmed
         if confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE:
             return True
         first = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self._world.clock.now())

@@ -6,7 +6,7 @@ Times are seconds since the epoch (of Unix), as the clock driver gives them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -53,6 +53,8 @@ class Outcome(StrEnum):
     FALSE_ALARM = "false alarm"
     #: The operator has brought the primary back before the failover was done.
     GIVEN_UP = "given up"
+    #: The primary was seen to serve after all, while its fence was tried and not proved: nothing has happened to it.
+    WITHDRAWN = "withdrawn"
 
 
 class Power(StrEnum):
@@ -70,6 +72,10 @@ class Power(StrEnum):
 OFF = frozenset({Power.SHUTOFF, Power.CRASHED})
 #: libvirt's reasons for which a VM is off by somebody's wish.
 ASKED = frozenset({"shutdown", "destroyed", "saved", "migrated", "from snapshot"})
+#: Those of them that a fence leads to.
+ENDED_BY_A_FENCE = frozenset({"shutdown", "destroyed"})
+#: Seconds after the withdrawal of a failover in which its fence may act all the same: libvirtd had it in its queue.
+FENCE_ACTS_WITHIN = 60.0
 
 
 class Doubt(StrEnum):
@@ -80,6 +86,8 @@ class Doubt(StrEnum):
     CPU_ZERO = "cpu-zero"
     CPU_HIGH = "cpu-high"
     HOST = "host"
+    #: Our own fence may have ended it, after its failover was withdrawn.
+    LATE_FENCE = "late-fence"
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,23 @@ class Episode:
         return record if record and record.ok else None
 
     @property
+    def ever_fenced(self) -> bool:
+        """Whether the primary was proved off at least once, however long ago: from then on it must not serve."""
+        return any(record.step is Step.FENCE and record.ok for record in self.steps)
+
+    @property
+    def first_confirmed(self) -> StepRecord | None:
+        """What the decision to fence rested on: the newest confirmation before the first try of it."""
+        begun = next((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), len(self.steps))
+        return replace(self, steps=self.steps[:begun]).done(Step.CONFIRM)
+
+    @property
+    def looked_since_the_fence(self) -> StepRecord | None:
+        """The newest confirmation, if it came after the newest try of the fence."""
+        begun = max((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), default=-1)
+        return replace(self, steps=self.steps[begun + 1 :]).done(Step.CONFIRM)
+
+    @property
     def to_restore(self) -> str | None:
         """The restore point that was asked for and is not in place yet."""
         asked, newest = self.request.restore_point, self.newest(Step.RESTORE)
@@ -165,6 +190,8 @@ class Phase(StrEnum):
     CONFIRMING = "confirming"
     CONFIRMED = "confirmed"
     FENCING = "fencing"
+    #: It was proved off before, and may be back.
+    FENCING_AGAIN = "fencing again"
     FENCED = "fenced"
     RESTORING = "restoring"
     RESTORED = "restored"
@@ -183,10 +210,12 @@ def phase_of(episode: Episode) -> Phase:
     """What counts is the newest finished try of each step: what failed since is to be done again."""
     if episode.closed_at is not None:
         return Phase.CLOSED
-    if episode.done(Step.CONFIRM) is None:
-        return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
+    if not episode.tried(Step.FENCE):
+        if episode.done(Step.CONFIRM) is None:
+            return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
+        return Phase.CONFIRMED
     if episode.done(Step.FENCE) is None:
-        return Phase.FENCING if episode.tried(Step.FENCE) else Phase.CONFIRMED
+        return Phase.FENCING_AGAIN if episode.ever_fenced else Phase.FENCING
     if episode.done(Step.START) is None:
         return _before_the_start(episode)
     if episode.done(Step.SWITCH) is not None:
@@ -212,12 +241,15 @@ _GIVEN_UP = frozenset({Outcome.GIVEN_UP})
 
 #: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
 #: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
-#: Before the fence a failover can be refused; after it, only finished, or given up by the operator.
+#: Before the fence a failover can be refused, and until it is proved withdrawn; after that, only finished, or given up
+#: by the operator.
 ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.OPENED: _NO | {Step.CONFIRM},
     Phase.CONFIRMING: _NO | {Step.CONFIRM},
     Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE},
-    Phase.FENCING: _GIVEN_UP | {Step.FENCE},
+    # Before each further try somebody looks whether it serves.
+    Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Outcome.WITHDRAWN},
+    Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE},
     # What was fenced long ago is fenced again.
     Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START},
     Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.RESTORE},
@@ -249,7 +281,10 @@ class Pause:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """What the journal knows of a service. `failed_over_at` is the end of its newest failover that was done."""
+    """What the journal knows of a service.
+
+    `failed_over_at` is the end of its newest failover that was done, `withdrawn_at` of the newest that was withdrawn.
+    """
 
     service: str
     epoch: int = 0
@@ -259,6 +294,13 @@ class ServiceState:
     open_episode: Episode | None = None
     failed_over_at: float | None = None
     acknowledged_at: float | None = None
+    withdrawn_at: float | None = None
+
+    def may_be_our_doing(self, reason: str, now: float) -> bool:
+        """Whether an end for libvirt's `reason` may be the fence of a failover that was withdrawn, acting late."""
+        if reason not in ENDED_BY_A_FENCE or self.withdrawn_at is None:
+            return False
+        return 0 <= now - self.withdrawn_at < FENCE_ACTS_WITHIN
 
     def pause_at(self, now: float) -> Pause | None:
         """The pause that holds at that time."""

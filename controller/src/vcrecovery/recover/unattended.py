@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.logs import about
 from vcrecovery.recover.failover import Teller, automatic
+from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.locked import fail_over_locked
 from vcrecovery.recover.several import OfWorld, Several
-from vcrecovery.recover.states import Doubt, Episode, Request, Step
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Request, Step
 from vcrecovery.recover.world import World
 
 log = logging.getLogger("vcrecovery.watch")
+
+
+def until_it_ends(journal: Journal, service: str, attempt: Callable[[], Episode]) -> Callable[[], Episode]:
+    """`attempt`, for as long as the failover is open that it left; after that, the failover.
+
+    Between two tries another controller may end it: since its primary serves, or its operator has brought that back.
+    Who went on would open another one for the same failure.
+    """
+    left: Episode | None = None
+
+    def again() -> Episode:
+        nonlocal left
+        if left is not None and (now := journal.episode(left.id)) is not None and now.outcome is not None:
+            return now
+        try:
+            return attempt()
+        except OutsideError:
+            with contextlib.suppress(OutsideError):
+                left = journal.state(service).open_episode or left
+            raise
+
+    return again
 
 
 class Unattended:
@@ -56,15 +80,18 @@ class Unattended:
         trouble = ""
         self._several.begin([service])
         try:
-            episode = automatic(
-                lambda: self._attempt(service, cause, detected_at, request), self._world.clock, on_failure
+            attempt = until_it_ends(
+                self._world.journal, service, lambda: self._attempt(service, cause, detected_at, request)
             )
+            episode = automatic(attempt, self._world.clock, on_failure)
         except RefusedError as error:
             trouble = error.message
             raise
         finally:
             self._several.end(service, trouble)
-        log.info("%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
+        # Of a fence that was tried in vain somebody should know: it may not work the next time either.
+        level = logging.WARNING if episode.outcome is Outcome.WITHDRAWN else logging.INFO
+        log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
     def _refuse_in_a_pause(self, service: str) -> None:

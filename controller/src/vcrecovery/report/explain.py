@@ -14,6 +14,7 @@ from vcrecovery.recover.decide import Close, Decision, Run, decide
 from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
+from vcrecovery.report.repeats import Repeats, condensed, same
 from vcrecovery.report.status import Paint, no_paint
 from vcrecovery.report.text import clock_time, day_and_time, plain, span, wrapped
 
@@ -116,18 +117,22 @@ def _took(seconds: float) -> str:
 
 
 def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int | None, paint: Paint) -> Iterator[str]:
-    for part in found:
+    # What nobody would miss is left out first: it would stand between what repeats itself.
+    shown = [part for part in found if part.record is not None or part.seconds >= GAP]
+    for part in condensed(shown, lambda part: same(part.record)):
+        if isinstance(part, Repeats):
+            yield from wrapped(" " * 16, str(part), width)
+            continue
         mark = " (the biggest part)" if part is biggest else ""
         if part.record is None:
-            if part.seconds >= GAP:
-                what = "until the first step" if part.name == "before" else "nothing was under way"
-                yield from wrapped("                ", f"{_took(part.seconds)}{mark}  {what}", width)
+            what = "until the first step" if part.name == "before" else "nothing was under way"
+            yield from wrapped("                ", f"{_took(part.seconds)}{mark}  {what}", width)
             continue
         record = part.record
         why = record.sentence or "(why was not written down by the version of then)"
         yield from wrapped(f"  {clock_time(record.begun_at)}  {record.step:<8}  ", why, width)
-        shown = f"{_took(part.seconds)}{mark}  {_result(record, holder if part is found[-1] else '')}"
-        for number, line in enumerate(wrapped(" " * 16, shown, width)):
+        result = f"{_took(part.seconds)}{mark}  {_result(record, holder if part is found[-1] else '')}"
+        for number, line in enumerate(wrapped(" " * 16, result, width)):
             yield paint(line, "green" if record.ok else "yellow") if number == 0 else line
         proved = evidence.lines(record.evidence)
         size = max((len(name) for name, _ in proved), default=0)
@@ -159,7 +164,7 @@ def _time(found: Sequence[Part], total: float, width: int | None, paint: Paint) 
 def _ending(
     episode: Episode, policy: Policy, now: float, holder: str, width: int | None, paint: Paint
 ) -> Iterator[str]:
-    if episode.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM):
+    if episode.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN):
         decision = next_decision(episode, policy, episode.closed_at or now)
         if isinstance(decision, Close) and decision.way_out and decision.sentence == episode.reason:
             yield ""

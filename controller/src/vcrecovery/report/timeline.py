@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, ServiceState
+from vcrecovery.report.repeats import Repeats, condensed, same
 from vcrecovery.report.text import clock_time, day_and_time, plain
 
 
@@ -18,8 +19,10 @@ def of_episode(episode: Episode) -> list[str]:
         + (f": {plain(episode.reason)}" if episode.reason and episode.outcome is not Outcome.DONE else "")
     ]
     lines.append(line("detected", episode.opened_at, episode.opened_at, episode.cause))
-    for record in episode.steps:
-        if record.ended_at is None:
+    for record in condensed(episode.steps, same):
+        if isinstance(record, Repeats):
+            lines.append(f"{'':25}{record}")
+        elif record.ended_at is None:
             begun, what = record.begun_at, f"{record.step}: its controller ended in this step, or is in it"
             lines.append(line("interrupted", begun, episode.opened_at, what))
         elif record.ok:

@@ -1,0 +1,157 @@
+"""A fence that was tried and is not proved: what the next try does to a hypervisor that is back, or only away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcrecovery.detect.answers import Finding, answer_of
+from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover import locked
+from vcrecovery.recover.outside import Outside
+from vcrecovery.recover.states import Episode, Outcome, Power, Request, Step, StepRecord
+from vcrecovery.recover.unattended import Unattended
+from vcrecovery.recover.world import World
+
+
+class Host:
+    """A hypervisor that says one thing until it has destroyed the VM."""
+
+    name = "hv1"
+
+    def __init__(self, power: Power) -> None:
+        self.power = power
+
+    def read(self, _uuid: str) -> DomainReading:
+        if self.power is Power.UNREACHABLE:
+            raise OutsideError("hypervisor hv1 does not answer")
+        return DomainReading(self.power)
+
+    def destroy(self, _uuid: str, _timeout: float) -> None:
+        self.read("")
+        self.power = Power.SHUTOFF
+
+
+@pytest.fixture
+def world(plan_file: Path, tmp_path: Path) -> World:
+    """The fence command works, and leaves a trace."""
+    command = f"[touch, {tmp_path}/powered-off]"
+    text = plan_file.read_text()
+    plan_file.write_text(text.replace('no-libvirt"}', f'no-libvirt", fence: {{command: {command}}}}}'))
+    return World(load_plan(plan_file))
+
+
+def confirmed(power: Power) -> StepRecord:
+    return StepRecord(Step.CONFIRM, 1.0, 1.0, True, {"power": power.value, "open_ports": []})
+
+
+def fence(world: World, power: Power, *steps: StepRecord, force: bool = False) -> Power:
+    """One try of the fence while the hypervisor says `power`; what it says then."""
+    host = Host(power)
+    world.hosts["hv1"] = host  # type: ignore[assignment]
+    now = world.clock.now()
+    episode = Episode(1, "web", 1, "hv1 does not answer", Request(automatic=not force, force=force), now, steps)
+    Outside(world, "web").carry_out(Step.FENCE, episode)
+    return host.power
+
+
+TRIED = StepRecord(Step.FENCE, 2.0, 2.0, False, {"error": "no route to the BMC"})
+
+
+@pytest.mark.parametrize("before", [(), (confirmed(Power.UNREACHABLE), TRIED)])
+def test_a_hypervisor_that_is_back_since_the_look_is_looked_at_again(
+    world: World, tmp_path: Path, before: tuple[StepRecord, ...]
+) -> None:
+    with pytest.raises(OutsideError, match="answers again, and says that the primary is running"):
+        fence(world, Power.RUNNING, *before, confirmed(Power.UNREACHABLE))
+    assert world.hosts["hv1"].read("").power is Power.RUNNING
+    assert not (tmp_path / "powered-off").exists()
+
+
+@pytest.mark.parametrize(
+    ("power", "seen", "force"),
+    [
+        (Power.RUNNING, Power.UNREACHABLE, True),
+        (Power.RUNNING, Power.RUNNING, False),
+        (Power.PAUSED, Power.UNREACHABLE, False),
+        (Power.SHUTOFF, Power.UNREACHABLE, False),
+    ],
+)
+def test_what_was_seen_not_to_serve_is_destroyed(world: World, power: Power, seen: Power, force: bool) -> None:
+    assert fence(world, power, confirmed(seen), force=force) is Power.SHUTOFF
+
+
+def test_a_hypervisor_that_is_only_away_is_not_powered_off_by_the_second_try(world: World, tmp_path: Path) -> None:
+    """One VM has crashed, and then libvirtd was restarted: that its hypervisor is silent was nobody's reason."""
+    tried = StepRecord(Step.FENCE, world.clock.now(), world.clock.now(), False, {"error": "hv1 does not answer"})
+    with pytest.raises(OutsideError, match="hypervisor hv1 does not answer"):
+        fence(world, Power.UNREACHABLE, confirmed(Power.SHUTOFF), tried, confirmed(Power.UNREACHABLE))
+    assert not (tmp_path / "powered-off").exists()
+
+
+def test_a_hypervisor_that_was_silent_from_the_first_is_powered_off_by_the_second_try(
+    world: World, tmp_path: Path
+) -> None:
+    fence(world, Power.UNREACHABLE, confirmed(Power.UNREACHABLE), TRIED, confirmed(Power.UNREACHABLE))
+    assert (tmp_path / "powered-off").exists()
+
+
+class QuickClock:
+    """Nobody waits between two tries."""
+
+    def now(self) -> float:
+        return 1000.0
+
+    def steady(self) -> float:
+        return 1000.0
+
+    def sleep(self, _seconds: float) -> None: ...
+
+
+class Quiet:
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+
+    def held(self, episode: Episode, at: float, sentence: str) -> None: ...
+
+
+def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_anew(
+    plan_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TheFenceFails:
+        def __init__(self, _world: World, _name: str) -> None: ...
+
+        def epoch_elsewhere(self) -> int:
+            return 0
+
+        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+            if step is Step.FENCE:
+                raise OutsideError("no route to the BMC")
+            return {"power": "shutoff", "reason": "crashed", "open_ports": [], "freshness": 1.0}
+
+    monkeypatch.setattr(locked, "Outside", TheFenceFails)
+    world = World(load_plan(plan_file), QuickClock())
+
+    def another(_error: OutsideError) -> None:
+        found = world.journal.state("web").open_episode
+        assert found is not None
+        world.journal.close(found, Outcome.WITHDRAWN, "its primary serves", 1000.0)
+
+    episode = Unattended(world, Quiet())("web", "a test", 999.0, on_trouble=another)
+    assert episode.outcome is Outcome.WITHDRAWN
+    assert len(world.journal.history("web")) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "final"),
+    [(Outcome.DONE, True), (Outcome.REFUSED, True), (Outcome.FALSE_ALARM, False), (Outcome.WITHDRAWN, False)],
+)
+def test_what_was_no_failure_after_all_is_looked_at_again_when_zabbix_repeats_it(outcome: Outcome, final: bool) -> None:
+    closed = Episode(1, "web", 1, "a test", Request(), 1.0, (), 2.0, outcome, "so it is")
+    assert answer_of("", [Finding("web", "", closed)]).final is final
