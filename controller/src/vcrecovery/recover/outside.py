@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from vcrecovery.detect.cpu import CpuSample, utilisation
 from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.drivers.lxd import Instance
+from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
-from vcrecovery.drivers.probe import ask_all, wait_for_all
+from vcrecovery.drivers.probe import Result, ask_all, wait_for_all
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover import records, virtual_address
 from vcrecovery.recover.host_fence import fence_host
@@ -32,6 +32,8 @@ USED_OVER = 1.0
 SESSIONS_END_WITHIN = 10.0
 #: Seconds for a restore point that is being made to be finished.
 RESTORE_POINT_ENDS_WITHIN = 60.0
+#: Seconds for which what was read or seen counts for the next step, so that it is not asked for again.
+JUST_NOW = 3.0
 
 
 def policy_for(world: World, name: str) -> Policy:
@@ -80,16 +82,23 @@ class Outside:
         self._secondary = world.plan.secondaries[self._service.standby.secondary]
         self._host = world.hosts[self._service.primary.hypervisor]
         self._lxd = world.lxd[self._service.standby.secondary]
+        #: By the steady clock: when the container was read, and as what; when it was started.
+        self._read: tuple[float, Instance | None] | None = None
+        self._started_at: float | None = None
+        #: The same for what its primary's ports were asked, ahead of the step.
+        self._asked: tuple[float, Future[list[Result]]] | None = None
 
     @cached_property
     def _names(self) -> list[records.Name]:
         return records.names_of(self._world, self._service)
 
     def epoch_elsewhere(self) -> int:
+        # The confirmation comes next. A dead primary's ports take their whole timeout, and LXD's first answer as long.
+        self._asked = (self._world.clock.steady(), self._ask_ports())
         # One that does not answer is reported by the step that needs it.
         found = [0]
         with contextlib.suppress(OutsideError):
-            instance = self._lxd.get(self._name)
+            instance = self._read_instance()
             found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
         return max(*found, records.newest_epoch(self._names))
 
@@ -129,19 +138,43 @@ class Outside:
         except OutsideError as error:
             return DomainReading(Power.UNREACHABLE, detail=str(error))
 
+    def _read_instance(self) -> Instance | None:
+        found = self._lxd.get(self._name)
+        self._read = (self._world.clock.steady(), found)
+        return found
+
+    def _just_read(self) -> Instance | None:
+        """The container, if it was read so short a time ago that it need not be read again."""
+        if self._read is None or self._world.clock.steady() - self._read[0] > JUST_NOW:
+            return None
+        return self._read[1]
+
+    def _ask_ports(self) -> Future[list[Result]]:
+        """Whether the primary's ports answer; asked in a thread of its own."""
+        primary, timeout = str(self._service.primary.address), self._service.timeouts.confirm
+        pool = ThreadPoolExecutor(max_workers=1)
+        try:
+            return pool.submit(ask_all, [(primary, port) for port in self._service.ports], timeout)
+        finally:
+            pool.shutdown(wait=False)
+
     def _confirm(self, episode: Episode) -> dict[str, Any]:
         """Signals that do not depend on each other: what libvirt says now, whether the ports answer, and, where the
         CPU made us look, whether it still does what it did.
         """
-        primary, ports_of = str(self._service.primary.address), self._service.ports
-        timeout = self._service.timeouts.confirm
-        with ThreadPoolExecutor(max_workers=3) as pool:
-            used = pool.submit(self._used_now, episode.request.doubt)
-            ports = pool.submit(ask_all, [(primary, port) for port in ports_of], timeout)
+        primary = str(self._service.primary.address)
+        asked, self._asked = self._asked, None
+        if asked is not None and self._world.clock.steady() - asked[0] <= JUST_NOW:
+            ports = asked[1]
+        else:
+            ports = self._ask_ports()
+        with ThreadPoolExecutor(max_workers=2) as pool:
             standby = pool.submit(self._look_at_standby, episode)
+            doubt = episode.request.doubt
+            used = pool.submit(self._used_now) if doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH) else None
             reading = self._read_primary()
             found, (trouble, fresh) = ports.result(), standby.result()
-            cpu = used.result()
+            cpu = used.result() if used is not None else None
         answering = [result.label for result in found if result.ok]
         unwell = [str(result) for result in found if result.reached and not result.ok]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
@@ -175,10 +208,8 @@ class Outside:
             "summary": f"{self._host.name}: {reading}; {on_ports}{on_cpu}",
         }
 
-    def _used_now(self, doubt: Doubt) -> float | None:
+    def _used_now(self) -> float | None:
         """Per cent of the primary's CPUs, over a second; only asked for when the CPU is why we look."""
-        if doubt not in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
-            return None
         try:
             before = self._sample()
             self._world.clock.sleep(USED_OVER)
@@ -198,7 +229,7 @@ class Outside:
     def _standby_problem(self, episode: Episode) -> str:
         """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
         try:
-            instance = self._lxd.get(self._name)
+            instance = self._just_read() or self._read_instance()
         except OutsideError as error:
             if episode.request.automatic and not episode.tried(Step.FENCE):
                 # It may just be restarted, and nobody would call again: the primary is not touched, the step is tried
@@ -300,9 +331,9 @@ class Outside:
             "sessions_ended": ended,
         }
 
-    def _startable(self, episode: Episode) -> Instance:
-        """The standby, if this episode may start it."""
-        instance = self._lxd.get(self._name)
+    def _startable(self, episode: Episode, known: Instance | None = None) -> Instance:
+        """The standby, if this episode may start it. `known`: as it was read a moment ago."""
+        instance = known or self._read_instance()
         if instance is None:
             raise OutsideError(
                 f"secondary {self._lxd.name} has no container {self._name}",
@@ -318,23 +349,37 @@ class Outside:
             )
         return instance
 
-    def _start(self, episode: Episode) -> dict[str, Any]:
-        instance = self._startable(episode)
-        # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
+    def _claim(self, episode: Episode) -> Instance:
+        """Has the standby belong to this episode, if it may; as it was then."""
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
+        known = self._just_read()
+        if known is not None and known.config.get(ROLE_KEY) == STANDBY:
+            # That nothing has changed since is shown by the write, which comes with the ETag of that reading.
+            with contextlib.suppress(TryAgainError, RefusedError):
+                self._lxd.configure(self._startable(episode, known), claim)
+                return known
+        instance = self._startable(episode)
         if any(instance.config.get(key) != value for key, value in claim.items()):
             self._lxd.configure(instance, claim)
+        return instance
+
+    def _start(self, episode: Episode) -> dict[str, Any]:
+        # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
+        instance = self._claim(episode)
         # Those that were let in before that would go on writing.
         ended = end_sessions(self._world.plan.state_dir, self._name, SESSIONS_END_WITHIN)
-        how = promote(self._lxd, self._name, self._service.timeouts.start)
+        how = promote(self._lxd, instance, self._service.timeouts.start)
+        self._started_at = self._world.clock.steady()
         summary = f"container {self._name} on {self._lxd.name}: {how}"
         if ended:
             summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
         return {"summary": summary, "was_running": instance.running, "sessions_ended": ended}
 
     def _probe(self) -> dict[str, Any]:
-        # It may have stopped since it was started.
-        self._lxd.start(self._name, self._service.timeouts.start)
+        started_at, self._started_at = self._started_at, None
+        if started_at is None or self._world.clock.steady() - started_at > JUST_NOW:
+            # It may have stopped since, or been frozen: such a one's ports go on accepting connections.
+            self._lxd.start(self._name, self._service.timeouts.start)
         standby, timeouts = self._service.standby, self._service.timeouts
         addresses = [str(address) for address in (standby.address, standby.address6) if address]
         targets = [(address, port) for address in addresses for port in self._service.ports]

@@ -9,12 +9,15 @@ from vcrecovery.sync import inside
 from vcrecovery.sync.modes import RAW_KEY, boots_to_base, settled, without_init
 
 
-def promote(lxd: LxdServer, name: str, timeout: float) -> str:
+def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
     """Starts or thaws the container, and its services as far as they do not run or are stale; what was done.
 
-    The caller has claimed it. Done once more, it does what is left. Raises OutsideError when it cannot be done now.
+    `known` is the container as the caller has claimed it; only whether it runs may be otherwise by now. Done once more,
+    it does what is left. Raises OutsideError when it cannot be done now.
     """
-    found = lxd.get(name)
+    name = known.name
+    # One that does not run shows at once whether it still is what it was. One that runs may have been frozen.
+    found = lxd.get(name) if known.running else known
     if found is None or not (found.running or found.status == FROZEN):
         if found is not None and boots_to_base(found.config):
             # A boot from now on, also one of later, is one with everything.

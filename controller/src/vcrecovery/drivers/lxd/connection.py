@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import pylxd
 import requests
-from pylxd.client import LXDSSLAdapter, get_session_for_url
 from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd.https import PinnedAdapter
 from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketSession
 from vcrecovery.errors import OutsideError
 
@@ -51,6 +51,19 @@ class OverHttps:
                 raise OutsideError(f"LXD's {what} {path} cannot be read: {error.strerror}", "correct that") from error
             if what == "key" and mode & 0o077:
                 raise OutsideError(f"LXD's key {path} can be read by others (mode {mode:o})", f"`chmod 600 {path}`")
+
+    def adapter(self) -> PinnedAdapter:
+        """Raises OutsideError when a file is not what it should be."""
+        try:
+            return PinnedAdapter(self.certificate, self.key, self.server_certificate, KEPT)
+        except OSError as error:
+            raise OutsideError(
+                f"LXD's certificate {self.certificate} and key {self.key} cannot be used: {error.strerror or error}",
+                "make both anew, and have the server trust the certificate",
+            ) from error
+        except ValueError as error:
+            file = self.server_certificate
+            raise OutsideError(f"LXD's server certificate {file} is no certificate", "copy server.crt there") from error
 
 
 class Connection:
@@ -96,6 +109,8 @@ class Connection:
             return self._client
 
     def _connect(self) -> Any:
+        adapter: PinnedAdapter | None = None
+        session: requests.Session
         if isinstance(self._place, Path):
             if not self._place.exists():
                 raise self._unreachable(FileNotFoundError(self._place))
@@ -104,21 +119,16 @@ class Connection:
         else:
             self._place.check()
             address = self._place.url.rstrip("/")
-            session = get_session_for_url(
-                address,
-                cert=(str(self._place.certificate), str(self._place.key)),
-                verify=str(self._place.server_certificate),
-            )
-            session.mount(address, LXDSSLAdapter(pool_maxsize=KEPT))
+            session = requests.Session()
+            adapter = self._place.adapter()
+            session.mount(address, adapter)
+            # The adapter verifies.
+            session.verify = False
         # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
         session.trust_env = False
-        try:
-            client = pylxd.Client(endpoint=address, timeout=CALL_TIMEOUT, session=session)
-        except ValueError as error:
-            if isinstance(self._place, Path):
-                raise
-            file = self._place.server_certificate
-            raise OutsideError(f"LXD's server certificate {file} is no certificate", "copy server.crt there") from error
+        client = pylxd.Client(endpoint=address, timeout=CALL_TIMEOUT, session=session)
+        if adapter is not None:
+            adapter.resume_from_here()
         if not client.trusted:
             raise OutsideError(
                 f"LXD on secondary {self.name} ({address}) does not know the certificate of this controller",

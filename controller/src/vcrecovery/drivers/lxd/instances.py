@@ -94,7 +94,8 @@ class Instances(Connection):
     def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
 
-        `known` is what was read of it a moment ago. Raises OutsideError with the server's reason.
+        `known` is what was read of it a moment ago; one that does not run and is not what it was then is read again.
+        Raises OutsideError with the server's reason.
         """
         deadline = self._clock.steady() + timeout
         found = known or self.get(instance)
@@ -109,13 +110,20 @@ class Instances(Connection):
             try:
                 self._set_state(instance, action, timeout, f"the start of {instance}")
                 started = True
+                if action == "unfreeze":
+                    # The server's word is enough: what was booted long ago does not end right after.
+                    return
             except TryAgainError:
                 if self._clock.steady() >= deadline:
                     raise
                 self._clock.sleep(_BUSY_DELAY)
             except OutsideError as error:
-                way_out = f"see `lxc info --show-log {instance}`, then call again"
-                raise OutsideError(error.message, way_out) from error
+                now = self.get(instance) if found is not None and found is known else None
+                if now is None or known is None or now.status == known.status:
+                    way_out = f"see `lxc info --show-log {instance}`, then call again"
+                    raise OutsideError(error.message, way_out) from error
+                found = now
+                continue
             found = self.get(instance)
 
     def freeze(self, instance: str, timeout: float) -> None:

@@ -1,0 +1,67 @@
+"""HTTPS for requests, to one server that is known by its very own certificate.
+
+A failover of several services makes a connection for each, and what a handshake costs the server, signatures above
+all, is most of what its small answers cost. So each connection but the first one takes up the TLS session of that
+one, where the server allows it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from requests.adapters import HTTPAdapter
+
+
+class _Resuming(ssl.SSLContext):
+    """Its connections take up one session, once there is one."""
+
+    known: ssl.SSLSession | None = None
+    newest: ssl.SSLSocket | None = None
+
+    def wrap_socket(self, sock: Any, *args: Any, **options: Any) -> ssl.SSLSocket:
+        made = super().wrap_socket(sock, *args, **{"session": self.known, **options})
+        if self.known is None:
+            self.newest = made
+        return made
+
+
+class PinnedAdapter(HTTPAdapter):
+    """Talks to whoever shows `server_certificate`, as the holder of `certificate` and `key`.
+
+    The server is told by its certificate's fingerprint, and shown nothing before that was compared: a session of before
+    belongs to the same certificate. Raises ValueError when `server_certificate` holds none, and OSError when the others
+    cannot be used.
+    """
+
+    def __init__(self, certificate: Path, key: Path, server_certificate: Path, kept: int) -> None:
+        shown = x509.load_pem_x509_certificate(server_certificate.read_bytes()).fingerprint(hashes.SHA256())
+        self._context = context = _Resuming(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.load_cert_chain(certificate, key)
+        self._ways: dict[str, Any] = {
+            "ssl_context": context,
+            "assert_fingerprint": shown.hex(),
+            "assert_hostname": False,
+        }
+        super().__init__(pool_maxsize=kept)
+
+    def resume_from_here(self) -> None:
+        """Has later connections take up the session of the newest one.
+
+        The server gives its ticket with its first answer. Nobody else may use that connection during the call: OpenSSL
+        would change what is read here.
+        """
+        newest, self._context.newest = self._context.newest, None
+        if newest is not None and newest.session is not None and newest.session.has_ticket:
+            self._context.known = newest.session
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, **options, **self._ways)
+
+    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
+        """All that is to be verified is told to the pool above."""
