@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment, free_port
+from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment
 from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
 from relay_bench.recorder import Recorder
 from relay_bench.stage_notifications import STRANGER, storm
+from vcrecovery_lab.ports import free_port
 
 from .waiting import wait_for
 

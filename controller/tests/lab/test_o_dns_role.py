@@ -19,9 +19,9 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Change, Key, Server, Zone
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 
-from .ports import free_port
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab

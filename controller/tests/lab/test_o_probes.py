@@ -19,9 +19,9 @@ from pydantic import TypeAdapter
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Result, alive, answering, ask, ask_all, wait_for_all
 from vcrecovery.plan.probes import Port
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 
-from .ports import free_port
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab

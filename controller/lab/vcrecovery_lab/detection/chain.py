@@ -15,9 +15,10 @@ import yaml
 
 from vcrecovery.snmp.mib import ENTERPRISE
 from vcrecovery_lab.layout import CHECKOUT
-from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, free_port
+from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.zabbix.laid_out import PATIENCE, LaidOut
 from vcrecovery_lab.zabbix.stack import Stack

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError, run
 
 from . import process
@@ -22,7 +23,7 @@ class Receiver:
 
     def __init__(self, folder: Path, state: Path, key: Path) -> None:
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.host_key = folder / "host_key"
         for file in (self.host_key, key):
@@ -69,12 +70,6 @@ class Receiver:
             raise LabError(f"the receiver has ended: {(self.folder / 'sshd.log').read_text()[-300:]}")
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def known_host(receiver: Receiver) -> str:

@@ -16,6 +16,7 @@ import yaml
 
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError
 
 from .agent import Agent, Psk
@@ -39,7 +40,7 @@ class LaidOut:
         self, stack: Stack, folder: Path, plan: Mapping[str, Any], program: Path, more: Mapping[str, Any] | None = None
     ) -> None:
         self.stack, self.folder, self.program = stack, folder, program
-        self.agent_port = stack.free_port()
+        self.agent_port = free_port()
         self.agent_log = folder / "log/zabbix-agent.log"
         for name in ("agent", "agent/conf.d", "agent/run"):
             (folder / name).mkdir()
