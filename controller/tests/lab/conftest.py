@@ -46,18 +46,18 @@ class Lab:
     def rootfs(self) -> Path:
         return self.lxd.rootfs(self.layout.pool, SERVICE)
 
-    def primary(self, command: str, timeout: float = 60) -> str:
+    def primary(self, command: str, timeout: float = 120) -> str:
         """What a shell command prints in the primary VM."""
         vm = self.layout.primary()
         return machine.ssh(vm, self.image, self.layout.machines, ["sh", "-c", command], timeout=timeout).stdout
 
     def inside(self, *command: str) -> str:
         """What a command prints in the standby."""
-        return run(["lxc", "exec", SERVICE, "--", *command], timeout=30).stdout
+        return run(["lxc", "exec", SERVICE, "--", *command], timeout=120).stdout
 
     def dig(self, name: str, kind: str) -> list[str]:
-        words = ["dig", f"@{self.layout.name_server}", "+short", "+tcp", "+time=2", "+tries=1", name, kind]
-        return run(words, timeout=20).stdout.split()
+        words = ["dig", f"@{self.layout.name_server}", "+short", "+tcp", "+time=10", "+tries=3", name, kind]
+        return run(words, timeout=60).stdout.split()
 
     def vcrecovery(
         self, *words: str, plan: Path | None = None, timeout: float = 120

@@ -62,7 +62,7 @@ class OwnStandby:
                     },
                     "standby": {"secondary": "sec1", "address": next(_ADDRESSES)},
                     "ports": [80],
-                    "timeouts": {"ports": "10s"},
+                    "timeouts": {"ports": "60s"},
                     "sync": {"exclude_profile": None},
                     **service,
                 }
@@ -129,7 +129,7 @@ class OwnStandby:
         return run(self.rsync(*options), timeout=100, check=False)
 
     def inside(self, *command: str) -> str:
-        return run(["lxc", "exec", self.name, "--", *command], timeout=30).stdout
+        return run(["lxc", "exec", self.name, "--", *command], timeout=120).stdout
 
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """The evidence of each finished step of the newest episode."""

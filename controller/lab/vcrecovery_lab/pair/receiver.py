@@ -45,7 +45,7 @@ class Receiver:
     def start(self) -> None:
         log = self.folder / "sshd.log"
         self._server = process.start(["/usr/sbin/sshd", "-D", "-e", "-f", self.folder / "sshd_config"], log)
-        wait_until(self._answers, f"the receiver on port {self.port} (see {log})", 10)
+        wait_until(self._answers, f"the receiver on port {self.port} (see {log})", 60)
 
     def stop(self) -> None:
         """The whole secondary is away: no server, no sessions."""
