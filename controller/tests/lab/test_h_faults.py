@@ -57,7 +57,7 @@ def made(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]
     tree = tmp_path_factory.mktemp("tree")
     fill(tree / "srv")
     tree.chmod(0o755)
-    with pair(tree, pool_source=disk / "pool") as made:
+    with pair(tree, beat=0.5, pool_source=disk / "pool") as made:
         made.primary.start()
         yield made
 
@@ -143,7 +143,7 @@ def test_the_secondary_is_away_for_a_while(started: Pair) -> None:
     before = time.time()
     for number in range(100):
         write(started, f"late/{number % 40}", 1000)
-        time.sleep(0.1)
+        time.sleep(0.03)
     wait_for(lambda: (started.primary.queue or 0) >= 40, "a queue")
     fresh = started.standby.freshness()
     assert (fresh.stamped_at or 0) <= before, "it says what it had when the secondary went"

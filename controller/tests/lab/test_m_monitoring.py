@@ -245,7 +245,8 @@ def each(side_by_side: ThreadPoolExecutor, rehearsal: Future[str]) -> Iterator[d
     with ExitStack() as ends:
         made = {version: side_by_side.submit(ends.enter_context, laid_out(version)) for version in VERSIONS}
         yield made
-        wait([*made.values(), rehearsal])
+        wait(made.values())
+        wait([rehearsal])
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -29,9 +29,9 @@ from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Outcome, Power, Request, Side, Step
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
-from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
+from .loaded_program import LOADED
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -156,7 +156,9 @@ class Site:
         return hold is not None and hold.held_at is not None
 
     def vcrecovery(self, *words: str) -> str:
-        return run([PROGRAM, *words, "--plan", self.plan], timeout=PATIENCE).stdout
+        done = LOADED.run([*words, "--plan", str(self.plan)], PATIENCE)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def findings(self) -> list[str]:
         (view,) = json.loads(self.vcrecovery("status", "old", "--json", "--within", "60"))["services"]
