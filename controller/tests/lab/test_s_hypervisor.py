@@ -284,7 +284,7 @@ def test_the_next_call_finishes_the_job_once(place: Place) -> None:
         site.back()
         place.plan()
         place.point_at_it()
-        command = [sys.executable, KILLER, str(boundary), "failover", WEB, "--plan", str(site.plan)]
+        command = [sys.executable, str(KILLER), str(boundary), "failover", WEB, "--plan", str(site.plan)]
         killed = run(command, timeout=PATIENCE, check=False)
         assert killed.returncode in (-signal.SIGKILL, 0), (boundary, killed.stdout, killed.stderr)
         finished = site.vcrecovery("failover", WEB)
