@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from pathlib import Path
 
 from exclude_bench.command import Benchmark
+from vcrecovery_lab.ports import free_port
 
-from .agents import agents, free_port
+from .agents import agents
 from .program import Program, plan_of
 from .recorder import Recorder
 from .results import Results, targets, text
@@ -24,7 +24,7 @@ _ZABBIX = "127.0.1.8"
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     scale = QUICK if quick else FULL
     load = os.getloadavg()[0]
-    recorder = Recorder(_ZABBIX, free_port(_ZABBIX, socket.SOCK_STREAM))
+    recorder = Recorder(_ZABBIX, free_port(_ZABBIX))
     recorder.start()
     with agents(folder / "agents", scale.hypervisors) as made:
         fill(made, scale)

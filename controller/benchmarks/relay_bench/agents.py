@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from vcrecovery_lab.ports import free_port
 
 USER, AUTH, PRIVACY = "relay", "first secret words", "other secret words"
 COMMUNITY = "old agents"
@@ -28,13 +29,6 @@ class Guest:
     vcpus: int = 2
     cpu_time: int = 10**12
     rate: int = 10**9
-
-
-def free_port(address: str, kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as sock:
-        sock.bind((address, 0))
-        port: int = sock.getsockname()[1]
-    return port
 
 
 def client_environment(folder: Path, user: str = USER, auth: str = AUTH, privacy: str = PRIVACY) -> dict[str, str]:

@@ -13,7 +13,9 @@ from typing import Any
 
 import yaml
 
-from .agents import AUTH, COMMUNITY, PRIVACY, USER, Agent, free_port
+from vcrecovery_lab.ports import free_port
+
+from .agents import AUTH, COMMUNITY, PRIVACY, USER, Agent
 from .recorder import Recorder
 
 LISTEN = "127.0.1.9"

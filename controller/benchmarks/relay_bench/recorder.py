@@ -101,7 +101,7 @@ class Recorder:
         with self._changed:
             return [v for v in self._values if (not host or v.host == host) and (not key or v.key == key)]
 
-    def wait_for(self, condition: Callable[[], object], what: str, timeout: float = 30.0) -> None:
+    def wait_for(self, condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
         """Until `condition` holds, looked at after every request. Raises TimeoutError."""
         deadline = time.monotonic() + timeout
         while not condition():

@@ -14,7 +14,7 @@ def fetch(name_server: str, url: str, timeout: float = 3.0) -> str | None:
     """The page, or None when the name or the page is not to be had."""
     with tempfile.TemporaryDirectory() as scratch:
         resolv = Path(scratch) / "resolv.conf"
-        resolv.write_text(f"nameserver {name_server}\noptions timeout:1 attempts:1\n")
+        resolv.write_text(f"nameserver {name_server}\noptions timeout:3 attempts:2\n")
         command = ["unshare", "--mount", "sh", "-c", _IN_NAMESPACE, "sh", str(resolv)]
         curl = ["curl", "--silent", "--fail", "--noproxy", "*", "--max-time", str(timeout), url]
         done = subprocess.run([*command, *curl], capture_output=True, text=True, timeout=timeout + 10, check=False)

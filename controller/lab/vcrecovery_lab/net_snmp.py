@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 from .pair.waiting import wait_until
+from .ports import free_port
 from .run import run
 
 USER, AUTH, PRIVACY = "vcr", "an auth passphrase", "a privacy passphrase"
@@ -21,13 +21,6 @@ CREATE_USER = f'createUser {USER} SHA-256 "{AUTH}" AES "{PRIVACY}"\n'
 READY = "NET-SNMP version"
 #: Seconds for a daemon to come up.
 PATIENCE = 60.0
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class Daemon:

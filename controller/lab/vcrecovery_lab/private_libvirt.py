@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from uuid import uuid4
 
 from .domain import blank_domain
 from .pair.waiting import wait_until
+from .ports import free_port
 from .run import run
 
 #: QEMU starts slowly on a busy machine; the first definition also finds out what QEMU can do.
@@ -88,9 +88,7 @@ class PrivateLibvirt:
 
     def migrate(self, name: str, to: PrivateLibvirt) -> None:
         """Live; it is gone here, and runs there."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            where = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        where = f"tcp://127.0.0.1:{free_port()}"
         self.virsh(
             "migrate", "--live", "--persistent", "--undefinesource", "--unsafe", name, to.uri, "--migrateuri", where
         )

@@ -99,8 +99,8 @@ class PrivateLxd:
         if not self.runs:
             self.start()
         self.stop_all()
-        for name in self.lxc("list", "--format", "csv", "--columns", "n").split():
-            self.lxc("delete", name)
+        if names := self.lxc("list", "--format", "csv", "--columns", "n").split():
+            self.lxc("delete", *names)
         remove_pool_and_network(self.server, self.network, self.network)
         self.lxd("shutdown", "--timeout", "30", check=False)
         self._end(signal.SIGTERM)

@@ -41,7 +41,7 @@ class Server:
         command = ["mariadb-install-db", "--no-defaults", f"--datadir={self.data}", "--user=root", "--skip-test-db"]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
 
-    def start(self, seconds: float = 20) -> bool:
+    def start(self, seconds: float = 60) -> bool:
         """Whether it answers; it may not, with data that is no use."""
         self.work.mkdir(exist_ok=True)
         options = [

@@ -14,9 +14,9 @@ import dns.query
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Key, Server, Zone
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 
-from .ports import free_port
 from .waiting import wait_for
 
 SECRET = base64.b64encode(b"a secret of the tests, 32 bytes.").decode()

@@ -18,7 +18,8 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery_lab.run import run
 
-from .conftest import PROGRAM, Lab
+from .conftest import Lab
+from .loaded_program import LOADED
 
 #: A new one each time: the machine remembers for a while to which container an address belonged.
 _ADDRESSES = (f"10.211.2.{number}" for number in range(64, 200))
@@ -62,7 +63,7 @@ class OwnStandby:
                     },
                     "standby": {"secondary": "sec1", "address": next(_ADDRESSES)},
                     "ports": [80],
-                    "timeouts": {"ports": "10s"},
+                    "timeouts": {"ports": "60s"},
                     "sync": {"exclude_profile": None},
                     **service,
                 }
@@ -85,7 +86,7 @@ class OwnStandby:
         return found
 
     def vcrecovery(self, *words: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
-        return run([str(PROGRAM), *words, "--plan", str(self.plan)], timeout=timeout, check=False)
+        return LOADED.run([*words, "--plan", str(self.plan)], timeout)
 
     def apply(self) -> str:
         done = self.vcrecovery("standby", "apply")
@@ -129,7 +130,7 @@ class OwnStandby:
         return run(self.rsync(*options), timeout=100, check=False)
 
     def inside(self, *command: str) -> str:
-        return run(["lxc", "exec", self.name, "--", *command], timeout=30).stdout
+        return run(["lxc", "exec", self.name, "--", *command], timeout=120).stdout
 
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """The evidence of each finished step of the newest episode."""

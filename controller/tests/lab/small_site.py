@@ -25,6 +25,7 @@ from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
+from .loaded_program import LOADED
 from .name_servers import NameServer, plan_section
 
 BRIDGE, GATEWAY = "vcrlab-small", "10.211.8.1/24"
@@ -177,7 +178,7 @@ class SmallSite:
         return [str(PROGRAM), *words, "--plan", str(self.plan)]
 
     def vcrecovery(self, *words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return run(self.command(*words), timeout=timeout, check=False)
+        return LOADED.run([*words, "--plan", str(self.plan)], timeout)
 
     def episodes(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.vcrecovery("history", "--limit", "1000", "--json").stdout)[

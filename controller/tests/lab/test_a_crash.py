@@ -111,7 +111,7 @@ def test_the_page_of_a_crashed_vm_comes_from_its_standby(lab: Lab) -> None:
     pid = qemu_pid(vm)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: (fetch(lab.layout.name_server, url) or "").strip() == page, "the page", timeout=60)
+    wait_for(lambda: (fetch(lab.layout.name_server, url) or "").strip() == page, "the page")
 
     assert lab.dig(lab.layout.name, "A") == [STANDBY]
     assert lab.dig(f"_vcrecovery.{lab.layout.name}", "TXT") == ['"epoch=1"']

@@ -85,9 +85,7 @@ def test_a_libvirtd_that_hangs(lab: Lab, blank: int, tmp_path: Path) -> None:
     daemon = json.loads((lab.layout.run_dir / "daemons/libvirtd.json").read_text())["pid"]
     os.kill(daemon, signal.SIGSTOP)
     try:
-        refused_in_one_line(
-            lab.vcrecovery("failover", "web", plan=plan, timeout=40), ExitCode.REFUSED, "hv1", "no answer within"
-        )
+        refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1", "no answer within")
     finally:
         os.kill(daemon, signal.SIGCONT)
     assert Path(f"/proc/{blank}").exists()
@@ -155,5 +153,5 @@ def test_two_controllers_at_once(lab: Lab, blank: int, tmp_path: Path) -> None:
         second = lab.vcrecovery("failover", "web", plan=plan)
         refused_in_one_line(second, ExitCode.BUSY, f"process {first.pid}", "already at work on web")
     finally:
-        _, said = first.communicate(timeout=60)
+        _, said = first.communicate(timeout=120)
     assert first.returncode == ExitCode.OUTSIDE, said

@@ -129,7 +129,7 @@ def test_a_session_waits_for_a_restore_point(standby: OwnStandby) -> None:
         process = subprocess.Popen(standby.rsync(), stderr=subprocess.PIPE)
         wait_for(lambda: len(openers(lock)) > 1, "a session that waits")
         assert process.poll() is None
-    assert process.communicate(timeout=30)[1] == b""
+    assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
 
 

@@ -59,7 +59,7 @@ def test_promotion_ends_the_open_session(standby: OwnStandby, session: subproces
     assert done.returncode == 0, done.stderr
     assert standby.steps()["start"]["sessions_ended"] == 1
     assert "1 session of its primary ended" in done.stdout
-    assert session.wait(timeout=10) != 0
+    assert session.wait(timeout=60) != 0
     assert sessions.holders(sessions.lock_file(standby.state, standby.name)) == {}
     assert standby.instance.running
     # The whole older file, or none, but no half of the new one under its name.
@@ -79,7 +79,7 @@ def test_also_when_an_earlier_controller_was_killed_between(
     done = standby.fail_over()
     assert done.returncode == 0, done.stderr
     assert standby.steps()["start"]["sessions_ended"] == 1
-    assert session.wait(timeout=10) != 0
+    assert session.wait(timeout=60) != 0
 
 
 def test_without_a_session_nothing_is_ended(standby: OwnStandby) -> None:

@@ -101,16 +101,16 @@ def unlike(pair: Pair) -> list[str]:
     return ["changing"]
 
 
-def arrives(pair: Pair, timeout: float = 40) -> None:
+def arrives(pair: Pair, timeout: float = 120) -> None:
     """What the primary has now comes to be what the standby has, and the standby says that it has it."""
     now = time.time()
     deadline = time.monotonic() + timeout
     pair.wait_whole(timeout, since=now)
     try:
-        wait_for(lambda: not unlike(pair), "the same on both sides", max(4.0, deadline - time.monotonic()))
+        wait_for(lambda: not unlike(pair), "the same on both sides", max(10.0, deadline - time.monotonic()))
     except AssertionError:
         raise AssertionError("\n".join([*unlike(pair)[:10], pair.primary.log.read_text()[-2000:]])) from None
-    pair.wait_whole(10, since=now)
+    pair.wait_whole(60, since=now)
 
 
 def write(pair: Pair, name: str, size: int) -> Path:
@@ -143,13 +143,13 @@ def test_the_secondary_is_away_for_a_while(started: Pair) -> None:
     before = time.time()
     for number in range(100):
         write(started, f"late/{number % 40}", 1000)
-        time.sleep(0.1)
-    wait_for(lambda: (started.primary.queue or 0) >= 40, "a queue", 20)
+        time.sleep(0.03)
+    wait_for(lambda: (started.primary.queue or 0) >= 40, "a queue")
     fresh = started.standby.freshness()
     assert (fresh.stamped_at or 0) <= before, "it says what it had when the secondary went"
     started.receiver.start()
     arrives(started)
-    wait_for(lambda: (started.primary.queue or 0) < 10, "an empty queue", 20)
+    wait_for(lambda: (started.primary.queue or 0) < 10, "an empty queue")
 
 
 def test_a_connection_is_cut_in_the_middle_of_a_file(started: Pair) -> None:
@@ -238,13 +238,14 @@ def test_the_standby_claims_nothing_that_is_still_under_way(started: Pair) -> No
     assert max(claimed[:-1]) <= written
 
 
+@pytest.mark.timeout(900)
 def test_fifty_thousand_files_at_once(started: Pair) -> None:
     for folder in range(5):
         top = started.primary.tree / f"srv/many/{folder}"
         top.mkdir(parents=True)
         for number in range(10_000):
             (top / str(number)).touch()
-    arrives(started, 240)
+    arrives(started, 600)
 
 
 def test_a_file_is_rewritten_while_it_is_read(started: Pair) -> None:
@@ -277,7 +278,7 @@ def test_a_file_that_changes_twice_within_a_second(started: Pair) -> None:
     arrives(started)
     write(started, "late/file", 100)
     os.utime(path, ns=(10**18, 10**18 + 600_000_000))
-    arrives(started, 8)
+    arrives(started)
 
 
 def test_the_kernels_queue_overflows(started: Pair) -> None:

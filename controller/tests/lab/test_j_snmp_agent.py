@@ -19,7 +19,8 @@ import yaml
 
 from vcrecovery.snmp.mib import ENTERPRISE, OLD_ENTERPRISE, Column, Extra, Oid, column, scalar
 from vcrecovery_lab.layout import CHECKOUT
-from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, ask, free_port, parse, text
+from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, ask, parse, text
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment, free_port
+from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment
 from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
 from relay_bench.recorder import Recorder
 from relay_bench.stage_notifications import STRANGER, storm
+from vcrecovery_lab.ports import free_port
 
 from .waiting import wait_for
 
@@ -136,7 +137,7 @@ def test_what_zabbix_is_told_of_a_hypervisor(made: Made) -> None:
     made.recorder.wait_for(lambda: len(made.recorder.values("hv1", cpu(SERVICE_UUID))) >= 5, "utilisation")
     # One of two vCPUs is busy. Single values depend on when snmpd's processes ran.
     values = sorted(float(v.text) for v in made.recorder.values("hv1", cpu(SERVICE_UUID)))
-    assert values[len(values) // 2] == pytest.approx(50, abs=10)
+    assert values[len(values) // 2] == pytest.approx(50, abs=20)
     assert not made.recorder.values("hv1", cpu(OTHER.uuid))
     listing = json.loads(made.last("hv1", "vcr.guests") or "")
     assert listing == [

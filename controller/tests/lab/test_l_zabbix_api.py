@@ -69,7 +69,7 @@ class Controller:
             self.stack.send((name, "failed", 0 if over else 1))
             return len(self.events(name)) > known
 
-        wait_for(noticed, f"the event of {name}", 90)
+        wait_for(noticed, f"the event of {name}")
 
     def events(self, name: str) -> list[str]:
         """As the administrator sees them."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
@@ -15,12 +16,14 @@ from uuid import NAMESPACE_DNS, uuid5
 import pytest
 from pyzabbix.api import ZabbixAPI, ZabbixAPIException
 from zabbix_utils import ItemValue, Sender
+from zabbix_utils.exceptions import ProcessingError
 
 from vcrecovery_lab.run import run
 from vcrecovery_lab.zabbix import Stack
 from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
 
 from .waiting import wait_for
+from .zabbix_stack import VERSIONS, throwaway_zabbix
 
 pytestmark = pytest.mark.lab
 
@@ -58,8 +61,8 @@ class Monitoring(LaidOut):
         self.api: ZabbixAPI = stack.api()
         self.token_file = folder / "etc/secrets/token"
         self.spool = folder / "state/events"
-        self.rehearsal = self.first = ""
-        self.alive = {"hv-one", "hv-other", "hv-dark-1", "hv-dark-2", "hv-steady-1", "hv-steady-2"}
+        self.first = self.second = ""
+        self.alive = frozenset({"hv-one", "hv-other", "hv-dark-1", "hv-dark-2", "hv-steady-1", "hv-steady-2"})
         #: Held while heartbeats are sent.
         self.pulse = threading.Lock()
         self._canaries: set[str] = set()
@@ -163,7 +166,7 @@ class Monitoring(LaidOut):
             and (not wanted or one.get("vcr-uuid") in wanted)
         )
 
-    @contextlib.contextmanager
+    @contextmanager
     def beating(self) -> Iterator[None]:
         """Heartbeats of the hosts in `alive`, twice a second, in the background."""
         over = threading.Event()
@@ -173,7 +176,8 @@ class Monitoring(LaidOut):
             while not over.wait(0.5):
                 with self.pulse:
                     values = [ItemValue(name, "vcr.heartbeat", "1") for name in sorted(self.alive)]
-                    if values:
+                    # One that is lost matters to nobody: the next is on its way.
+                    with suppress(OSError, ProcessingError):
                         sender.send(values)
 
         thread = threading.Thread(target=beat)
@@ -189,22 +193,65 @@ class Monitoring(LaidOut):
         return float(item["lastvalue"]) if item["lastclock"] != "0" else -2.0
 
 
-@pytest.fixture(scope="module")
-def monitoring(zabbix_each: Stack) -> Iterator[Monitoring]:
-    folder = zabbix_each.folder / "m"
-    folder.mkdir()
-    folder.chmod(0o755)
-    made = Monitoring(zabbix_each, folder)
-    try:
-        if zabbix_each.version == "7.0":
-            made.rehearsal = made.play("--check")
-            assert made.api.hostgroup.get(filter={"name": "VCRecovery"}) == []
+@contextmanager
+def unlaid(version: str) -> Iterator[Monitoring]:
+    """An empty Zabbix, and what the role needs for it."""
+    with throwaway_zabbix(version) as stack:
+        folder = stack.folder / "m"
+        folder.mkdir()
+        folder.chmod(0o755)
+        made = Monitoring(stack, folder)
+        try:
+            yield made
+        finally:
+            made.stop("zabbix-agent")
+            made.stop("vcrecovery-relay")
+
+
+@contextmanager
+def laid_out(version: str) -> Iterator[Monitoring]:
+    """With heartbeats from the beginning."""
+    with unlaid(version) as made:
         made.first = made.play()
+        if version != "7.0":
+            made.second = made.play("--diff")
         with made.beating():
             yield made
-    finally:
-        made.stop("zabbix-agent")
-        made.stop("vcrecovery-relay")
+
+
+def rehearse() -> str:
+    """What a rehearsal on an empty Zabbix says."""
+    with unlaid("7.0") as empty:
+        said = empty.play("--check")
+        assert empty.api.hostgroup.get(filter={"name": "VCRecovery"}) == []
+        return said
+
+
+@pytest.fixture(scope="module")
+def side_by_side() -> Iterator[ThreadPoolExecutor]:
+    """For what the role does, which takes half a minute of one processor each time."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def rehearsal(side_by_side: ThreadPoolExecutor) -> Future[str]:
+    return side_by_side.submit(rehearse)
+
+
+@pytest.fixture(scope="module")
+def each(side_by_side: ThreadPoolExecutor, rehearsal: Future[str]) -> Iterator[dict[str, Future[Monitoring]]]:
+    """By its version. The rehearsal goes on meanwhile."""
+    with ExitStack() as ends:
+        made = {version: side_by_side.submit(ends.enter_context, laid_out(version)) for version in VERSIONS}
+        yield made
+        wait(made.values())
+        wait([rehearsal])
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def monitoring(each: dict[str, Future[Monitoring]], request: pytest.FixtureRequest) -> Monitoring:
+    return each[request.param].result()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -226,6 +273,23 @@ def lost_command(monitoring: Monitoring) -> str:
     return event
 
 
+@pytest.fixture(scope="module", autouse=True)
+def second(monitoring: Monitoring, lost_command: str, side_by_side: ThreadPoolExecutor) -> Iterator[Future[str]]:
+    """What a second run of the role says. It goes on while the other tests run, with the agent that runs again."""
+    said = side_by_side.submit(lambda: monitoring.second or monitoring.play("--diff"))
+    yield said
+    wait([said])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def silent(monitoring: Monitoring, second: Future[str]) -> None:
+    """From here on a hypervisor and a whole site are silent. Early, since it takes a while until that is a problem."""
+    monitoring.discover("hv-one", "on a silent one")
+    heard(monitoring, "hv-one", "hv-other", "hv-dark-1", "hv-dark-2")
+    assert monitoring.problems("hv-one", "hv-other", "site-pair", "hv-dark-1", "hv-dark-2", "site-dark") == []
+    monitoring.alive -= {"hv-one", "hv-dark-1", "hv-dark-2"}
+
+
 def failed_commands(monitoring: Monitoring, event: str) -> list[Any]:
     found = monitoring.api.alert.get(eventids=[event], output=["status", "error"])
     return [alert for alert in found if alert["error"]]
@@ -241,30 +305,6 @@ def command_line(pid: int) -> list[str]:
 
 def counts(output: str, word: str = "changed") -> list[int]:
     return [int(number) for number in re.findall(rf"{word}=(\d+)", output)]
-
-
-def test_the_role_makes_everything_once(monitoring: Monitoring) -> None:
-    api = monitoring.api
-    assert min(counts(monitoring.first)) > 0
-    second = monitoring.play("--diff")
-    assert counts(second) == [0, 0], second
-    relay = monitoring.daemon("vcrecovery-relay")
-    assert relay is not None
-    assert command_line(relay)
-    assert (monitoring.folder / "etc-relay/plan.yml").is_file()
-    hosts = {host["host"] for host in api.host.get(output=["host"], groupids=_group(api, "VCRecovery"))}
-    assert hosts == all_hosts()
-    (action,) = api.action.get(filter={"name": "VCRecovery"}, output=["actionid"])
-    scripts = api.script.get(filter={"name": "VCRecovery"}, output=["command"])
-    assert [script["command"] for script in scripts] == [
-        f"{monitoring.folder}/venv/bin/vcrecovery event {{EVENT.ID}} --spool {monitoring.spool}"
-    ]
-    assert action
-
-
-def test_a_rehearsal_on_an_empty_zabbix_tells_what_would_change(monitoring: Monitoring) -> None:
-    if monitoring.stack.version == "7.0":
-        assert min(counts(monitoring.rehearsal)) > 0
 
 
 def test_no_secret_is_printed_or_readable(monitoring: Monitoring) -> None:
@@ -425,52 +465,27 @@ def heard(monitoring: Monitoring, *hosts: str) -> None:
         wait_for(lambda host=host: monitoring.heartbeats(host) > SILENT, f"heartbeats of {host}", PATIENCE)  # type: ignore[misc]
 
 
-@pytest.fixture(scope="module")
-def silence(monitoring: Monitoring) -> None:
-    """One hypervisor of two is silent, and a whole site, for long enough to be problems."""
-    monitoring.discover("hv-one", "on a silent one")
-    heard(monitoring, "hv-one", "hv-other", "hv-dark-1", "hv-dark-2")
-    assert monitoring.problems("hv-one", "hv-other", "site-pair", "hv-dark-1", "hv-dark-2", "site-dark") == []
-    monitoring.alive -= {"hv-one", "hv-dark-1", "hv-dark-2"}
-    wait_for(lambda: monitoring.problems("hv-one"), "the hypervisor's problem", PATIENCE)
-    wait_for(lambda: monitoring.problems("site-dark"), "the site's problem", PATIENCE)
-
-
-@pytest.mark.usefixtures("silence")
 def test_a_silent_hypervisor_is_one_problem_and_none_of_its_vms(monitoring: Monitoring) -> None:
+    wait_for(lambda: monitoring.problems("hv-one"), "the hypervisor's problem", PATIENCE)
     # What is heard of its VMs now is no news: the host's problem says it.
     monitoring.send("hv-one", (f"vcr.state[{uuid('on a silent one')}]", "absent (crashed)"))
     monitoring.discover("hv-other", "neighbour")
     monitoring.settle("hv-other")
     (problem,) = what_is_told(monitoring.problems("hv-one", "hv-other", "site-pair"))
     assert problem == {"vcr": "recover", "vcr-kind": "host", "vcr-host": "hv-one"}
-    monitoring.alive.add("hv-one")
+    monitoring.alive |= {"hv-one"}
     wait_for(lambda: "hv-one" not in str(monitoring.problems("hv-one")), "the end of the problem", PATIENCE)
     assert monitoring.events("site-pair", "hv-other") == []
 
 
-@pytest.mark.usefixtures("silence")
 def test_a_silent_site_is_one_problem(monitoring: Monitoring) -> None:
+    wait_for(lambda: monitoring.problems("site-dark"), "the site's problem", PATIENCE)
     (problem,) = what_is_told(monitoring.problems("site-dark", "hv-dark-1", "hv-dark-2"))
     assert problem == {"vcr": "recover", "vcr-kind": "site", "vcr-site": "dark"}
     monitoring.alive |= {"hv-dark-1", "hv-dark-2"}
     wait_for(lambda: not monitoring.problems("site-dark"), "the end of the problem", PATIENCE)
     heard(monitoring, "hv-dark-1", "hv-dark-2")
     assert monitoring.events("site-dark", "hv-dark-1", "hv-dark-2") == ["site"]
-
-
-def test_neither_a_restart_of_zabbix_nor_a_host_never_heard_is_a_failure(monitoring: Monitoring) -> None:
-    heard(monitoring, "hv-steady-1", "hv-steady-2")
-    assert monitoring.heartbeats("hv-never") == -1
-    if monitoring.stack.version == "7.0":
-        # What is sent meanwhile is lost.
-        with monitoring.pulse:
-            monitoring.stack.stop_server()
-            gone = time.monotonic()
-            wait_for(lambda: time.monotonic() - gone > SILENT + 1, "a good while without Zabbix", PATIENCE)
-            monitoring.stack.start_server()
-        heard(monitoring, "hv-steady-1", "hv-steady-2")
-    assert monitoring.events("hv-steady-1", "hv-steady-2", "hv-never", "site-steady") == []
 
 
 def test_zabbix_starts_the_program_with_the_number_of_the_event_and_nothing_else(monitoring: Monitoring) -> None:
@@ -508,6 +523,45 @@ def test_nobody_without_the_key_reaches_the_agent(monitoring: Monitoring) -> Non
     command = [str(made.program("zabbix_get")), "-s", "127.0.0.1", "-p", str(monitoring.agent_port), "-k", "agent.ping"]
     answer = run(command, timeout=60, env=made.env, check=False)
     assert "access" in answer.stdout + answer.stderr
+
+
+def test_a_rehearsal_on_an_empty_zabbix_tells_what_would_change(rehearsal: Future[str]) -> None:
+    assert min(counts(rehearsal.result())) > 0
+
+
+def test_the_role_makes_everything_once(monitoring: Monitoring, second: Future[str]) -> None:
+    api = monitoring.api
+    assert min(counts(monitoring.first)) > 0
+    assert counts(second.result()) == [0, 0], second.result()
+    relay = monitoring.daemon("vcrecovery-relay")
+    assert relay is not None
+    assert command_line(relay)
+    assert (monitoring.folder / "etc-relay/plan.yml").is_file()
+    hosts = {host["host"] for host in api.host.get(output=["host"], groupids=_group(api, "VCRecovery"))}
+    assert hosts == all_hosts()
+    (action,) = api.action.get(filter={"name": "VCRecovery"}, output=["actionid"])
+    scripts = api.script.get(filter={"name": "VCRecovery"}, output=["command"])
+    assert [script["command"] for script in scripts] == [
+        f"{monitoring.folder}/venv/bin/vcrecovery event {{EVENT.ID}} --spool {monitoring.spool}"
+    ]
+    assert action
+
+
+def test_neither_a_restart_of_zabbix_nor_a_host_never_heard_is_a_failure(
+    monitoring: Monitoring, second: Future[str]
+) -> None:
+    second.result()  # it talks to this Zabbix
+    heard(monitoring, "hv-steady-1", "hv-steady-2")
+    assert monitoring.heartbeats("hv-never") == -1
+    if monitoring.stack.version == "7.0":
+        # What is sent meanwhile is lost.
+        with monitoring.pulse:
+            monitoring.stack.stop_server()
+            gone = time.monotonic()
+            wait_for(lambda: time.monotonic() - gone > SILENT + 1, "a good while without Zabbix", PATIENCE)
+            monitoring.stack.start_server()
+        heard(monitoring, "hv-steady-1", "hv-steady-2")
+    assert monitoring.events("hv-steady-1", "hv-steady-2", "hv-never", "site-steady") == []
 
 
 def test_a_command_that_did_not_reach_the_agent_comes_again(monitoring: Monitoring, lost_command: str) -> None:

@@ -19,9 +19,9 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Change, Key, Server, Zone
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 
-from .ports import free_port
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -140,7 +140,7 @@ def laid() -> Iterator[Laid]:
 
 
 def test_both_servers_serve_what_the_plan_says(laid: Laid) -> None:
-    wait_for(lambda: laid.dig("ns2", "www.example.test", "A"), "the first transfer to ns2", timeout=90)
+    wait_for(lambda: laid.dig("ns2", "www.example.test", "A"), "the first transfer to ns2")
     for server in SERVERS:
         assert laid.dig(server, "www.example.test", "A") == "10.10.0.10"
         assert laid.dig(server, "www.example.test", "AAAA") == "fd00::10"

@@ -19,9 +19,9 @@ from pydantic import TypeAdapter
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Result, alive, answering, ask, ask_all, wait_for_all
 from vcrecovery.plan.probes import Port
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 
-from .ports import free_port
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -178,7 +178,7 @@ def test_a_server_that_says_nothing_costs_no_more_than_its_timeout() -> None:
     assert [result.reached for result in results] == [True, True, False]
     assert [result.reason for result in results[:2]] == ["no answer within 0.5 s"] * 2
     assert "did not finish within 0.5 s" in results[2].reason
-    assert took < 10
+    assert took < PATIENCE
 
 
 def test_a_server_that_drips() -> None:
@@ -284,7 +284,8 @@ def test_all_are_asked_at_once(web: int) -> None:
     assert [result.reason for result in results[1:-1]] == ["no answer within 2 s"] * 30
     assert results[-1].reason == "connection refused"
     assert not results[-1].reached
-    assert took < 15
+    # One after the other they would take a minute.
+    assert took < 40
 
 
 # -- waiting -------------------------------------------------------------------------------------------------------

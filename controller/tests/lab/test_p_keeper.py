@@ -86,22 +86,22 @@ def test_a_failover_in_the_middle_of_an_act(made: OwnStandby, held: str, act: Ac
     keeping = threading.Thread(target=lambda: looked.append(keeper.look(NAME)))
     keeping.start()
     try:
-        wait_for(server.done.is_set, "the keeper's act", 60)
+        wait_for(server.done.is_set, "the keeper's act")
         words = ["failover", NAME, "--primary-is-down", NAME, "--plan", str(standby.plan)]
         failover = subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             # While the act is not over, all is done that comes before the container: it is confirmed and fenced.
-            wait_for(lambda: Step.START in begun(journal), "the failover's start", 60)
+            wait_for(lambda: Step.START in begun(journal), "the failover's start")
             assert begun(journal) == [Step.CONFIRM, Step.FENCE, Step.START]
             assert standby.instance.config["user.vcrecovery.role"] == "standby"
             server.may_end.set()
             said = failover.communicate(timeout=100)[0]
         finally:
             failover.kill()
-            failover.wait(timeout=20)
+            failover.wait(timeout=60)
     finally:
         server.may_end.set()
-        keeping.join(60)
+        keeping.join(120)
     assert failover.returncode == 0, said
     assert [one.act for one in looked] == [act]
     assert standby.instance.status == "Running"

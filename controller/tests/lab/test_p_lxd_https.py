@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
 from vcrecovery.errors import OutsideError
 from vcrecovery.sync.standby import ROLE_KEY
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
@@ -41,9 +41,7 @@ class Remote:
 def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     folder = tmp_path_factory.mktemp("https")
     certificate, key = make_certificate(folder, NAME)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server_certificate = folder / "server.crt"
     server_certificate.write_bytes((lab.layout.lxd_socket.parent / "server.crt").read_bytes())
     place = OverHttps(f"https://127.0.0.1:{port}", certificate, key, server_certificate)
@@ -132,9 +130,7 @@ def test_what_is_wrong_is_said(remote: Remote, tmp_path: Path) -> None:
     open_key = tmp_path / "open.key"
     open_key.write_bytes(place.key.read_bytes())
     open_key.chmod(0o640)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        nobody = f"https://127.0.0.1:{probe.getsockname()[1]}"
+    nobody = f"https://127.0.0.1:{free_port()}"
     for wrong, said in (
         (replace(place, server_certificate=other), "it shows another certificate than the plan's server_certificate"),
         (replace(place, certificate=other, key=key), "does not know the certificate of this controller"),

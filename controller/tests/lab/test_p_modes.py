@@ -63,7 +63,7 @@ def watching(standby: WaitingStandby) -> Iterator[Path]:
         yield log
     finally:
         process.kill()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
     assert "Traceback" not in log.read_text()
 
 
@@ -112,7 +112,7 @@ def test_a_failover_out_of_each_mode(standby: WaitingStandby, mode: str) -> None
         assert standby.init() == init  # it was not booted once more
     # Whichever way it was booted: after the next boot it serves too.
     run(["lxc", "restart", NAME, "--timeout", "20"], timeout=60)
-    wait_for(lambda: standby.page() == f"for {mode}\n", "the page after a boot", 60)
+    wait_for(lambda: standby.page() == f"for {mode}\n", "the page after a boot")
 
 
 def test_the_first_units_start_first_and_all_the_rest_after_them(standby: WaitingStandby) -> None:
@@ -158,23 +158,23 @@ def test_an_open_file_that_was_replaced(standby: WaitingStandby) -> None:
 def test_the_watcher_keeps_it_there_and_refreshes_it(standby: WaitingStandby) -> None:
     standby.write_plan(mode="frozen", refresh={"every": "5s"})
     with watching(standby) as log:
-        wait_for(lambda: standby.instance.status == "Frozen", "the frozen standby", 60)
+        wait_for(lambda: standby.instance.status == "Frozen", "the frozen standby")
         standby.send({"/etc/nginx/conf.d/added.conf": ADDED})
-        wait_for(lambda: "was refreshed: restarted nginx.service" in log.read_text(), "the refresh", 60)
-        wait_for(lambda: standby.instance.status == "Frozen", "the freezing after it", 60)
+        wait_for(lambda: "was refreshed: restarted nginx.service" in log.read_text(), "the refresh")
+        wait_for(lambda: standby.instance.status == "Frozen", "the freezing after it")
         # Somebody stops it, or it ends by itself.
         before = standby.instance.started_at
-        wait_for(lambda: stopped(standby), "the stop", 60)
-        wait_for(lambda: standby.instance.started_at > before, "the boot", 60)
-        wait_for(lambda: standby.instance.status == "Frozen", "the freezing after the boot", 60)
+        wait_for(lambda: stopped(standby), "the stop")
+        wait_for(lambda: standby.instance.started_at > before, "the boot")
+        wait_for(lambda: standby.instance.status == "Frozen", "the freezing after the boot")
         # A choice of the operator's, made while the watcher runs, holds after both have gone.
         standby.set_mode("hot")
-        wait_for(lambda: standby.instance.status == "Running", "the thaw", 60)
+        wait_for(lambda: standby.instance.status == "Running", "the thaw")
     standby.lxd.freeze(NAME, 30)
     with watching(standby):
-        wait_for(lambda: standby.page() is not None, "the thaw by another watcher", 60)
+        wait_for(lambda: standby.page() is not None, "the thaw by another watcher")
     standby.set_mode("plan")
-    wait_for(lambda: standby.instance.status == "Frozen", "the plan's mode", 60)
+    wait_for(lambda: standby.instance.status == "Frozen", "the plan's mode")
 
 
 def test_one_that_serves_is_left_alone(standby: WaitingStandby) -> None:

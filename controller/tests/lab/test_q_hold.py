@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import yaml
 from click.testing import CliRunner
 
 from vcrecovery.cli import standby
+from vcrecovery.drivers import libvirt as driver
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.holds import HoldBook
@@ -27,9 +29,9 @@ from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Outcome, Power, Request, Side, Step
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
-from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
+from .loaded_program import LOADED
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -44,6 +46,13 @@ HELD = re.compile(rf"VM {OLD_UUID} is held paused on hv1(?:, ([0-9.]+) s after l
 END_WITHIN = 60.0
 #: Nobody listens there.
 CLOSED = 1
+#: `vcrecovery`, which waits 8 s, not 20, for a sign of life on a connection to libvirtd.
+SOON_LOST = """\
+from vcrecovery.cli.main import main
+from vcrecovery.drivers import libvirt
+libvirt.KEEPALIVE_SECONDS = 2
+main()
+"""
 log = logging.getLogger(__name__)
 
 
@@ -120,8 +129,8 @@ class Site:
         self.plan.write_text(yaml.safe_dump(self.content | {"detection": detection}))
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        process = start([PROGRAM, "watch", "--verbose", "--plan", self.plan], self.log)
+    def watched(self, program: Sequence[str | Path] = (PROGRAM,)) -> Iterator[None]:
+        process = start([*program, "watch", "--verbose", "--plan", self.plan], self.log)
         try:
             yield
         finally:
@@ -147,7 +156,9 @@ class Site:
         return hold is not None and hold.held_at is not None
 
     def vcrecovery(self, *words: str) -> str:
-        return run([PROGRAM, *words, "--plan", self.plan], timeout=PATIENCE).stdout
+        done = LOADED.run([*words, "--plan", str(self.plan)], PATIENCE)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def findings(self) -> list[str]:
         (view,) = json.loads(self.vcrecovery("status", "old", "--json", "--within", "60"))["services"]
@@ -265,7 +276,7 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
             "ports": [CLOSED],
         }
         site.write()
-        with site.watched():
+        with site.watched([sys.executable, "-c", SOON_LOST]):
             wait_for(lambda: "holding" in site.said(), "its events", PATIENCE)
             wait_for(lambda: "well: the primary is running" in site.said(), "its primary", PATIENCE)
             wait_for(lambda: "far: the primary is running" in site.said(), "the other's primary", PATIENCE)
@@ -324,12 +335,15 @@ def test_the_driver_does_what_is_needed_and_no_more(libvirt: PrivateLibvirt, sit
     assert not host.suspend("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4fff")
 
 
-def test_the_driver_gives_up_a_libvirtd_that_hangs_and_then_lets_be(libvirt: PrivateLibvirt, site: Site) -> None:
+def test_the_driver_gives_up_a_libvirtd_that_hangs_and_then_lets_be(
+    libvirt: PrivateLibvirt, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def at_work() -> int:
         return sum(thread.name == "libvirt-hangs" for thread in threading.enumerate())
 
+    monkeypatch.setattr(driver, "KEEPALIVE_SECONDS", 2)
     libvirt.virsh("start", OLD)
-    host = LibvirtHost("hangs", libvirt.uri)
+    host = LibvirtHost("hangs", libvirt.uri, 5.0)
     assert host.read(OLD_UUID).power is Power.RUNNING
     with hung(libvirt.pid):
         began = time.monotonic()

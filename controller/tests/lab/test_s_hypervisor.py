@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from typing import Any
 import pytest
 
 from vcrecovery.errors import ExitCode
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Outcome
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
 
@@ -34,6 +37,9 @@ VM, UUID = "vcrlab-vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e6001"
 NAMESPACE, CABLE, ADDRESS = "vcrlab-vm", "vcrlab-cable", "10.211.8.200"
 #: For a slow machine that is busy.
 PATIENCE = 120.0
+KILLER = Path(__file__).with_name("killed_controller.py")
+#: Of the journal alone: opened, six steps with a beginning and an end, closed.
+ENTRIES = 1 + 6 * 2 + 1
 
 
 @dataclass
@@ -51,6 +57,11 @@ class Place:
         self.site.data["detection"] = detection | changes.pop("detection", {})
         self.site.data.update(changes)
         self.site.save_plan()
+
+    def point_at_it(self) -> None:
+        """The name has the VM's address."""
+        name = f"{WEB}.small.test"
+        self.site.ns1.change(f"update delete {name} A", f"update add {name} 5 A {ADDRESS}")
 
     @property
     def qemu(self) -> int:
@@ -96,7 +107,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def place(made: Place) -> Iterator[Place]:
     """The VM runs, and answers on its port."""
     made.libvirt.virsh("start", VM)
-    made.site.ns1.change(f"update delete {WEB}.small.test A", f"update add {WEB}.small.test 5 A {ADDRESS}")
+    made.point_at_it()
     made.plan()
     try:
         with cabled():
@@ -291,3 +302,30 @@ def test_a_vm_crashes_while_lxd_and_the_name_server_are_away(place: Place) -> No
     assert site.page(WEB) == WEB
     (episode,) = site.episodes()
     assert (episode["epoch"], episode["outcome"]) == (1, "done")
+
+
+# -- a controller that is killed between any two steps ---------------------------------------------------------
+
+
+def test_the_next_call_finishes_the_job_once(place: Place) -> None:
+    site = place.site
+    cut()
+    os.kill(place.qemu, signal.SIGKILL)
+    wait_for(lambda: place.libvirt.virsh("domstate", VM).strip() == "shut off", "libvirt's word", PATIENCE)
+    for boundary in range(1, 4 * ENTRIES):
+        site.back()
+        place.plan()
+        place.point_at_it()
+        command = [sys.executable, str(KILLER), str(boundary), "failover", WEB, "--plan", str(site.plan)]
+        killed = run(command, timeout=PATIENCE, check=False)
+        assert killed.returncode in (-signal.SIGKILL, 0), (boundary, killed.stdout, killed.stderr)
+        finished = site.vcrecovery("failover", WEB)
+        assert finished.returncode == 0, (boundary, finished.stdout, finished.stderr)
+        episodes = Journal(site.state / "journal.db").history(WEB)
+        assert [(e.epoch, e.outcome) for e in episodes] == [(1, Outcome.DONE)], boundary
+        assert site.ns1.dig(f"_vcrecovery.{WEB}.small.test", "TXT") == ['"epoch=1"'], boundary
+        assert site.page(WEB) == WEB, boundary
+        if killed.returncode == 0:
+            break
+    assert ENTRIES < boundary < 4 * ENTRIES - 1
+    assert place.libvirt.virsh("domstate", VM).strip() == "shut off"

@@ -15,10 +15,10 @@ from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
 from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
 from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.progress import silent_progress
-from vcrecovery_lab.run import run
 from vcrecovery_lab.secondary_vm.site import Site, secondary_vm, uuid_of
 
-from .conftest import PROGRAM, Lab
+from .conftest import Lab
+from .loaded_program import LOADED
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
@@ -47,7 +47,7 @@ def primary() -> Iterator[None]:
 
 
 def vcrecovery(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
-    return run([PROGRAM, *words, "--plan", site.plan], timeout=600, check=False)
+    return LOADED.run([*words, "--plan", str(site.plan)], 600)
 
 
 def page(site: Site) -> bytes:

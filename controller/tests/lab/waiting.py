@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a bound."""
+"""Waiting for a condition, with a bound: for a slow machine that is busy. What goes well does not reach it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout: float = 30.0) -> None:
+def wait_for(condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"{what} has not come within {timeout:.0f} s"

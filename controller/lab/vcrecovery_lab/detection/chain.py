@@ -15,9 +15,10 @@ import yaml
 
 from vcrecovery.snmp.mib import ENTERPRISE
 from vcrecovery_lab.layout import CHECKOUT
-from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, free_port
+from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.zabbix.laid_out import PATIENCE, LaidOut
 from vcrecovery_lab.zabbix.stack import Stack
@@ -48,7 +49,7 @@ def plan_without_standby(uuid: str, port: int, **detection: Any) -> dict[str, An
 
 
 class Chain:
-    """Makes its files in `folder`, which `nobody` can reach; `start` and `close` do what they say.
+    """Makes its files in `folder`, which `nobody` can reach; `lay_out`, `start` and `close` do what they say.
 
     `plan` has `services` and what else differs from the chain's own plan; `uri` is the hypervisor.
     """
@@ -116,9 +117,12 @@ class Chain:
 
     # -- its life ----------------------------------------------------------------------------------------------
 
+    def lay_out(self) -> None:
+        """What the role does to Zabbix, which needs none of the guests: before `start`."""
+        self.zabbix.play()
+
     def start(self) -> None:
         """Returns when Zabbix knows the guests, and the controller takes events."""
-        self.zabbix.play()
         self.start_snmpd()
         self.start_relay()
         self._start(
@@ -226,6 +230,7 @@ def chain(stack: Stack, folder: Path, uri: str, plan: Mapping[str, Any], poll: s
     """Up, and gone again."""
     made = Chain(stack, folder, uri, plan, poll)
     try:
+        made.lay_out()
         made.start()
         yield made
     finally:

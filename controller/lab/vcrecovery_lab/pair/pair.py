@@ -54,6 +54,6 @@ def pair(tree: Path, *, beat: float = 1.0, retry: float = 2.0, pool_source: Path
                 primary.kill()
                 receiver.stop()
                 # A receiver that lost its connection while it starts would make its folder anew.
-                wait_until(lambda: not process.kill(process.having(folder)), "the end of the sessions", 10)
+                wait_until(lambda: not process.kill(process.having(folder)), "the end of the sessions", 60)
     finally:
         shutil.rmtree(folder)

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError, run
 
 from . import process
@@ -22,7 +23,7 @@ class Receiver:
 
     def __init__(self, folder: Path, state: Path, key: Path) -> None:
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.host_key = folder / "host_key"
         for file in (self.host_key, key):
@@ -44,7 +45,7 @@ class Receiver:
     def start(self) -> None:
         log = self.folder / "sshd.log"
         self._server = process.start(["/usr/sbin/sshd", "-D", "-e", "-f", self.folder / "sshd_config"], log)
-        wait_until(self._answers, f"the receiver on port {self.port} (see {log})", 10)
+        wait_until(self._answers, f"the receiver on port {self.port} (see {log})", 60)
 
     def stop(self) -> None:
         """The whole secondary is away: no server, no sessions."""
@@ -69,12 +70,6 @@ class Receiver:
             raise LabError(f"the receiver has ended: {(self.folder / 'sshd.log').read_text()[-300:]}")
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def known_host(receiver: Receiver) -> str:

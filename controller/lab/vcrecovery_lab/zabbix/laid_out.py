@@ -16,6 +16,7 @@ import yaml
 
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError
 
 from .agent import Agent, Psk
@@ -39,7 +40,7 @@ class LaidOut:
         self, stack: Stack, folder: Path, plan: Mapping[str, Any], program: Path, more: Mapping[str, Any] | None = None
     ) -> None:
         self.stack, self.folder, self.program = stack, folder, program
-        self.agent_port = stack.free_port()
+        self.agent_port = free_port()
         self.agent_log = folder / "log/zabbix-agent.log"
         for name in ("agent", "agent/conf.d", "agent/run"):
             (folder / name).mkdir()
@@ -107,9 +108,12 @@ class LaidOut:
         return done.stdout
 
     def daemon(self, name: str) -> int | None:
-        """The process of what the role has started; None when it has not."""
+        """The process of what the role has started; None when it has not, or it has ended."""
         record = self.folder / f"run/daemons/{name}.json"
-        return int(json.loads(record.read_text())["pid"]) if record.exists() else None
+        if not record.exists():
+            return None
+        entry = json.loads(record.read_text())
+        return int(entry["pid"]) if _started(entry["pid"]) == entry["started"] else None
 
     def stop(self, name: str) -> None:
         """Returns when it is gone. It may never have run."""
@@ -118,7 +122,7 @@ class LaidOut:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not _lives(pid), f"the end of {name}", PATIENCE)
+        wait_until(lambda: self.daemon(name) is None, f"the end of {name}", PATIENCE)
 
     def stop_agent(self) -> None:
         self.stop("zabbix-agent")
@@ -133,9 +137,10 @@ class LaidOut:
         ).ask(key)
 
 
-def _lives(pid: int) -> bool:
-    """A process that nobody has waited for yet counts as gone."""
+def _started(pid: int) -> str | None:
+    """When, in the kernel's ticks. A process that nobody has waited for yet counts as gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return False
+        return None
+    return None if fields[0] == "Z" else fields[19]

@@ -16,13 +16,13 @@ from zabbix_utils.exceptions import ProcessingError
 
 from vcrecovery_lab.pair.process import below
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.progress import Progress, silent_progress
 from vcrecovery_lab.run import LabError, run
 
 from .agent import Agent, Psk
 from .cache import DEFAULT_CACHE, Installation, installation
 from .database import Database
-from .ports import Ports
 from .process import USER, Child
 
 #: As Zabbix's own data has them.
@@ -41,14 +41,14 @@ _SERVER_70 = {"AllowSoftwareUpdateCheck": "0"}
 class Stack:
     """What tests talk to. `folder` holds all its files; all of its programs run as `nobody`."""
 
-    def __init__(self, made: Installation, folder: Path, ports: Ports, server: Mapping[str, str]) -> None:
+    def __init__(self, made: Installation, folder: Path, server: Mapping[str, str]) -> None:
         self.version, self.folder = made.version, folder
-        self.trapper_port, self.api_port = ports.take(), ports.take()
+        self.trapper_port, self.api_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.api_port}"
         self.agents: dict[str, Agent] = {}
         self.server_log, self.api_log = folder / "server.log", folder / "php.log"
         self.database = Database(made.program("postgres").parent, made.env, folder / "data", folder)
-        self._made, self._ports, self._server_settings = made, ports, server
+        self._made, self._server_settings = made, server
         self._server: Child | None = None
         self._php: Child | None = None
 
@@ -62,10 +62,6 @@ class Stack:
         return " ".join(
             [*(f"{key}={value}" for key, value in self._made.env.items()), str(self._made.program("zabbix_agentd"))]
         )
-
-    def free_port(self) -> int:
-        """One that nobody else of this run takes."""
-        return self._ports.take()
 
     def start(self) -> None:
         """Returns when the API and the trapper answer."""
@@ -130,7 +126,7 @@ class Stack:
         folder = self.folder / f"agent-{name}"
         folder.mkdir()
         key = None
-        port = self._ports.take()
+        port = free_port()
         lines = {
             "ListenIP": "127.0.0.1", "ListenPort": str(port), "Server": "127.0.0.1", "Hostname": name,
             "PidFile": f"{folder}/agent.pid", "LogType": "console", "StartAgents": "2", "LogRemoteCommands": "1",
@@ -239,9 +235,7 @@ def zabbix(
     with ExitStack() as ends:
         made = ends.enter_context(installation(version, progress, cache))
         shutil.chown(folder, USER)
-        ports = Ports()
-        ends.callback(ports.close)
-        stack = Stack(made, folder, ports, server or {})
+        stack = Stack(made, folder, server or {})
         ends.callback(stack.stop)
         stack.start()
         yield stack
