@@ -22,7 +22,6 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.sync.modes import RAW_KEY
 from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY, STANDBY, apply
 from vcrecovery_lab.private_lxd import PrivateLxd
-from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM
 from .loaded_program import LOADED

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
 from .conftest import Lab
 from .own_standby import OwnStandby, own_standby
+from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -142,6 +146,29 @@ def test_what_is_wrong_is_said(remote: Remote, tmp_path: Path) -> None:
         with pytest.raises(OutsideError, match=said) as error:
             remote.server(wrong).get("any")
         assert "\n" not in str(error.value)
+
+
+def test_connections_take_up_one_session(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool | None] = []
+    shake = ssl.SSLSocket.do_handshake
+
+    def counted(sock: ssl.SSLSocket, block: bool = False) -> None:
+        shake(sock, block)
+        seen.append(sock.session_reused)
+
+    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", counted)
+    lxd, name = remote.server(), remote.standby.name
+    assert lxd.get(name) is not None
+    together = threading.Barrier(4, timeout=60)
+
+    def ask(_: int) -> bool:
+        together.wait()
+        return lxd.get(name) is not None
+
+    with ThreadPoolExecutor(4) as pool:
+        wait_for(lambda: all(pool.map(ask, range(4))) and len(seen) > 1, "a second connection")
+    assert seen[0] is False
+    assert all(seen[1:])
 
 
 def test_proxies_of_the_environment_are_not_asked(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,15 +12,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from recovery_bench.overhead_lxd import Connection, Server
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, TryAgainError, connection
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.outside import Outside
+from vcrecovery.recover.states import Episode, Request, Step
+from vcrecovery.recover.world import World
+from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
 
 NAMES = [f"s{number}" for number in range(30)]
+#: Of a standby; on loopback.
+ADDRESS = "127.20.0.1"
 
 
 class Serving:
@@ -28,11 +37,20 @@ class Serving:
 
     def __init__(self) -> None:
         self.connections: list[asyncio.BaseTransport] = []
+        #: Verbs and places.
+        self.asked: list[str] = []
 
 
 @contextmanager
 def serving(place: Path) -> Iterator[Serving]:
-    made, containers = Serving(), Server(NAMES)
+    made = Serving()
+
+    class Noting(Server):
+        def answer(self, verb: str, path: str, headers: str, body: bytes) -> tuple[int, dict[str, Any], str]:
+            made.asked.append(f"{verb} {path}")
+            return super().answer(verb, path, headers, body)
+
+    containers = Noting(NAMES)
 
     class Counted(Connection):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -145,3 +163,88 @@ def test_a_server_that_hangs_holds_all_up_for_the_time_of_one(place: Path, monke
             thread.join()
         # One after the other they would take 8 s.
         assert time.monotonic() - began < 5
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of the standby, which answers; its primary's is closed."""
+    with socket.socket() as listener:
+        listener.bind((ADDRESS, 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def outside(place: Path, port: int) -> Outside:
+    """A controller that has just been started, for service s1."""
+    plan = {
+        "version": 1,
+        "state_dir": str(place.parent / "state"),
+        "hypervisors": {"hv1": {"uri": f"qemu:///session?socket={place.parent}/none"}},
+        "secondaries": {
+            "sec1": {
+                "lxd": str(place),
+                "network": {"bridge": "vcr0", "address": "127.20.255.254/16"},
+                "receiver": {"address": "127.0.0.1"},
+            }
+        },
+        "services": {
+            "s1": {
+                "primary": {
+                    "hypervisor": "hv1",
+                    "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001",
+                    "address": "127.0.0.2",
+                },
+                "standby": {"secondary": "sec1", "address": ADDRESS},
+                "ports": [port],
+                "timeouts": {"settle": "1ms"},
+            }
+        },
+    }
+    file = place.parent / "plan.yml"
+    file.write_text(yaml.safe_dump(plan))
+    return Outside(World(load_plan(file)), "s1")
+
+
+EPISODE = Episode(1, "s1", 3, "test", Request(primary_is_down=True), 0.0)
+
+
+def test_a_failover_reads_the_container_once(place: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vcrecovery.recover.outside.JUST_NOW", 600.0)
+    with serving(place) as server:
+        acts = outside(place, port)
+        assert acts.epoch_elsewhere() == 0
+        assert acts.carry_out(Step.CONFIRM, EPISODE)["standby_problem"] == ""
+        acts.carry_out(Step.START, EPISODE)
+        acts.carry_out(Step.PROBE, EPISODE)
+        own = [words for words in server.asked if words.endswith("/s1")]
+        # Before the episode, and when it was booted, which alone would not show that it runs.
+        assert own == ["GET /1.0/instances/s1", "PATCH /1.0/instances/s1", "GET /1.0/instances/s1"]
+        # A controller that goes on later looks at it.
+        outside(place, port).carry_out(Step.PROBE, EPISODE)
+        assert server.asked[-1] == "GET /1.0/instances/s1"
+
+
+@pytest.mark.parametrize("just_now", [0.0, 600.0])
+def test_what_was_changed_since_the_confirmation_is_seen(
+    place: Path, port: int, just_now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vcrecovery.recover.outside.JUST_NOW", just_now)
+    lxd = LxdServer("sec1", place, SystemClock())
+    with serving(place):
+        for key, value in (("user.other", "1"), (EPOCH_KEY, "4")):
+            acts = outside(place, port)
+            acts.epoch_elsewhere()
+            assert acts.carry_out(Step.CONFIRM, EPISODE)["standby_problem"] == ""
+            before = lxd.get("s1")
+            assert before is not None
+            lxd.configure(before, {key: value, ROLE_KEY: STANDBY})
+            if key == EPOCH_KEY:
+                # Another controller has failed it over meanwhile.
+                with pytest.raises(RefusedError, match="belongs to epoch 4"):
+                    acts.carry_out(Step.START, EPISODE)
+            else:
+                acts.carry_out(Step.START, EPISODE)
+                found = lxd.get("s1")
+                assert found is not None
+                assert (found.running, found.config[ROLE_KEY], found.config[key]) == (True, ACTIVE, value)
+                lxd.configure(found, {EPOCH_KEY: "", ROLE_KEY: STANDBY})

@@ -34,6 +34,8 @@ SESSIONS_END_WITHIN = 10.0
 RESTORE_POINT_ENDS_WITHIN = 60.0
 #: Seconds for which what was read or seen counts for the next step, so that it is not asked for again.
 JUST_NOW = 3.0
+#: Seconds by which its primary's ports may have been asked before the confirmation.
+ASKED_AHEAD = 1.5
 
 
 def policy_for(world: World, name: str) -> Policy:
@@ -164,7 +166,7 @@ class Outside:
         """
         primary = str(self._service.primary.address)
         asked, self._asked = self._asked, None
-        if asked is not None and self._world.clock.steady() - asked[0] <= JUST_NOW:
+        if asked is not None and self._world.clock.steady() - asked[0] <= ASKED_AHEAD:
             ports = asked[1]
         else:
             ports = self._ask_ports()

@@ -32,9 +32,9 @@ class _Resuming(ssl.SSLContext):
 class PinnedAdapter(HTTPAdapter):
     """Talks to whoever shows `server_certificate`, as the holder of `certificate` and `key`.
 
-    The server is told by its certificate's fingerprint, and shown nothing before that was compared: a session of before
-    belongs to the same certificate. Raises ValueError when `server_certificate` holds none, and OSError when the others
-    cannot be used.
+    The server is told by its certificate's fingerprint, before anything is asked. Who takes up a session holds its
+    secret, so is the one that was told then. Raises ValueError when `server_certificate` holds none, and OSError when
+    the others cannot be used.
     """
 
     def __init__(self, certificate: Path, key: Path, server_certificate: Path, kept: int) -> None:
