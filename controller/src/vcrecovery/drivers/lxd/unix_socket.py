@@ -12,7 +12,7 @@ import socket
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPMessage
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -28,7 +28,7 @@ class Answer:
     """What a server has answered, as requests names it. `headers` are found in any case."""
 
     status_code: int
-    headers: Mapping[str, str]
+    headers: HTTPMessage
     content: bytes
 
     def json(self) -> Any:
