@@ -10,8 +10,7 @@ import libvirt
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.drivers import libvirt as driver
-from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
+from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, LibvirtHost, connection
 from vcrecovery.errors import OutsideError
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
@@ -32,7 +31,7 @@ class SlowDomain:
             self.goes_on.wait(60)
         return libvirt.VIR_DOMAIN_PAUSED, 1
 
-    def isPersistent(self) -> bool:  # noqa: N802
+    def autostart(self) -> bool:
         return False
 
     def isActive(self) -> bool:  # noqa: N802
@@ -74,7 +73,7 @@ def domain() -> Iterator[SlowDomain]:
 
 @pytest.fixture
 def host(domain: SlowDomain, monkeypatch: pytest.MonkeyPatch) -> LibvirtHost:
-    monkeypatch.setattr(driver, "start_event_loop", lambda: None)
+    monkeypatch.setattr(connection, "start_event_loop", lambda: None)
     made = LibvirtHost("hv1", "test:///default", timeout=2.0)
     opened: Callable[[str], Daemon] = lambda _uri: Daemon(domain)  # noqa: E731
     monkeypatch.setattr(made, "_open", opened)
@@ -84,7 +83,7 @@ def host(domain: SlowDomain, monkeypatch: pytest.MonkeyPatch) -> LibvirtHost:
 def test_what_asks_does_not_wait_behind_what_ends_vms(host: LibvirtHost, domain: SlowDomain) -> None:
     for _ in range(2 * MOST_AT_ONCE):
         threading.Thread(target=lambda: host.destroy(UUID, 50), daemon=True).start()
-    wait_for(lambda: domain.waiting >= driver.MOST_SLOW, "as many as may be slow")
+    wait_for(lambda: domain.waiting >= MOST_SLOW, "as many as may be slow")
     assert host.guests() == []
 
 

@@ -6,6 +6,8 @@ The server is simulated: the benchmark's, which answers as LXD does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import socket
 import threading
 import time
@@ -20,6 +22,7 @@ import yaml
 from recovery_bench.overhead_lxd import Connection, Server
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, TryAgainError, connection
+from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.outside import Outside
@@ -248,3 +251,111 @@ def test_what_was_changed_since_the_confirmation_is_seen(
                 assert found is not None
                 assert (found.running, found.config[ROLE_KEY], found.config[key]) == (True, ACTIVE, value)
                 lxd.configure(found, {EPOCH_KEY: "", ROLE_KEY: STANDBY})
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------
+
+GOOD = b"HTTP/1.1 200 OK\r\n"
+
+
+@contextmanager
+def saying(place: Path, *answers: bytes, stays: bool = False) -> Iterator[list[bytes]]:
+    """A server that gives one of these on each connection, whatever it is asked, and hangs up, unless it `stays`."""
+    asked: list[bytes] = []
+    over = threading.Event()
+
+    def work() -> None:
+        for answer in answers:
+            with listener.accept()[0] as sock:
+                asked.append(sock.recv(65536))
+                # In parts: nothing says where they end. Who has heard enough hangs up.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    for at in range(0, len(answer), 7):
+                        sock.sendall(answer[at : at + 7])
+                if stays:
+                    over.wait(60)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen(8)
+        listener.settimeout(60)
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield asked
+        finally:
+            over.set()
+            thread.join(60)
+
+
+@pytest.mark.parametrize(
+    ("answer", "content"),
+    [
+        (GOOD + b"Content-Length: 5\r\n\r\nhello", b"hello"),
+        (GOOD + b"content-length: 0\r\n\r\n", b""),
+        (
+            GOOD + b"Transfer-Encoding: chunked\r\n\r\n3;some=thing\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n",
+            b"hello",
+        ),
+        (GOOD + b"Transfer-Encoding: chunked\r\n\r\nc\r\n" + b"hello, world" + b"\r\n0\r\n\r\n", b"hello, world"),
+        (GOOD + b"\r\nup to the end", b"up to the end"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + GOOD + b"Content-Length: 2\r\n\r\nok", b"ok"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    ],
+)
+def test_whatever_form_an_answer_has(place: Path, answer: bytes, content: bytes) -> None:
+    with saying(place, answer):
+        assert UnixSocketSession(place).request("GET", "/1.0", timeout=30).content == content
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "hangs up without an answer"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not in HTTP"),
+        (GOOD, "hangs up without an answer"),
+        (GOOD + b"Content-Length: 5\r\n\r\nhell", "in the middle of an answer"),
+        (GOOD + b"Content-Length: five\r\n\r\nhello", "not in HTTP"),
+        (GOOD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", "in the middle of an answer"),
+        (GOOD + b"Transfer-Encoding: chunked\r\n\r\nx\r\nhel", "not in HTTP"),
+        (GOOD + b"A: 1\r\n" * 500, "no end"),
+    ],
+)
+def test_no_answer_is_an_error_that_says_so(place: Path, answer: bytes, said: str) -> None:
+    with (
+        saying(place, answer),
+        pytest.raises(OutsideError, match=f"LXD on secondary sec1 .* does not answer: .*{said}"),
+    ):
+        LxdServer("sec1", place, SystemClock()).get("web")
+
+
+def test_a_server_that_stops_in_the_middle_of_an_answer_is_given_up(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CALL_TIMEOUT", 0.5)
+    half = GOOD + b"Content-Length: 5\r\n\r\nhell"
+    with saying(place, half, stays=True), pytest.raises(OutsideError, match="does not answer: timed out"):
+        LxdServer("sec1", place, SystemClock()).get("web")
+
+
+def test_a_connection_that_the_server_ends_is_not_used_again(place: Path) -> None:
+    said = GOOD + b"Content-Length: 2\r\n"
+    answers = (said + b"\r\n{}", said + b"Connection: close\r\n\r\n{}", said + b"\r\n{}")
+    with saying(place, *answers) as asked:
+        session = UnixSocketSession(place)
+        for _ in answers:
+            assert session.request("GET", "/1.0", timeout=30).json() == {}
+    assert len(asked) == 3
+
+
+def test_what_is_asked_for_arrives_as_it_was_meant(place: Path) -> None:
+    with saying(place, GOOD + b"Content-Length: 2\r\n\r\n{}", GOOD + b"Content-Length: 2\r\n\r\n{}") as asked:
+        session = UnixSocketSession(place)
+        session.request("GET", "/1.0/a b?c#d", params={"path": "/etc/x&y"}, timeout=30)
+        session.request("PUT", "/1.0/web", json={"a": "\u00e4"}, headers={"If-Match": "7"}, timeout=30)
+        with pytest.raises(ValueError, match="more than one line"):
+            session.request("PUT", "/1.0/web", headers={"If-Match": "7\r\nHost: other"}, timeout=30)
+    assert asked[0].startswith(b"GET /1.0/a%20b%3Fc%23d?path=%2Fetc%2Fx%26y HTTP/1.1\r\n")
+    head, _, body = asked[1].partition(b"\r\n\r\n")
+    assert {b"If-Match: 7", b"Content-Length: %d" % len(body)} <= set(head.split(b"\r\n"))
+    assert json.loads(body) == {"a": "\u00e4"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import io
 import logging
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from vcrecovery.cli.loading import without_collection
 from vcrecovery.errors import ExitCode, VCRecoveryError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ VERBS = {
     "event": ("event", "event", "Hand an event of Zabbix to the watcher (Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
     "explain": ("explain", "explain", "Why a failover went as it did, and what it waits for."),
-    "failover": ("recovery", "failover", "Fence a service's primary and start its standby."),
+    "failover": ("failover", "failover", "Fence a service's primary and start its standby."),
     "history": ("history", "history", "What happened, step by step."),
     "metrics": ("metrics", "metrics", "Print figures for Prometheus."),
     "pause": ("protection", "pause", "Say that what happens to a primary is no failure."),
@@ -51,11 +51,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         module, attribute, _ = VERBS[cmd_name]
-        # What is loaded here stays: to look for garbage in it, now, later and at the end, is a third of a short run.
-        gc.disable()
-        command: click.Command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
-        gc.freeze()
-        gc.enable()
+        with without_collection():
+            command: click.Command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vcrecovery.cli.loading import without_collection
 from vcrecovery.errors import UsageError
 from vcrecovery.plan import DEFAULT_PATH
 
@@ -58,9 +59,10 @@ def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
 def read_plan(plan_path: Path) -> Plan:
     """Raises PlanError."""
     # Reading a plan takes a quarter of a second's worth of imports, which --help and the shell's completion do without.
-    from vcrecovery.plan.load import load_plan
+    with without_collection():
+        from vcrecovery.plan.load import load_plan
 
-    return load_plan(plan_path)
+        return load_plan(plan_path)
 
 
 def colour(text: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`vcrecovery failover`."""
+"""What `vcrecovery failover` does, once it is called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vcrecovery.cli.options import colour, json_option, known_service, plan_option, read_plan, service_of_vm
+from vcrecovery.cli.options import colour, known_service, read_plan, service_of_vm
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.plan.groups import hypervisors_of, services_on
@@ -103,22 +103,9 @@ def _together(what: str, name: str, services: list[str], plan_path: Path) -> _Me
     return _Meant(what, name, tuple(services))
 
 
-@click.command()
-@click.argument("service", required=False)
-@click.option("--vm", metavar="UUID", help="Name the service by its VM.")
-@click.option("--host", metavar="HYPERVISOR", help="Every service of this hypervisor.")
-@click.option("--site", help="Every service of this site's hypervisors.")
-@click.option("--group", help="Every service of this group of the plan.")
-@click.option("--force", is_flag=True, help="Also if the primary still answers, or the standby is too old.")
-@click.option(
-    "--primary-is-down",
-    metavar="NAME",
-    help="Your word, in place of a fence: type the name of the service, host, site or group.",
-)
-@click.option("--restore-point", metavar="NAME", help="Go back to this one before the start; `latest` is the newest.")
-@json_option
-@plan_option
-def failover(
+def run(
+    plan_path: Path,
+    *,
     service: str | None,
     vm: str | None,
     host: str | None,
@@ -128,14 +115,8 @@ def failover(
     primary_is_down: str | None,
     restore_point: str | None,
     as_json: bool,
-    plan_path: Path,
 ) -> None:
-    """Fail SERVICE over to its standby: confirm, fence, start, probe, switch DNS.
-
-    Of a host, a site or a group, all services fail over at the same time; a standby starts once those are up that its
-    service needs. Calling it again goes on where an earlier call stopped. A service that its standby serves already is
-    left alone.
-    """
+    """What `vcrecovery failover` does."""
     plan = read_plan(plan_path)
     meant = _meant(plan, plan_path, service, vm, host, site, group)
     word = operators_word(meant.what, meant.name, primary_is_down)
@@ -170,8 +151,8 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
 
 
 def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> None:
-    # The threads share it.
-    _ = world.journal
+    # The threads share them.
+    _ = world.journal, world.hosts, world.lxd
     several = Several(OfWorld(world))
     size = max(len(name) for name in meant.services)
     cause = f"asked for by {request.by}, with {meant.what} {meant.name}"

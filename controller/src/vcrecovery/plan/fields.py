@@ -34,7 +34,12 @@ def _domain_name(value: Any) -> str:
     return name
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float)]
+def _seconds(value: float) -> float:
+    """What a duration is written as. Not `float` itself: what that takes is only found out by parsing its help."""
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(_seconds)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 DomainName = Annotated[str, BeforeValidator(_domain_name)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]

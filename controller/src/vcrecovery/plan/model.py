@@ -9,8 +9,6 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vcrecovery.excludes.errors import ExcludeError
-from vcrecovery.excludes.rules import shipped_rules
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
 from vcrecovery.plan.groups import Group
 from vcrecovery.plan.metrics import Metrics
@@ -21,6 +19,10 @@ from vcrecovery.plan.records import DnsRecord, VirtualAddress
 
 
 def _profile(name: str) -> str:
+    # Loaded for plans that name one.
+    from vcrecovery.excludes.errors import ExcludeError
+    from vcrecovery.excludes.rules import shipped_rules
+
     try:
         shipped_rules().profile(name)
     except ExcludeError as error:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,7 @@ CREATE TABLE IF NOT EXISTS episode (
     closed_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_episode ON episode (service) WHERE closed_at IS NULL;
+CREATE INDEX IF NOT EXISTS episodes_of_service ON episode (service);
 CREATE TABLE IF NOT EXISTS step (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     episode INTEGER NOT NULL REFERENCES episode (id),
@@ -57,6 +60,7 @@ CREATE TABLE IF NOT EXISTS step (
     begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}',
     sentence TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
 """
 
 
@@ -301,32 +305,33 @@ class Journal:
         return {(service, Outcome(outcome)): count for service, outcome, count in rows}
 
     def _episodes(self, where: str, *values: object) -> list[Episode]:
+        """The newest first, with their steps in one statement: each statement costs a thread its turn."""
         rows = self.rows(
-            "SELECT id, service, epoch, cause, request, opened_at, closed_at, outcome, reason "  # noqa: S608
-            f"FROM episode WHERE {where}",
+            "SELECT e.id, e.service, e.epoch, cause, request, opened_at, closed_at, outcome, reason, "  # noqa: S608
+            "s.step, s.begun_at, s.ended_at, s.ok, s.evidence, s.sentence "
+            f"FROM (SELECT * FROM episode WHERE {where}) AS e LEFT JOIN step AS s ON s.episode = e.id "
+            "ORDER BY e.id DESC, s.id",
             *values,
         )
-        return [
-            Episode(
-                id=number,
-                service=service,
-                epoch=epoch,
-                cause=cause,
-                request=_request(request),
-                opened_at=opened,
-                steps=self._steps(number),
-                closed_at=closed,
-                outcome=Outcome(outcome) if outcome else None,
-                reason=reason,
-            )
-            for number, service, epoch, cause, request, opened, closed, outcome, reason in rows
-        ]
+        return [_episode(list(of_one)) for _, of_one in groupby(rows, key=itemgetter(0))]
 
-    def _steps(self, episode: int) -> tuple[StepRecord, ...]:
-        rows = self.rows(
-            "SELECT step, begun_at, ended_at, ok, evidence, sentence FROM step WHERE episode = ? ORDER BY id", episode
-        )
-        return tuple(
+
+def _episode(rows: Sequence[tuple[Any, ...]]) -> Episode:
+    """From one row for each of its steps; one with nothing in their place, where it has none."""
+    number, service, epoch, cause, request, opened, closed, outcome, reason = rows[0][:9]
+    steps = (row[9:] for row in rows if row[9] is not None)
+    return Episode(
+        id=number,
+        service=service,
+        epoch=epoch,
+        cause=cause,
+        request=_request(request),
+        opened_at=opened,
+        steps=tuple(
             StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence), sentence)
-            for step, begun, ended, ok, evidence, sentence in rows
-        )
+            for step, begun, ended, ok, evidence, sentence in steps
+        ),
+        closed_at=closed,
+        outcome=Outcome(outcome) if outcome else None,
+        reason=reason,
+    )

@@ -7,27 +7,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcrecovery.drivers.clock import Clock, SystemClock
-from vcrecovery.drivers.libvirt import LibvirtHost
-from vcrecovery.drivers.lxd import LxdServer, OverHttps
-from vcrecovery.plan.model import Plan, Secondary
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.dns import Zone
+    from vcrecovery.drivers.libvirt import LibvirtHost
+    from vcrecovery.drivers.lxd import LxdServer, OverHttps
+    from vcrecovery.plan.model import Plan, Secondary
+    from vcrecovery.recover.neighbours import Neighbours
 
 
 class World:
-    """What is outside, as the plan describes it. Nothing is connected to before it is used."""
+    """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used."""
 
     def __init__(self, plan: Plan, clock: Clock | None = None) -> None:
         self.plan = plan
         self.clock: Clock = clock or SystemClock()
-        self.hosts = {name: LibvirtHost(name, entry.uri) for name, entry in plan.hypervisors.items()}
-        self.lxd = {name: LxdServer(name, _place(entry), self.clock) for name, entry in plan.secondaries.items()}
+
+    @cached_property
+    def hosts(self) -> dict[str, LibvirtHost]:
+        from vcrecovery.drivers.libvirt import LibvirtHost
+
+        return {name: LibvirtHost(name, entry.uri) for name, entry in self.plan.hypervisors.items()}
+
+    @cached_property
+    def lxd(self) -> dict[str, LxdServer]:
+        from vcrecovery.drivers.lxd import LxdServer
+
+        return {name: LxdServer(name, _place(entry), self.clock) for name, entry in self.plan.secondaries.items()}
 
     @cached_property
     def neighbours(self) -> Neighbours:
+        from vcrecovery.recover.neighbours import Neighbours
+
         return Neighbours(self.plan, self.clock, self.journal)
 
     @cached_property
@@ -36,7 +48,6 @@ class World:
 
     @cached_property
     def zones(self) -> dict[str, Zone]:
-        # Loaded by those only whose services have names: it takes as long as a tenth of a second.
         from vcrecovery.drivers.dns import Key, Server, Zone
 
         servers = {n: Server(n, str(s.address), s.port) for n, s in self.plan.dns.servers.items()}
@@ -51,4 +62,6 @@ def _place(secondary: Secondary) -> Path | OverHttps:
     place = secondary.lxd
     if isinstance(place, Path):
         return place
+    from vcrecovery.drivers.lxd import OverHttps
+
     return OverHttps(place.url, place.certificate, place.key, place.server_certificate)

@@ -1,7 +1,8 @@
 """One LXD or Incus server: read, create, configure and start instances.
 
-pylxd does the connection and the routes. Its models are left alone: `start()` and `save()` there know neither a
-timeout for an operation nor ETags, and `stop()` kills by default.
+pylxd connects over HTTPS, and sees who trusts whom. Its models are left alone: `start()` and `save()` there know
+neither a timeout for an operation nor ETags, and `stop()` kills by default. Over a unix socket there is nothing left
+for it to do, and it is not loaded (see `unix_socket`).
 """
 
 from vcrecovery.drivers.lxd.connection import OverHttps, TryAgainError

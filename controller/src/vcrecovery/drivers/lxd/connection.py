@@ -8,17 +8,15 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
-
-import pylxd
-import requests
-from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.drivers.lxd.https import PinnedAdapter
+from vcrecovery.drivers.lxd.routes import AnswerError, Route
 from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketSession
 from vcrecovery.errors import OutsideError
+
+if TYPE_CHECKING:
+    from vcrecovery.drivers.lxd.https import PinnedAdapter
 
 CALL_TIMEOUT = 10.0
 T = TypeVar("T")
@@ -54,6 +52,8 @@ class OverHttps:
 
     def adapter(self) -> PinnedAdapter:
         """Raises OutsideError when a file is not what it should be."""
+        from vcrecovery.drivers.lxd.https import PinnedAdapter
+
         try:
             return PinnedAdapter(self.certificate, self.key, self.server_certificate, KEPT)
         except OSError as error:
@@ -73,7 +73,7 @@ class Connection:
         self.name = name
         self._place = place
         self._clock = clock
-        self._client: Any = None
+        self._api: Route | None = None
         self._one_connects = threading.Lock()
         #: When the last attempt to connect failed, and why.
         self._failure: tuple[float, Exception] | None = None
@@ -93,52 +93,46 @@ class Connection:
             "call this on the secondary itself, with a plan that names LXD's unix socket",
         )
 
-    def _connected(self) -> Any:
+    def _connected(self) -> Route:
         """One for all threads: a failover of a whole site uses it from hundreds of them at the same time."""
         began = self._clock.steady()
         with self._one_connects:
-            if self._client is None:
+            if self._api is None:
                 if self._failure is not None and self._failure[0] >= began:
                     # Somebody else has just tried: a server that hangs makes nobody wait for the others' turns.
                     raise self._failure[1]
                 try:
-                    self._client = self._connect()
+                    self._api = self._connect()
                 except Exception as error:
                     self._failure = (self._clock.steady(), error)
                     raise
-            return self._client
+            return self._api
 
-    def _connect(self) -> Any:
-        adapter: PinnedAdapter | None = None
-        session: requests.Session
+    def _connect(self) -> Route:
         if isinstance(self._place, Path):
             if not self._place.exists():
                 raise self._unreachable(FileNotFoundError(self._place))
-            address = f"http+unix://{quote(str(self._place), safe='')}"
-            session = UnixSocketSession(self._place)
+            address, session = str(self._place), UnixSocketSession(self._place)
+            api = Route(session, "/1.0", CALL_TIMEOUT)
+            trusted = api.get().json()["metadata"]["auth"] == "trusted"
         else:
             self._place.check()
             address = self._place.url.rstrip("/")
-            session = requests.Session()
-            adapter = self._place.adapter()
-            session.mount(address, adapter)
-            # The adapter verifies.
-            session.verify = False
-        # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
-        session.trust_env = False
-        client = pylxd.Client(endpoint=address, timeout=CALL_TIMEOUT, session=session)
-        if adapter is not None:
-            adapter.resume_from_here()
-        if not client.trusted:
+            # With all that it loads it takes as long as everything else: only who needs it pays for it.
+            from vcrecovery.drivers.lxd.https import connected
+
+            api, trusted = connected(address, self._place.adapter(), CALL_TIMEOUT)
+        if not trusted:
             raise OutsideError(
                 f"LXD on secondary {self.name} ({address}) does not know the certificate of this controller",
                 "add it there: `lxc config trust add --restricted --projects default FILE`",
             )
-        return client
+        return api
 
     def _unreachable(self, error: Exception) -> OutsideError:
         if isinstance(self._place, Path):
-            where, reason = str(self._place), str(error) or type(error).__name__
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            where, reason = str(self._place), said or type(error).__name__
             if not self._place.exists():
                 reason = "no such socket"
         else:
@@ -148,16 +142,15 @@ class Connection:
         )
 
     def _guard(self, call: Callable[[Any], T]) -> T:
-        """What `call` returns, given pylxd's routes. Raises OutsideError when the server cannot do it or is away."""
+        """What `call` returns, given the routes. Raises OutsideError when the server cannot do it or is away."""
         try:
             # Each call has its own: another's failure may take the shared one away.
-            client = self._client or self._connected()
-            return call(client.api)
-        except (ClientConnectionFailed, requests.exceptions.RequestException) as error:
-            self._client = None
+            return call(self._api or self._connected())
+        except OSError as error:  # those of requests are, too
+            self._api = None
             raise self._unreachable(error) from error
-        except LXDAPIException as error:
-            if error.response.status_code == 503:
+        except AnswerError as error:
+            if error.status_code == 503:
                 raise self._unreachable(error) from error
             kind = TryAgainError if "is busy running" in str(error) else OutsideError
             raise kind(f"LXD on secondary {self.name}: {error}") from error
@@ -168,8 +161,8 @@ class Connection:
         def read(api: Any) -> Any:
             try:
                 return call(api)
-            except LXDAPIException as error:
-                if error.response.status_code == 404:
+            except AnswerError as error:
+                if error.status_code == 404:
                     return None
                 raise
 

@@ -11,9 +11,14 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import pylxd
+import requests
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
 from requests.adapters import HTTPAdapter
+
+from vcrecovery.drivers.lxd.routes import AnswerError, Route
 
 
 class _Resuming(ssl.SSLContext):
@@ -65,3 +70,24 @@ class PinnedAdapter(HTTPAdapter):
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
         """All that is to be verified is told to the pool above."""
+
+
+def connected(address: str, adapter: PinnedAdapter, timeout: float) -> tuple[Route, bool]:
+    """The routes of the server at `address`, and whether it trusts us. `timeout` is for each call, in seconds.
+
+    Raises OSError when it does not answer, and AnswerError when it will not have us.
+    """
+    session = requests.Session()
+    session.mount(address, adapter)
+    # The adapter verifies.
+    session.verify = False
+    # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
+    session.trust_env = False
+    try:
+        client = pylxd.Client(endpoint=address, timeout=timeout, session=session)
+    except ClientConnectionFailed as error:
+        raise ConnectionError(str(error)) from error
+    except LXDAPIException as error:
+        raise AnswerError(error.response) from error
+    adapter.resume_from_here()
+    return Route(session, f"{address}/1.0", timeout), bool(client.trusted)

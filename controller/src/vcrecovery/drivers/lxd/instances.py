@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pylxd.exceptions import LXDAPIException
-
 from vcrecovery.drivers.lxd.connection import Connection, TryAgainError
+from vcrecovery.drivers.lxd.routes import AnswerError
 from vcrecovery.errors import OutsideError
 
 STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
@@ -82,8 +81,8 @@ class Instances(Connection):
         def patch(api: Any) -> None:
             try:
                 api.instances[instance.name].patch(json=body, headers={"If-Match": instance.etag})
-            except LXDAPIException as error:
-                if error.response.status_code == 412:
+            except AnswerError as error:
+                if error.status_code == 412:
                     raise TryAgainError(
                         f"container {instance.name} was changed by somebody else at this moment", "call again"
                     ) from error
@@ -187,7 +186,7 @@ class Instances(Connection):
         def take(api: Any) -> bytes:
             for part in address.removeprefix("/1.0/").split("/"):
                 api = api[part]
-            content = bytes(api.get(is_api=False).content) if keep else b""
+            content = bytes(api.get().content) if keep else b""
             api.delete()
             return content
 

@@ -37,7 +37,7 @@ class Storage(Connection):
 
     def file(self, instance: str, path: str) -> bytes | None:
         """A file of the instance, running or not. None when it is not there."""
-        answer = self._found(lambda api: api.instances[instance].files.get(params={"path": path}, is_api=False))
+        answer = self._found(lambda api: api.instances[instance].files.get(params={"path": path}))
         return None if answer is None else bytes(answer.content)
 
     def pool_driver(self, pool: str) -> str | None:

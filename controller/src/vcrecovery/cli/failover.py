@@ -1,0 +1,60 @@
+"""`vcrecovery failover`: its words. What it does is in `recovery`, which --help and completion do without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.loading import without_collection
+from vcrecovery.cli.options import json_option, plan_option
+
+
+@click.command()
+@click.argument("service", required=False)
+@click.option("--vm", metavar="UUID", help="Name the service by its VM.")
+@click.option("--host", metavar="HYPERVISOR", help="Every service of this hypervisor.")
+@click.option("--site", help="Every service of this site's hypervisors.")
+@click.option("--group", help="Every service of this group of the plan.")
+@click.option("--force", is_flag=True, help="Also if the primary still answers, or the standby is too old.")
+@click.option(
+    "--primary-is-down",
+    metavar="NAME",
+    help="Your word, in place of a fence: type the name of the service, host, site or group.",
+)
+@click.option("--restore-point", metavar="NAME", help="Go back to this one before the start; `latest` is the newest.")
+@json_option
+@plan_option
+def failover(
+    service: str | None,
+    vm: str | None,
+    host: str | None,
+    site: str | None,
+    group: str | None,
+    force: bool,
+    primary_is_down: str | None,
+    restore_point: str | None,
+    as_json: bool,
+    plan_path: Path,
+) -> None:
+    """Fail SERVICE over to its standby: confirm, fence, start, probe, switch DNS.
+
+    Of a host, a site or a group, all services fail over at the same time; a standby starts once those are up that its
+    service needs. Calling it again goes on where an earlier call stopped. A service that its standby serves already is
+    left alone.
+    """
+    with without_collection():
+        from vcrecovery.cli.recovery import run
+
+    run(
+        plan_path,
+        service=service,
+        vm=vm,
+        host=host,
+        site=site,
+        group=group,
+        force=force,
+        primary_is_down=primary_is_down,
+        restore_point=restore_point,
+        as_json=as_json,
+    )

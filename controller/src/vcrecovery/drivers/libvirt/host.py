@@ -1,0 +1,169 @@
+"""States of one host's VMs, and what ends, pauses and resumes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import libvirt
+
+from vcrecovery.drivers.libvirt.connection import Call
+from vcrecovery.drivers.libvirt.events import Events
+from vcrecovery.drivers.libvirt.readings import POWER, REASON, DomainReading, DomainUsage, Guest
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover.states import OFF, Power
+
+
+class LibvirtHost(Events):
+    """One hypervisor. Nothing is connected to before it is used."""
+
+    def read(self, uuid: str) -> DomainReading:
+        """The VM's state. `ABSENT` when this host does not know it.
+
+        Raises OutsideError when the host does not answer.
+        """
+
+        def reading(call: Call[DomainReading]) -> DomainReading:
+            domain = call.domain(uuid)
+            if domain is None:
+                return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
+            state, reason = domain.state()
+            power = POWER.get(state, Power.RUNNING)
+            word = REASON.get(reason, "") if power in OFF else ""
+            return DomainReading(power, word)
+
+        try:
+            return self._call(reading)
+        except libvirt.libvirtError as error:
+            raise self._unreachable(error) from error
+
+    def guests(self) -> list[Guest]:
+        """Every VM of this host, also those that are off.
+
+        Not by libvirt's bulk statistics: since libvirt 8.9 those ask QEMU itself, and one QEMU that has stopped would
+        hold up the answer for all, NOWAIT or not. What is asked here libvirt knows without QEMU.
+        Raises OutsideError when the host does not answer.
+        """
+
+        def listing(call: Call[list[Guest]]) -> list[Guest]:
+            found = (_guest(domain) for domain in call.connection.listAllDomains())
+            return [guest for guest in found if guest is not None]
+
+        try:
+            return self._call(listing)
+        except libvirt.libvirtError as error:
+            raise self._unreachable(error) from error
+
+    def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        """State and CPU time of these VMs.
+
+        Raises OutsideError when the host does not answer.
+        """
+        known = {guest.uuid: guest for guest in self.guests()}
+        return {
+            uuid: DomainUsage(guest.reading, guest.cpu_time, guest.vcpus)
+            if (guest := known.get(uuid))
+            else DomainUsage(DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}"))
+            for uuid in uuids
+        }
+
+    def destroy(self, uuid: str, timeout: float | None = None) -> None:
+        """Ends the VM at once, and keeps it from coming back with its host. Nothing happens to one that is off.
+
+        A QEMU that has stopped takes libvirt 10 to 15 seconds: it does not hear the first signal.
+        Raises OutsideError when the host does not answer or will not.
+        """
+
+        def end(call: Call[None]) -> None:
+            domain = call.domain(uuid)
+            if domain is None:
+                return
+            if domain.autostart() and domain.isPersistent():
+                call.check()
+                domain.setAutostart(0)
+            try:
+                if domain.isActive():
+                    call.check()
+                    domain.destroy()
+            except libvirt.libvirtError as error:
+                if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
+                    raise
+
+        try:
+            self._call(end, timeout, slow=True)
+        except libvirt.libvirtError as error:
+            raise OutsideError(
+                f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
+                "end the VM by hand, then call again",
+            ) from error
+
+    def suspend(self, uuid: str, timeout: float | None = None) -> bool:
+        """Pauses the VM, and keeps it from starting with its host; whether it ran.
+
+        Nothing happens to one that is off, and one that is paused stays so. Raises OutsideError when the host does not
+        answer or will not.
+        """
+
+        def pause(call: Call[bool], domain: Any) -> bool:
+            power = POWER.get(domain.state()[0], Power.RUNNING)
+            if power not in (Power.RUNNING, Power.PAUSED):
+                return False
+            if power is Power.RUNNING:
+                call.check()
+                domain.suspend()
+            # Also of one whose pauser was killed in between.
+            if domain.autostart() and domain.isPersistent():
+                call.check()
+                domain.setAutostart(0)
+            return power is Power.RUNNING
+
+        return self._change(uuid, pause, "pause", timeout)
+
+    def resume(self, uuid: str, timeout: float | None = None) -> bool:
+        """Lets a paused VM go on; whether it was paused.
+
+        Raises OutsideError when the host does not answer or will not.
+        """
+
+        def go_on(call: Call[bool], domain: Any) -> bool:
+            if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
+                return False
+            call.check()
+            domain.resume()
+            return True
+
+        return self._change(uuid, go_on, "resume", timeout)
+
+    def _change(self, uuid: str, change: Callable[[Call[bool], Any], bool], word: str, timeout: float | None) -> bool:
+        """False when there is no such VM, or it has ended meanwhile."""
+
+        def changed(call: Call[bool]) -> bool:
+            domain = call.domain(uuid)
+            try:
+                return domain is not None and change(call, domain)
+            except libvirt.libvirtError as error:
+                gone = error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN)
+                if gone and domain is not None and not domain.isActive():
+                    return False
+                raise
+
+        try:
+            return self._call(changed, timeout, slow=True)
+        except libvirt.libvirtError as error:
+            raise OutsideError(
+                f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",
+                f"{word} the VM by hand, then call again",
+            ) from error
+
+
+def _guest(domain: Any) -> Guest | None:
+    """None for one that has gone meanwhile."""
+    try:
+        state, reason = domain.state()
+        _, memory_limit, memory, vcpus, cpu_time = domain.info()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+    word = REASON.get(reason, "") if POWER.get(state, Power.RUNNING) in OFF else ""
+    return Guest(domain.UUIDString(), domain.name(), state, vcpus, memory, memory_limit, cpu_time, word)

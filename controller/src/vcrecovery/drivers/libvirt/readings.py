@@ -1,0 +1,121 @@
+"""What a hypervisor says of its VMs, and libvirt's numbers in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libvirt
+
+from vcrecovery.recover.states import Power
+
+POWER = {
+    libvirt.VIR_DOMAIN_RUNNING: Power.RUNNING,
+    libvirt.VIR_DOMAIN_BLOCKED: Power.RUNNING,
+    libvirt.VIR_DOMAIN_SHUTDOWN: Power.RUNNING,
+    libvirt.VIR_DOMAIN_PAUSED: Power.PAUSED,
+    libvirt.VIR_DOMAIN_PMSUSPENDED: Power.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTOFF: Power.SHUTOFF,
+    libvirt.VIR_DOMAIN_CRASHED: Power.CRASHED,
+}
+REASON = {
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED: "migrated",
+    libvirt.VIR_DOMAIN_SHUTOFF_SAVED: "saved",
+    libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
+    libvirt.VIR_DOMAIN_SHUTOFF_FROM_SNAPSHOT: "from snapshot",
+    libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "daemon",
+}
+STOPPED = {
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "shutdown",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED: "migrated",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED: "saved",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED: "failed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_FROM_SNAPSHOT: "from snapshot",
+}
+#: libvirt's words for lifecycle events, and for their causes (`virsh event` prints the same).
+EVENT = {
+    libvirt.VIR_DOMAIN_EVENT_DEFINED: ("defined", ("added", "updated", "renamed", "from snapshot")),
+    libvirt.VIR_DOMAIN_EVENT_UNDEFINED: ("undefined", ("removed", "renamed")),
+    libvirt.VIR_DOMAIN_EVENT_STARTED: ("started", ("booted", "migrated", "restored", "from snapshot", "wakeup")),
+    libvirt.VIR_DOMAIN_EVENT_SUSPENDED: (
+        "suspended",
+        (
+            "paused",
+            "migrated",
+            "I/O error",
+            "watchdog",
+            "restored",
+            "from snapshot",
+            "API error",
+            "post-copy",
+            "post-copy error",
+        ),
+    ),
+    libvirt.VIR_DOMAIN_EVENT_RESUMED: ("resumed", ("unpaused", "migrated", "from snapshot", "post-copy")),
+    libvirt.VIR_DOMAIN_EVENT_STOPPED: ("stopped", tuple(STOPPED.values())),
+    libvirt.VIR_DOMAIN_EVENT_SHUTDOWN: ("shutdown", ("finished", "guest", "host")),
+    libvirt.VIR_DOMAIN_EVENT_PMSUSPENDED: ("pmsuspended", ("memory", "disk")),
+    libvirt.VIR_DOMAIN_EVENT_CRASHED: ("crashed", ("panicked", "crashloaded")),
+}
+
+
+@dataclass(frozen=True)
+class DomainReading:
+    """What a hypervisor says of one VM. `reason` is libvirt's own word for why a VM is off."""
+
+    power: Power
+    reason: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.power} ({self.reason})" if self.reason else str(self.power)
+
+
+@dataclass(frozen=True)
+class DomainUsage:
+    """The same, with the CPU time that the VM has used so far, in nanoseconds over all its vCPUs."""
+
+    reading: DomainReading
+    cpu_time: int = 0
+    vcpus: int = 0
+
+
+@dataclass(frozen=True)
+class DomainEvent:
+    """A lifecycle event of a VM. A hint: what counts is the state that is read after it."""
+
+    uuid: str
+    stopped: bool
+    reason: str
+    name: str = ""
+    #: libvirt's own words for what happened, and why: stopped, crashed.
+    event: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A VM as a hypervisor lists it. `state` is libvirt's number, memory is in KiB, CPU time in ns."""
+
+    uuid: str
+    name: str
+    state: int
+    vcpus: int = 0
+    memory: int = 0
+    memory_limit: int = 0
+    cpu_time: int = 0
+    reason: str = ""
+
+    @property
+    def reading(self) -> DomainReading:
+        return DomainReading(POWER.get(self.state, Power.RUNNING), self.reason)
+
+
+def words_of(event: int, detail: int) -> tuple[str, str]:
+    """libvirt's words for a lifecycle event. Numbers of newer libvirts, which have none here, stay numbers."""
+    word, details = EVENT.get(event, (str(event), ()))
+    return word, details[detail] if 0 <= detail < len(details) else str(detail)
