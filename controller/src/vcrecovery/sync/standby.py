@@ -13,6 +13,7 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync import idmap, lxcfs
 from vcrecovery.sync.modes import RAW_KEY, REST_UNIT, init_of_all, rest_unit, with_init_of
@@ -204,9 +205,6 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
 
 def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
     """Makes a tree that came from a primary the standby's own."""
-    # A failover does without it, and all that comes with it.
-    from vcrecovery.excludes import identity
-
     for folder, mode in (("/dev", 0o755), ("/proc", 0o555), ("/sys", 0o555), ("/run", 0o755), ("/tmp", 0o1777)):  # noqa: S108
         changes.note(tree.folder(folder, mode), f"folder {folder}")
     files = {
