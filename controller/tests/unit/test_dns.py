@@ -7,7 +7,9 @@ import random
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -130,6 +132,30 @@ def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             zone(at, tmp_path).read(at, "www.example.test", ["A"])
         one_line_about(at, caught)
         gone.set()
+
+
+def test_a_whole_site_does_not_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BIND has a short queue: it dropped questions of 200 services, which were then told that it does not answer."""
+    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 60.0)
+    lock = threading.Lock()
+    now = most = 0
+
+    def slowly(query: bytes) -> bytes:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.005)
+        with lock:
+            now -= 1
+        return framed(reply(query).to_wire())
+
+    with server(slowly) as at:
+        asked = zone(at, tmp_path)
+        with ThreadPoolExecutor(150) as pool:
+            found = list(pool.map(lambda n: asked.read(at, f"s{n}.example.test", ["A"]), range(150)))
+    assert len(found) == 150
+    assert 1 < most <= driver.QUESTIONS_AT_ONCE
 
 
 def test_an_update_that_somebody_else_answers(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ CHANGES = {
         (R_KILLED, "test_failover_of_several"),
         (R_KILLED, "test_restore_points_and_a_failover_to_one"),
         (R_KILLED, "test_a_virtual_address"),
-        ("lab/test_b_killed.py", "test_killed_at_every_boundary"),
+        ("lab/test_s_hypervisor.py", "test_the_next_call_finishes_the_job_once"),
         ("test_kill_anywhere.py", "test_killed_at"),
     },
     "pause": {(R_KILLED, "test_words_about_protection")},

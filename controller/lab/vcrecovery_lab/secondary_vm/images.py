@@ -27,7 +27,8 @@ SERVICES = replace(
         **{path: text for path, text in _BASE.files.items() if path not in _LEFT_OUT},
         "etc/systemd/system/nginx.service.d/lab.conf": _BY_NAME.format("web"),
         "etc/systemd/system/mariadb.service.d/lab.conf": _BY_NAME.format("db"),
-        "etc/mysql/mariadb.conf.d/90-lab.cnf": "[mysqld]\nbind-address = 0.0.0.0\n",
+        # Nobody has to wait for a name server that is not there.
+        "etc/mysql/mariadb.conf.d/90-lab.cnf": "[mysqld]\nbind-address = 0.0.0.0\nskip-name-resolve\n",
     },
     masked_units=(),
 )

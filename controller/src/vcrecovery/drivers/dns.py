@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from threading import BoundedSemaphore
 
 import dns.exception
 import dns.flags
@@ -33,10 +35,18 @@ QUERY_TIMEOUT = 3.0
 MARKER_TTL = 60
 #: So many servers are asked at once.
 AT_ONCE = 8
+#: So many questions are put to one server at once: BIND has 10 places for who waits to be let in, and lets in 150. A
+#: site's services would else be more than that, and some of them would be told that it does not answer.
+QUESTIONS_AT_ONCE = 32
 #: A server that hangs up is an EOFError, and what it sends may be anything.
 _NO_ANSWER = (OSError, EOFError, ValueError, dns.exception.DNSException)
 #: What no service holds; its removal changes nothing, but servers refuse it like any other change (BIND: not for SRV).
 _NOTHING = {"A": "0.0.0.0", "AAAA": "100::", "CNAME": "invalid.", "SRV": "0 0 0 invalid.", "TXT": '"nothing"'}  # noqa: S104
+
+
+@lru_cache
+def _turns(_address: str, _port: int) -> BoundedSemaphore:
+    return BoundedSemaphore(QUESTIONS_AT_ONCE)
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,11 @@ class Server:
     name: str
     address: str
     port: int
+
+    def ask(self, message: dns.message.Message) -> dns.message.Message:
+        """Its answer, by TCP. The wait for a turn has no end of its own: those before it have."""
+        with _turns(self.address, self.port):
+            return dns.query.tcp(message, self.address, timeout=QUERY_TIMEOUT, port=self.port)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address}:{self.port})"
@@ -134,7 +149,7 @@ class Zone:
         query = dns.message.make_query(wanted, kind)
         query.flags &= ~dns.flags.RD
         try:
-            answer = dns.query.tcp(query, server.address, timeout=QUERY_TIMEOUT, port=server.port)
+            answer = server.ask(query)
         except _NO_ANSWER as error:
             raise self._silent(
                 server, error, f"try `dig @{server.address} -p {server.port} {self.name} SOA`"
@@ -207,7 +222,7 @@ class Zone:
     def _send(self, update: dns.update.UpdateMessage) -> dns.rcode.Rcode:
         server = self.servers[0]
         try:
-            answer = dns.query.tcp(update, server.address, timeout=QUERY_TIMEOUT, port=server.port)
+            answer = server.ask(update)
         except (dns.tsig.BadTime, dns.tsig.PeerBadTime) as error:
             raise OutsideError(
                 f"the clocks of DNS server {server} and of this machine differ too much for TSIG", "set both by NTP"

@@ -32,6 +32,8 @@ _INIT = "lxc.init.cmd = /sbin/init"
 _BASE_INIT = f"{_INIT} systemd.unit=sysinit.target"
 #: A unit of the standby's own, which starts the rest of its boot.
 REST_UNIT = "vcrecovery-rest.service"
+#: Seconds that it waits: when a whole host has failed, the first units of others need that CPU time more.
+NEIGHBOURS_FIRST = 5
 
 
 class Level(StrEnum):
@@ -143,6 +145,7 @@ Before=shutdown.target
 
 [Service]
 Type=oneshot
+ExecStartPre=/bin/sleep {NEIGHBOURS_FIRST}
 ExecStart=/bin/systemctl start --no-block default.target
 """
 

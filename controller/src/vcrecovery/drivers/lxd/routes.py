@@ -34,7 +34,7 @@ class AnswerError(Exception):
 def _said(response: Any) -> str:
     try:
         return str(response.json()["error"])
-    except (ValueError, KeyError, TypeError):
+    except (OSError, KeyError, TypeError):  # requests, too, has an OSError for what is no JSON
         return str(response.content.decode(errors="replace"))
 
 

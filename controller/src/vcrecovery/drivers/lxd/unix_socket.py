@@ -32,8 +32,11 @@ class Answer:
     content: bytes
 
     def json(self) -> Any:
-        """Raises ValueError when it is something else."""
-        return json.loads(self.content)
+        """Raises OSError when it is something else."""
+        try:
+            return json.loads(self.content)
+        except ValueError as error:
+            raise ConnectionError("it answers, but not in JSON") from error
 
 
 class _Connection(HTTPConnection):
