@@ -137,6 +137,9 @@ def test_what_is_wrong_is_said(remote: Remote, tmp_path: Path) -> None:
     nobody = f"https://127.0.0.1:{free_port()}"
     for wrong, said in (
         (replace(place, server_certificate=other), "it shows another certificate than the plan's server_certificate"),
+        # The same place in words that requests makes into others.
+        (replace(place, url=f"{place.url}/a/..", server_certificate=other), "it shows another certificate"),
+        (replace(place, url=f"{place.url}?", server_certificate=other), "it shows another certificate"),
         (replace(place, certificate=other, key=key), "does not know the certificate of this controller"),
         (replace(place, key=open_key), "can be read by others .mode 640.; `chmod 600"),
         (replace(place, certificate=tmp_path / "none"), "LXD's certificate .*/none cannot be read: No such file"),

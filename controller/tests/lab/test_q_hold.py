@@ -21,8 +21,8 @@ import yaml
 from click.testing import CliRunner
 
 from vcrecovery.cli import standby
-from vcrecovery.drivers import libvirt as driver
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
+from vcrecovery.drivers.libvirt import connection as driver
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
@@ -49,8 +49,8 @@ CLOSED = 1
 #: `vcrecovery`, which waits 8 s, not 20, for a sign of life on a connection to libvirtd.
 SOON_LOST = """\
 from vcrecovery.cli.main import main
-from vcrecovery.drivers import libvirt
-libvirt.KEEPALIVE_SECONDS = 2
+from vcrecovery.drivers.libvirt import connection
+connection.KEEPALIVE_SECONDS = 2
 main()
 """
 log = logging.getLogger(__name__)

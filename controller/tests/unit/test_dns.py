@@ -158,6 +158,31 @@ def test_a_whole_site_does_not_ask_at_once(tmp_path: Path, monkeypatch: pytest.M
     assert 1 < most <= driver.QUESTIONS_AT_ONCE
 
 
+def test_a_whole_site_waits_for_a_silent_server_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 0.5)
+    gone = threading.Event()
+    asked = 0
+
+    def silence(_query: bytes) -> bytes:
+        nonlocal asked
+        asked += 1
+        gone.wait(60)
+        return b""
+
+    with server(silence) as at:
+        there = zone(at, tmp_path)
+
+        def ask(number: int) -> None:
+            with pytest.raises(OutsideError, match="timed out"):
+                there.read(at, f"s{number}.example.test", ["A"])
+
+        with ThreadPoolExecutor(150) as pool:
+            list(pool.map(ask, range(150)))
+        gone.set()
+    # Those that had their turn when it turned out to be silent; one or another may have come too late to be told.
+    assert asked <= 3 * driver.QUESTIONS_AT_ONCE
+
+
 def test_an_update_that_somebody_else_answers(tmp_path: Path) -> None:
     def unsigned(query: bytes) -> bytes:
         if query[2] >> 3 & 15 == 5:  # an update

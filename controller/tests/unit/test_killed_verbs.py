@@ -161,9 +161,10 @@ def test_exclude_list(calls: Calls, tmp_path: Path) -> None:
         for path in lists.iterdir():
             path.unlink()
         (lists / "list").write_text("/old\n")
+        (lists / ".list.20241122").write_text("the user's own\n")
 
     def new() -> None:
-        assert [path.name for path in lists.iterdir()] == ["list"]
+        assert sorted(path.name for path in lists.iterdir()) == [".list.20241122", "list"]
         assert "/usr" in (lists / "list").read_text()
 
     words = ["exclude-list", "--packages", "tool", "--root", str(root), "--output", str(lists / "list")]

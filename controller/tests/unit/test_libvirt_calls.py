@@ -80,6 +80,22 @@ def host(domain: SlowDomain, monkeypatch: pytest.MonkeyPatch) -> LibvirtHost:
     return made
 
 
+def test_one_that_is_not_ended_starts_with_its_host_as_before(
+    host: LibvirtHost, domain: SlowDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> None:
+        raise libvirt.libvirtError("Failed to terminate process: Device or resource busy")
+
+    starts_with_host = [1]
+    monkeypatch.setattr(domain, "autostart", lambda: starts_with_host[-1])
+    monkeypatch.setattr(domain, "isPersistent", lambda: True, raising=False)
+    monkeypatch.setattr(domain, "setAutostart", starts_with_host.append, raising=False)
+    monkeypatch.setattr(domain, "destroy", refused)
+    with pytest.raises(OutsideError, match="hypervisor hv1 did not destroy VM"):
+        host.destroy(UUID, 50)
+    assert starts_with_host == [1, 0, 1]
+
+
 def test_what_asks_does_not_wait_behind_what_ends_vms(host: LibvirtHost, domain: SlowDomain) -> None:
     for _ in range(2 * MOST_AT_ONCE):
         threading.Thread(target=lambda: host.destroy(UUID, 50), daemon=True).start()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+
+import pytest
 
 from vcrecovery.sync import lxcfs
 
@@ -20,6 +23,14 @@ def test_each_file_is_mounted_where_the_hook_would(tmp_path: Path) -> None:
     ]
     (tmp_path / "sys/devices/system/cpu/uevent").touch()
     assert lxcfs.files(tmp_path)[-2:] == ["proc/meminfo", "sys/devices/system/cpu"]
+
+
+def test_an_lxcfs_that_has_crashed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_path: Path, _pattern: str) -> list[Path]:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert lxcfs.files(tmp_path) == []
 
 
 def test_without_lxcfs_the_hook_is_left_alone(tmp_path: Path) -> None:

@@ -323,6 +323,8 @@ def test_whatever_form_an_answer_has(place: Path, answer: bytes, content: bytes)
         (b"", "without response"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
         (GOOD, "not in JSON"),
+        (GOOD + b"Content-Length: 4\r\n\r\nnull", "is no LXD"),
+        (GOOD + b'Content-Length: 15\r\n\r\n{"metadata":{}}', "is no LXD"),
         (GOOD + b"Content-Length: 5\r\n\r\nhell", "IncompleteRead"),
         (GOOD + b"Content-Length: five\r\n\r\nhello", "not in JSON"),
         (GOOD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", "IncompleteRead"),

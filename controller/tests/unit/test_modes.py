@@ -158,10 +158,11 @@ def test_a_boot_begins_with_the_first_units() -> None:
     assert without_init(f"{raw}\n{base}") == raw
 
 
-def test_the_rest_of_a_boot_waits_for_the_first_units_and_needs_none() -> None:
+def test_the_rest_of_a_boot_waits_for_the_first_units_but_not_for_ever() -> None:
     text = rest_unit(["nginx.service", "php.service"])
-    assert "\nAfter=nginx.service php.service\n" in text
+    assert "ExecStartPre=-/usr/bin/timeout 60 /bin/systemctl start nginx.service php.service\n" in text
     assert "Requires=" not in text
+    assert "After=" not in text
 
 
 def test_a_choice_outlives_its_controller(tmp_path: Path, plan_file: Path) -> None:

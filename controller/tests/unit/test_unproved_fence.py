@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,28 @@ def test_a_hypervisor_that_was_silent_from_the_first_is_powered_off_by_the_secon
 ) -> None:
     fence(world, Power.UNREACHABLE, confirmed(Power.UNREACHABLE), TRIED, confirmed(Power.UNREACHABLE))
     assert (tmp_path / "powered-off").exists()
+
+
+def test_what_was_proved_off_before_and_is_back_is_destroyed(world: World) -> None:
+    """Nobody looks at it anew any more: each try would say that somebody should, and the failover would never go on."""
+    proved = StepRecord(Step.FENCE, 2.0, 2.0, True, {"summary": "hv1 was powered off"})
+    assert fence(world, Power.RUNNING, confirmed(Power.UNREACHABLE), proved) is Power.SHUTOFF
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        (confirmed(Power.UNREACHABLE), TRIED, confirmed(Power.RUNNING)),
+        (confirmed(Power.UNREACHABLE), replace(TRIED, ok=True)),
+    ],
+)
+def test_one_that_has_come_back_since_is_not_powered_off_while_a_neighbour_on_it_answers(
+    world: World, tmp_path: Path, before: tuple[StepRecord, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.neighbours, "answering", lambda *_args, **_words: ("db:5432",))
+    with pytest.raises(OutsideError, match="hypervisor hv1 does not answer"):
+        fence(world, Power.UNREACHABLE, *before)
+    assert not (tmp_path / "powered-off").exists()
 
 
 class QuickClock:

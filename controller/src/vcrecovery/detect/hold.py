@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from vcrecovery.recover.holds import Hold
-from vcrecovery.recover.states import OFF, Power, ServiceState, Side, Step
+from vcrecovery.recover.states import OFF, Power, ServiceState, Side
 
 
 class Act(StrEnum):
@@ -28,7 +28,7 @@ class Act(StrEnum):
 def epoch_has_passed(state: ServiceState) -> bool:
     """Whether the primary was fenced, and its standby serves or will: from then on it must not run."""
     episode = state.open_episode
-    return state.side is Side.STANDBY or (episode is not None and episode.done(Step.FENCE) is not None)
+    return state.side is Side.STANDBY or (episode is not None and episode.ever_fenced)
 
 
 def decide(state: ServiceState, power: Power, hold: Hold | None, now: float) -> Act:

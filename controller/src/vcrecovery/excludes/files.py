@@ -33,7 +33,7 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
     directory = os.path.dirname(name) or b"."
     try:
         mode = stat.S_IMODE(os.stat(name).st_mode) if old is not None else 0o644
-        temporary = _free_name(directory, b"." + os.path.basename(name) + b".")
+        temporary = _free_name(directory, b"." + os.path.basename(name) + b".vcrecovery-")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as stream:

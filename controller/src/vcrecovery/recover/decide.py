@@ -319,7 +319,7 @@ def _better_not(episode: Episode, seen: StepRecord) -> Close | Leave | None:
             return Close(Outcome.WITHDRAWN, said, destroys)
         if serving and not request.force:
             said = f"the primary of {name} serves ({evidence.get('summary', power.value)}); its fence was never proved"
-            mend = "see why the fence did not work: the next failure may need it"
+            mend = "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)"
             return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
         return None
     if request.primary_is_down:

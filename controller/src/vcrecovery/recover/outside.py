@@ -255,7 +255,8 @@ class Outside:
         confirm = episode.done(Step.CONFIRM)
         was_away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
         power = self._read_primary().power if was_away or command is not None else None
-        if was_away and power is Power.RUNNING and not episode.request.force:
+        # One that was proved off before is not looked at anew: nobody lets it live any more.
+        if was_away and power is Power.RUNNING and not (episode.request.force or episode.ever_fenced):
             raise OutsideError(
                 f"hypervisor {self._host.name} answers again, and says that the primary is running",
                 "call again: it is looked at anew before anything is done to it",
@@ -267,14 +268,16 @@ class Outside:
     def _may_power_off(self, episode: Episode) -> bool:
         """Whether the hypervisor may be ended with all that runs on it (see `_not_to_be_powered_off` in the core).
 
-        The core has said so when libvirt did not answer at the confirmation. When it went away only then, the same
-        holds after the same time: a libvirtd that restarts is waited for.
+        The core has said so when libvirt did not answer at any confirmation. When it answered in between, or was proved
+        off before, what runs there is asked again; when it went away only then, a libvirtd that restarts is waited for.
         """
-        confirm = episode.first_confirmed
-        if confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE:
+        first, last = episode.first_confirmed, episode.done(Step.CONFIRM)
+        was_away = first is not None and first.evidence["power"] == Power.UNREACHABLE
+        is_away = last is not None and last.evidence["power"] == Power.UNREACHABLE
+        if was_away and (episode.request.force or (is_away and not episode.ever_fenced)):
             return True
-        first = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self._world.clock.now())
-        silent = self._world.clock.now() - first >= self._world.plan.detection.host_silent_for
+        begun = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self._world.clock.now())
+        silent = was_away or self._world.clock.now() - begun >= self._world.plan.detection.host_silent_for
         return silent and not self._world.neighbours.answering(self._host.name, besides=self._name)
 
     def _destroy(self) -> dict[str, Any]:

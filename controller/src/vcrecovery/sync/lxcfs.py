@@ -15,9 +15,12 @@ PROC, CPUS = "proc", "sys/devices/system/cpu"
 
 
 def files(lxcfs: Path = LXCFS) -> list[str]:
-    """What the hook would mount, relative to lxcfs; none where there is no lxcfs."""
-    folders = (PROC, CPUS)
-    return chosen([f"{folder}/{file.name}" for folder in folders for file in sorted((lxcfs / folder).glob("*"))])
+    """What the hook would mount, relative to lxcfs; none where there is no lxcfs, or one that has crashed."""
+    try:
+        found = [file for folder in (PROC, CPUS) for file in sorted((lxcfs / folder).glob("*"))]
+    except OSError:
+        return []
+    return chosen([str(file.relative_to(lxcfs)) for file in found])
 
 
 def chosen(found: Sequence[str]) -> list[str]:

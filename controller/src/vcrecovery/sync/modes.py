@@ -32,7 +32,9 @@ _INIT = "lxc.init.cmd = /sbin/init"
 _BASE_INIT = f"{_INIT} systemd.unit=sysinit.target"
 #: A unit of the standby's own, which starts the rest of its boot.
 REST_UNIT = "vcrecovery-rest.service"
-#: Seconds that it waits: when a whole host has failed, the first units of others need that CPU time more.
+#: Seconds for which it waits for the first units.
+FIRST_AT_MOST = 60
+#: Seconds that it then waits: when a whole host has failed, the first units of others need that CPU time more.
 NEIGHBOURS_FIRST = 5
 
 
@@ -134,17 +136,17 @@ def init_of_all(first_units: Sequence[str]) -> list[str]:
 
 
 def rest_unit(first_units: Sequence[str]) -> str:
-    """The text of `REST_UNIT`. A first unit that fails holds back nothing."""
+    """The text of `REST_UNIT`. A first unit that fails, or hangs in its start, holds back nothing for long."""
     return f"""\
 [Unit]
 Description=The rest of this standby's boot
 DefaultDependencies=no
-After={" ".join(first_units)}
 Conflicts=shutdown.target
 Before=shutdown.target
 
 [Service]
 Type=oneshot
+ExecStartPre=-/usr/bin/timeout {FIRST_AT_MOST} /bin/systemctl start {" ".join(first_units)}
 ExecStartPre=/bin/sleep {NEIGHBOURS_FIRST}
 ExecStart=/bin/systemctl start --no-block default.target
 """

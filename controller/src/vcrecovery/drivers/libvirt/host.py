@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +79,8 @@ class LibvirtHost(Events):
             domain = call.domain(uuid)
             if domain is None:
                 return
-            if domain.autostart() and domain.isPersistent():
+            starts_with_host = domain.autostart() and domain.isPersistent()
+            if starts_with_host:
                 call.check()
                 domain.setAutostart(0)
             try:
@@ -87,6 +89,10 @@ class LibvirtHost(Events):
                     domain.destroy()
             except libvirt.libvirtError as error:
                 if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
+                    if starts_with_host:
+                        # It goes on as it was: its failover may be withdrawn.
+                        with contextlib.suppress(libvirt.libvirtError):
+                            domain.setAutostart(1)
                     raise
 
         try:

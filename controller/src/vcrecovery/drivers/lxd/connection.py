@@ -114,7 +114,10 @@ class Connection:
                 raise self._unreachable(FileNotFoundError(self._place))
             address, session = str(self._place), UnixSocketSession(self._place)
             api = Route(session, "/1.0", CALL_TIMEOUT)
-            trusted = api.get().json()["metadata"]["auth"] == "trusted"
+            try:
+                trusted = api.get().json()["metadata"]["auth"] == "trusted"
+            except (KeyError, TypeError) as error:
+                raise ConnectionError("it answers, but is no LXD") from error
         else:
             self._place.check()
             address = self._place.url.rstrip("/")

@@ -78,7 +78,9 @@ def connected(address: str, adapter: PinnedAdapter, timeout: float) -> tuple[Rou
     Raises OSError when it does not answer, and AnswerError when it will not have us.
     """
     session = requests.Session()
-    session.mount(address, adapter)
+    # The only one: requests has others for whatever it takes for another place, and they would verify nothing.
+    session.adapters.clear()
+    session.mount("https://", adapter)
     # The adapter verifies.
     session.verify = False
     # The environment of whoever calls may name a proxy, or other authorities in place of the server's certificate.
