@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.recover.fence_tries import may_power_off, must_look_again
 from vcrecovery.recover.host_fence import PROVEN_FOR
 from vcrecovery.recover.outside import ages_of
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
@@ -181,9 +182,7 @@ class SimulatedActuator:
             self.world.operators_word = True
             return {"summary": "on the operator's word"}
         self._ask_libvirt(0.1)
-        confirm, power = episode.done(Step.CONFIRM), self.world.reading[0]
-        was_away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
-        if was_away and power is Power.RUNNING and not (episode.request.force or episode.ever_fenced):
+        if self.world.reading[0] is Power.RUNNING and must_look_again(episode):
             raise OutsideError(f"hypervisor {self.world.host} answers again, and says that the primary is running")
         if not self.world.libvirt_answers and self.world.fence_command and self._may_power_off(episode):
             return self._power_off(episode)
@@ -195,14 +194,7 @@ class SimulatedActuator:
         return {"summary": f"{self.world.power}"}
 
     def _may_power_off(self, episode: Episode) -> bool:
-        first, last = episode.first_confirmed, episode.done(Step.CONFIRM)
-        was_away = first is not None and first.evidence["power"] == Power.UNREACHABLE
-        is_away = last is not None and last.evidence["power"] == Power.UNREACHABLE
-        if was_away and (episode.request.force or (is_away and not episode.ever_fenced)):
-            return True
-        begun = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self.clock.now())
-        silent = was_away or self.clock.now() - begun >= self.policy.host_silent_for
-        return silent and not self._neighbours()
+        return may_power_off(episode, self.clock.now(), self.policy.host_silent_for, self._neighbours)
 
     def _acts_late(self, reason: str, worlds: Sequence[SimulatedWorld]) -> None:
         """What was asked of libvirtd, or of a BMC, is done later, although nobody heard that it would be."""

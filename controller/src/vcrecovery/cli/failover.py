@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,18 +26,7 @@ from vcrecovery.cli.options import json_option, plan_option
 @click.option("--restore-point", metavar="NAME", help="Go back to this one before the start; `latest` is the newest.")
 @json_option
 @plan_option
-def failover(
-    service: str | None,
-    vm: str | None,
-    host: str | None,
-    site: str | None,
-    group: str | None,
-    force: bool,
-    primary_is_down: str | None,
-    restore_point: str | None,
-    as_json: bool,
-    plan_path: Path,
-) -> None:
+def failover(plan_path: Path, **asked: Any) -> None:
     """Fail SERVICE over to its standby: confirm, fence, start, probe, switch DNS.
 
     Of a host, a site or a group, all services fail over at the same time; a standby starts once those are up that its
@@ -46,15 +36,4 @@ def failover(
     with without_collection():
         from vcrecovery.cli.recovery import run
 
-    run(
-        plan_path,
-        service=service,
-        vm=vm,
-        host=host,
-        site=site,
-        group=group,
-        force=force,
-        primary_is_down=primary_is_down,
-        restore_point=restore_point,
-        as_json=as_json,
-    )
+    run(plan_path, **asked)

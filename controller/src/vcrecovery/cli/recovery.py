@@ -151,8 +151,6 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
 
 
 def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> None:
-    # The threads share them.
-    _ = world.journal, world.hosts, world.lxd
     several = Several(OfWorld(world))
     size = max(len(name) for name in meant.services)
     cause = f"asked for by {request.by}, with {meant.what} {meant.name}"

@@ -123,8 +123,8 @@ MASKED_GENERATORS = (
     "selinux-autorelabel-generator.sh",
     "zfs-mount-generator",
 )
-#: What a standby's boot has of its own.
-OWN_UNITS = ("vcrecovery-rest.service",)
+#: A unit of the standby's own, which starts the rest of its boot.
+REST_UNIT = "vcrecovery-rest.service"
 
 
 def generator_path(name: str) -> str:
@@ -140,6 +140,6 @@ def kept_out(host_keys: str) -> Tuple[str, ...]:
 
     `host_keys` is the plan's choice, `own` or `copied`.
     """
-    masks = tuple(unit_path(unit) for unit in MASKED_UNITS + OWN_UNITS)
+    masks = tuple(unit_path(unit) for unit in (*MASKED_UNITS, REST_UNIT))
     masks += tuple(generator_path(name) for name in MASKED_GENERATORS)
     return NEVER_SYNCED + (SNAPSHOT_PREFIX + "*",) + masks + ((HOST_KEYS,) if host_keys == "own" else ())

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from vcrecovery.detect.cpu import CpuSample, utilisation
@@ -16,6 +16,7 @@ from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result, ask_all, wait_for_all
 from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover import records, virtual_address
+from vcrecovery.recover.fence_tries import may_power_off, must_look_again, was_away
 from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
@@ -252,11 +253,9 @@ class Outside:
         command = self._world.plan.hypervisors[self._host.name].fence
         if command is not None and not self._may_power_off(episode):
             command = None
-        confirm = episode.done(Step.CONFIRM)
-        was_away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
-        power = self._read_primary().power if was_away or command is not None else None
-        # One that was proved off before is not looked at anew: nobody lets it live any more.
-        if was_away and power is Power.RUNNING and not (episode.request.force or episode.ever_fenced):
+        asks = command is not None or was_away(episode.done(Step.CONFIRM))
+        power = self._read_primary().power if asks else None
+        if power is Power.RUNNING and must_look_again(episode):
             raise OutsideError(
                 f"hypervisor {self._host.name} answers again, and says that the primary is running",
                 "call again: it is looked at anew before anything is done to it",
@@ -266,19 +265,9 @@ class Outside:
         return self._destroy()
 
     def _may_power_off(self, episode: Episode) -> bool:
-        """Whether the hypervisor may be ended with all that runs on it (see `_not_to_be_powered_off` in the core).
-
-        The core has said so when libvirt did not answer at any confirmation. When it answered in between, or was proved
-        off before, what runs there is asked again; when it went away only then, a libvirtd that restarts is waited for.
-        """
-        first, last = episode.first_confirmed, episode.done(Step.CONFIRM)
-        was_away = first is not None and first.evidence["power"] == Power.UNREACHABLE
-        is_away = last is not None and last.evidence["power"] == Power.UNREACHABLE
-        if was_away and (episode.request.force or (is_away and not episode.ever_fenced)):
-            return True
-        begun = min((r.begun_at for r in episode.steps if r.step is Step.FENCE), default=self._world.clock.now())
-        silent = was_away or self._world.clock.now() - begun >= self._world.plan.detection.host_silent_for
-        return silent and not self._world.neighbours.answering(self._host.name, besides=self._name)
+        silent_for, neighbours = self._world.plan.detection.host_silent_for, self._world.neighbours
+        asked = partial(neighbours.answering, self._host.name, besides=self._name)
+        return may_power_off(episode, self._world.clock.now(), silent_for, asked)
 
     def _destroy(self) -> dict[str, Any]:
         uuid, clock = str(self._service.primary.uuid), self._world.clock

@@ -68,6 +68,8 @@ class OfWorld:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        # What all failovers share is made before one of them asks for it: a cached property has no lock.
+        _ = (world.hosts, world.lxd, world.neighbours, world.journal)
         self._chosen = ChosenModes(world.plan.state_dir)
         self._most: dict[str, int] = {}
         self._one_asks = threading.Lock()

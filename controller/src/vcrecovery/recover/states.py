@@ -57,6 +57,10 @@ class Outcome(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+#: Nothing has happened to the primary, and the reason is worth a look.
+CAME_TO_NOTHING = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN})
+
+
 class Power(StrEnum):
     """The state of a VM, in libvirt's words; `absent` and `unreachable` are ours."""
 

@@ -50,8 +50,6 @@ class Unattended:
         self._world = world
         self._teller = teller
         self._several = Several(OfWorld(world))
-        # What all failovers share is made before one of them asks for it: a cached property has no lock.
-        _ = (world.hosts, world.lxd, world.neighbours, world.journal)
 
     def at_work(self, service: str) -> bool:
         """Whether this program is failing the service over."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vcrecovery.recover.decide import Close, Decision, Run, decide
-from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
+from vcrecovery.recover.states import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
 from vcrecovery.report.repeats import Repeats, condensed, same
@@ -164,7 +164,7 @@ def _time(found: Sequence[Part], total: float, width: int | None, paint: Paint) 
 def _ending(
     episode: Episode, policy: Policy, now: float, holder: str, width: int | None, paint: Paint
 ) -> Iterator[str]:
-    if episode.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN):
+    if episode.outcome in CAME_TO_NOTHING:
         decision = next_decision(episode, policy, episode.closed_at or now)
         if isinstance(decision, Close) and decision.way_out and decision.sentence == episode.reason:
             yield ""

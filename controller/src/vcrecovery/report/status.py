@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcrecovery.detect.verdict import Kind
-from vcrecovery.recover.states import Outcome
+from vcrecovery.recover.states import CAME_TO_NOTHING
 from vcrecovery.report.findings import Finding, Level, all_findings, findings
 from vcrecovery.report.text import cells, cut, day_and_time, plain, span, wrapped
 from vcrecovery.report.view import NameView, ServiceView
@@ -132,7 +132,7 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
             "failover",
             f"the last one {day_and_time(view.done.opened_at)}, in {took:.1f} s: `vcrecovery explain {view.done.id}`",
         )
-    if view.last is not None and view.last.outcome in (Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN):
+    if view.last is not None and view.last.outcome in CAME_TO_NOTHING:
         say("attempt", f"{day_and_time(view.last.opened_at)}: {view.last.outcome}: {view.last.reason}")
     for finding in found:
         text = finding.sentence + (f"; {finding.way_out}" if finding.way_out else "")

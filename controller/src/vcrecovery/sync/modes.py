@@ -22,6 +22,7 @@ from pathlib import Path
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import OutsideError
+from vcrecovery.excludes.identity import REST_UNIT
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.modes import Mode
 
@@ -30,8 +31,6 @@ RAW_KEY = "raw.lxc"
 _INIT = "lxc.init.cmd = /sbin/init"
 #: What the line begins with by which a container boots to `base` only. Of two such lines the later one holds.
 _BASE_INIT = f"{_INIT} systemd.unit=sysinit.target"
-#: A unit of the standby's own, which starts the rest of its boot.
-REST_UNIT = "vcrecovery-rest.service"
 #: Seconds for which it waits for the first units.
 FIRST_AT_MOST = 60
 #: Seconds that it then waits: when a whole host has failed, the first units of others need that CPU time more.

@@ -16,7 +16,7 @@ from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync import idmap, lxcfs
-from vcrecovery.sync.modes import RAW_KEY, REST_UNIT, init_of_all, rest_unit, with_init_of
+from vcrecovery.sync.modes import RAW_KEY, init_of_all, rest_unit, with_init_of
 from vcrecovery.sync.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -88,10 +88,11 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     secondary = secondary_of(plan, service)
     changes = Changes()
     path = lxd.rootfs(secondary.storage_pool, name)
+    wanted = config_of(service, secondary, lxcfs.files())
     _storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
-        lxd.create_empty(name, config_of(service, secondary, lxcfs.files()), devices_of(secondary))
+        lxd.create_empty(name, wanted, devices_of(secondary))
         changes.note(True, f"container {name} created")
         instance = _must_get(lxd, name)
     if instance.config.get(ROLE_KEY) == ACTIVE:
@@ -101,7 +102,6 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
             f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
             "rename that container or the service",
         )
-    wanted = config_of(service, secondary, lxcfs.files())
     # How it boots in its mode is the keeper's.
     wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
     config = _differs(instance.config, wanted)
@@ -222,7 +222,7 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
         changes.note(tree.link(identity.unit_path(unit), "/dev/null"), f"{unit} masked")
     for generator in identity.MASKED_GENERATORS:
         changes.note(tree.link(identity.generator_path(generator), "/dev/null"), f"{generator} masked")
-    rest = tree.file(identity.unit_path(REST_UNIT), rest_unit(service.first_units).encode())
+    rest = tree.file(identity.unit_path(identity.REST_UNIT), rest_unit(service.first_units).encode())
     changes.note(rest, f"first units: {' '.join(service.first_units) or 'none'}")
     if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key"):
         _make_host_key(tree)
