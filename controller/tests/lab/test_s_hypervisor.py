@@ -215,7 +215,7 @@ def test_a_primary_that_has_served_all_along_behind_a_cut_network_is_let_be(plac
     command = ["sh", "-c", f"echo tried >> {tried}; echo no route to the BMC >&2; exit 1"]
     place.plan(
         hypervisors={"hv1": {"uri": place.libvirt.uri, "fence": {"command": command}}},
-        detection={"host_silent_for": "2s"},
+        detection={"host_silent_for": "5s"},
     )
     qemu = place.qemu
     with place.site.watched() as said:
@@ -223,8 +223,10 @@ def test_a_primary_that_has_served_all_along_behind_a_cut_network_is_let_be(plac
         cut()
         place.libvirt.kill()
         wait_until_said(said, "hypervisor hv1 was not fenced", "no route to the BMC", "trying again")
-        run(["ip", "link", "set", CABLE, "up"], timeout=30)
+        # The network comes back piece by piece.
         place.libvirt.start()
+        wait_until_said(said, "the hypervisor of web is back", "no port answers yet")
+        run(["ip", "link", "set", CABLE, "up"], timeout=30)
         wait_until_said(said, "epoch 1: withdrawn: the primary of web serves", "its fence was never proved")
         assert (place.runs(qemu), place.serves(), place.standby()) == (True, True, "Stopped")
         assert place.site.address_in_dns(WEB) == [ADDRESS]

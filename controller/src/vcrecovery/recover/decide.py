@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vcrecovery.recover.fence_tries import was_away
 from vcrecovery.recover.states import (
     ASKED,
     ENDED_BY_A_FENCE,
@@ -122,7 +123,7 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
     seen = episode.looked_since_the_fence
     if seen is None or not _recent(seen, policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, "the fence was tried, and is not proved: looking first whether the primary serves")
-    return _better_not(episode, seen) or Run(Step.FENCE, _why_fence_again(episode, seen))
+    return _better_not(episode, seen, policy) or Run(Step.FENCE, _why_fence_again(episode, seen))
 
 
 def _recent(record: StepRecord, valid_for: float, now: float) -> bool:
@@ -299,11 +300,12 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Non
     return None
 
 
-def _better_not(episode: Episode, seen: StepRecord) -> Close | Leave | None:
+def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | Leave | None:
     """Why a primary whose fence was tried and not proved is left alone, for good or for now.
 
     For good only when libvirt and the ports both say that it serves: then the fence has done nothing, or will be seen
-    to act later, which is another failure. Where the two contradict each other, nobody knows what lives where.
+    to act later, which is another failure. Where the two contradict each other, nobody knows what lives where. A
+    network comes back piece by piece, so after libvirt the ports get as long as the hypervisor was silent.
     """
     request, name, evidence = episode.request, episode.service, seen.evidence
     power = Power(evidence["power"])
@@ -321,6 +323,10 @@ def _better_not(episode: Episode, seen: StepRecord) -> Close | Leave | None:
             said = f"the primary of {name} serves ({evidence.get('summary', power.value)}); its fence was never proved"
             mend = "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)"
             return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
+        was_cut_off, patience = was_away(episode.first_confirmed), policy.host_silent_for
+        if was_cut_off and not request.force and 0 <= episode.seen_running_for < patience:
+            said = f"the hypervisor of {name} is back and says that the primary runs, but no port answers yet"
+            return Leave(Step.FENCE, f"{said}; it is fenced when none has for {patience:.0f} s", destroys)
         return None
     if request.primary_is_down:
         return None

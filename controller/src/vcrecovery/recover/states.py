@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 
@@ -170,6 +171,14 @@ class Episode:
         """The newest confirmation, if it came after the newest try of the fence."""
         begun = max((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), default=-1)
         return replace(self, steps=self.steps[begun + 1 :]).done(Step.CONFIRM)
+
+    @property
+    def seen_running_for(self) -> float:
+        """Seconds over which every look has found it running, up to the newest; 0 after one look, or when that did not.
+        """
+        looks = [record for record in reversed(self.steps) if record.step is Step.CONFIRM and record.ok]
+        running = list(takewhile(lambda look: look.evidence["power"] == Power.RUNNING, looks))
+        return running[0].begun_at - running[-1].begun_at if running else 0.0
 
     @property
     def to_restore(self) -> str | None:
