@@ -15,6 +15,7 @@ import pytest
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
 from vcrecovery.errors import OutsideError
+from vcrecovery.sync.published import TEMPLATE
 from vcrecovery.sync.standby import ROLE_KEY
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
@@ -126,6 +127,45 @@ def test_modes_and_a_failover(remote: Remote) -> None:
     assert done.returncode == 0, done.stderr
     assert standby.instance.config[ROLE_KEY] == "active"
     assert "thawed" in standby.steps()["start"]["summary"]
+
+
+def test_the_age_is_read_where_lxd_starts_no_program(remote: Remote) -> None:
+    standby, lxd = remote.standby, remote.server()
+    heartbeat = standby.source / "var/lib/vcrecovery/heartbeat"
+    sent = [heartbeat.read_bytes()]
+    standby.stand_by_again()
+    standby.stamp()
+    sent.append(heartbeat.read_bytes())
+    # A session leaves what the one before it has brought.
+    for _ in range(2):
+        assert standby.sync().returncode == 0
+    assert lxd.template(standby.name, TEMPLATE) == sent[1]
+    assert lxd.template(standby.name, "no-such") is None
+    # Were the file itself read, the standby would be of no known age.
+    (standby.rootfs / "var/lib/vcrecovery/heartbeat").unlink()
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.steps()["confirm"]["freshness"] < 60
+
+
+def test_one_that_is_too_old_is_not_taken_for_the_newest(remote: Remote) -> None:
+    standby = remote.standby
+    standby.stand_by_again()
+    heartbeat = standby.source / "var/lib/vcrecovery/heartbeat"
+    heartbeat.write_text(json.dumps({"at": SystemClock().now() - 7200}))
+    for _ in range(2):
+        assert standby.sync().returncode == 0
+    refused = standby.fail_over()
+    assert refused.returncode == 3
+    assert "more than its max_staleness" in refused.stderr
+    standby.stamp()
+    assert standby.sync().returncode == 0
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    # Files from elsewhere are of no known age.
+    standby.stand_by_again()
+    assert standby.vcrecovery("standby", "seed", standby.name, "--from", str(standby.source)).returncode == 0
+    assert remote.server().template(standby.name, TEMPLATE) is None
 
 
 def test_what_is_wrong_is_said(remote: Remote, tmp_path: Path) -> None:

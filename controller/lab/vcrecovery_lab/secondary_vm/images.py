@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vcrecovery_lab.image import DEFAULT_CACHE, Image, ensure_image, make_disk
+from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.progress import Progress
 from vcrecovery_lab.recipe import Recipe
 from vcrecovery_lab.run import run
@@ -47,6 +48,8 @@ auto br0
 iface br0 inet static
     address {address}
 """
+#: What the role `secondary` installs there.
+_UDEV_RULES = "99-vcrecovery.rules"
 SECONDARY = replace(
     _BASE,
     disk_mib=6000,
@@ -75,6 +78,7 @@ def disk_with_trees(
     with tempfile.TemporaryDirectory(prefix="vcrlab-trees-", dir=folder) as scratch:
         whole = Path(scratch) / "root"
         run(["cp", "-a", image.rootfs, whole], timeout=300)
+        shutil.copy(CHECKOUT / "roles/secondary/files" / _UDEV_RULES, whole / "etc/udev/rules.d")
         for name, tree in trees.items():
             copy = whole / "srv" / name
             run(["cp", "-a", tree, copy], timeout=300)

@@ -18,6 +18,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.sync import lxcfs
+from vcrecovery.sync.published import HEARTBEAT, TEMPLATE
 from vcrecovery.sync.rootfs import Rootfs
 from vcrecovery.sync.standby import READY_KEY, Changes, config_of, devices_of, own_identity
 from vcrecovery_lab import machine
@@ -118,10 +119,11 @@ class Site:
         return machine.ssh(self.secondary, self.image, self.folder, ["sh", "-c", text], timeout=timeout).stdout
 
     def stamp(self) -> None:
-        """Heartbeats of now in all standbys, as a sync brings them."""
+        """Heartbeats of now in all standbys, as syncs bring them and the receiver leaves them."""
         text = shlex.quote(json.dumps({"at": time.time()}))
-        roots = " ".join(shlex.quote(f"{_rootfs(name)}/var/lib/vcrecovery") for name in self.services)
-        self.command(f"for root in {roots}; do mkdir -p $root; echo {text} >$root/heartbeat; done")
+        for file in (f"rootfs{HEARTBEAT}", f"templates/{TEMPLATE}"):
+            files = " ".join(shlex.quote(f"{Path(_rootfs(name)).parent}/{file}") for name in self.services)
+            self.command(f"for file in {files}; do mkdir -p ${{file%/*}}; echo {text} >$file; done")
 
     def _finish(self, name: str, tree: Path) -> None:
         plan = load_plan(self.plan)

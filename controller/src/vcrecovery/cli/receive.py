@@ -15,8 +15,9 @@ from vcrecovery.sync.receiver import receive as receive_files
 @click.argument("service")
 @click.option("--state-dir", type=click.Path(path_type=Path), default=Path("/var/lib/vcrecovery"), show_default=True)
 @click.option("--local", is_flag=True, help="Take the command from rsync's -e instead of from sshd.")
+@click.option("--seeds", is_flag=True, help="The files do not come from the primary.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def receive(service: str, state_dir: Path, local: bool, words: tuple[str, ...]) -> None:
+def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tuple[str, ...]) -> None:
     """Take files for the standby of SERVICE from rsync, and nothing else.
 
     This is the forced command of that service's SSH key; the role `secondary` sets it up.
@@ -24,4 +25,4 @@ def receive(service: str, state_dir: Path, local: bool, words: tuple[str, ...]) 
     command = " ".join(words[1:]) if local else os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if not command:
         raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
-    receive_files(state_dir, service, command)
+    receive_files(state_dir, service, command, seeds=seeds)

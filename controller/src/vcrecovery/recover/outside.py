@@ -182,8 +182,7 @@ class Outside:
         unwell = [str(result) for result in found if result.reached and not result.ok]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
         on_ports += "".join(f"; {text}" for text in unwell)
-        began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
-        ages = ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self._world.clock.now())
+        ages = self._ages(episode, fresh)
         restore_problem, restore_age = self._restore_point(episode)
         fence_command = self._world.plan.hypervisors[self._host.name].fence is not None
         neighbours: tuple[str, ...] = ()
@@ -227,7 +226,19 @@ class Outside:
 
     def _look_at_standby(self, episode: Episode) -> tuple[str, Freshness]:
         """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
-        return self._standby_problem(episode), read_age_quietly(self._lxd, self._name, self._secondary)
+        problem = self._standby_problem(episode)
+        return problem, read_age_quietly(self._lxd, self._name, self._secondary, partial(self._is_enough, episode))
+
+    def _is_enough(self, episode: Episode, fresh: Freshness) -> bool:
+        """Whether nothing newer could change the decision. That a guest hangs, a heartbeat of just now refutes."""
+        if episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
+            return False
+        age = self._ages(episode, fresh).files
+        return age is not None and age <= policy_for(self._world, self._name).max_staleness
+
+    def _ages(self, episode: Episode, fresh: Freshness) -> Ages:
+        began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
+        return ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self._world.clock.now())
 
     def _standby_problem(self, episode: Episode) -> str:
         """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""

@@ -18,14 +18,13 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.model import Secondary
-from vcrecovery.primary.heartbeat import NAME as HEARTBEAT_NAME
 from vcrecovery.primary.report import NAME as REPORT_NAME
 from vcrecovery.primary.report import progress_sentence
+from vcrecovery.sync.published import HEARTBEAT, TEMPLATE
 from vcrecovery.sync.rootfs import Rootfs
 
 #: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
 AHEAD_AT_MOST = 60.0
-HEARTBEAT = f"/var/lib/vcrecovery/{HEARTBEAT_NAME}"
 RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
 
 
@@ -104,13 +103,20 @@ def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshn
     return freshness_of(service, read(HEARTBEAT), read(RECONCILE))
 
 
-def read_age_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
+def read_age_quietly(
+    lxd: LxdServer, service: str, secondary: Secondary, enough: Callable[[Freshness], bool] = lambda _fresh: False
+) -> Freshness:
     """The same as far as it tells an age, with a server that does not answer as the detail.
 
-    The report, which only says why there is none, is read only then: over HTTPS each file takes its time.
+    Over HTTPS each file takes its time. So the report, which only says why there is no age, is read only then, and the
+    heartbeat itself only where its copy (see `vcrecovery.sync.published`) is not `enough`.
     """
     try:
         read = _reader(lxd, service, secondary)
+        if not lxd.is_here:
+            copy = freshness_of(service, lxd.template(service, TEMPLATE), None)
+            if copy.whole and enough(copy):
+                return copy
         heartbeat = read(HEARTBEAT)
         fresh = freshness_of(service, heartbeat, None)
         return fresh if fresh.whole else freshness_of(service, heartbeat, read(RECONCILE))

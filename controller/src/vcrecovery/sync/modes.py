@@ -31,7 +31,9 @@ RAW_KEY = "raw.lxc"
 _INIT = "lxc.init.cmd = /sbin/init"
 #: What the line begins with by which a container boots to `base` only. Of two such lines the later one holds.
 _BASE_INIT = f"{_INIT} systemd.unit=sysinit.target"
-#: Seconds for which it waits for the first units.
+#: Nothing waits for the journal to be on disk: it goes there with the rest.
+_JOURNAL_FLUSH = "systemd-journal-flush.service"
+#: Seconds of a boot after which the rest starts without them.
 FIRST_AT_MOST = 60
 #: Seconds that it then waits: when a whole host has failed, the first units of others need that CPU time more.
 NEIGHBOURS_FIRST = 5
@@ -127,26 +129,29 @@ def init_of_all(first_units: Sequence[str]) -> list[str]:
     """
     if not first_units:
         return []
-    return [
-        " ".join(
-            [_INIT, *(f"systemd.wants={unit}" for unit in (*first_units, REST_UNIT)), "systemd.unit=sysinit.target"]
-        )
-    ]
+    wants = [f"systemd.wants={unit}" for unit in (*first_units, REST_UNIT)]
+    return [" ".join([_INIT, *wants, f"systemd.mask={_JOURNAL_FLUSH}", "systemd.unit=sysinit.target"])]
 
 
 def rest_unit(first_units: Sequence[str]) -> str:
-    """The text of `REST_UNIT`. A first unit that fails, or hangs in its start, holds back nothing for long."""
+    """The text of `REST_UNIT`. A first unit that fails, or hangs in its start, holds back nothing for long.
+
+    Until the first units run it is a job of systemd's and no process, which would take their time.
+    """
     return f"""\
 [Unit]
 Description=The rest of this standby's boot
 DefaultDependencies=no
 Conflicts=shutdown.target
 Before=shutdown.target
+After={" ".join(first_units)}
+JobTimeoutSec={FIRST_AT_MOST}
+OnFailure=default.target
 
 [Service]
 Type=oneshot
-ExecStartPre=-/usr/bin/timeout {FIRST_AT_MOST} /bin/systemctl start {" ".join(first_units)}
 ExecStartPre=/bin/sleep {NEIGHBOURS_FIRST}
+ExecStartPre=-/bin/journalctl --flush
 ExecStart=/bin/systemctl start --no-block default.target
 """
 

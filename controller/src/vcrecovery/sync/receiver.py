@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vcrecovery.errors import OutsideError, RefusedError, UsageError
-from vcrecovery.sync import idmap, sessions
+from vcrecovery.sync import idmap, published, sessions
 
 INSIDE = "/standby"
 #: How long a session waits for a restore point to be made or restored.
@@ -157,8 +157,11 @@ def find_target(state_dir: Path, service: str) -> Target:
     return Target(rootfs, idmap.of_tree(service, config, rootfs))
 
 
-def receive(state_dir: Path, service: str, command: str) -> NoReturn:
-    """Becomes the rsync server for one session. Raises as the functions above do."""
+def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoReturn:
+    """Becomes the rsync server for one session; `seeds` when its files do not come from the primary.
+
+    Raises as the functions above do.
+    """
     try:
         arguments = server_arguments(command)
         # Before the role is read: see `sessions`.
@@ -168,6 +171,10 @@ def receive(state_dir: Path, service: str, command: str) -> NoReturn:
         syslog.openlog("vcrecovery", syslog.LOG_PID, syslog.LOG_AUTH)
         syslog.syslog(syslog.LOG_WARNING, f"receive {service}: {error}: {command[:200]!r}")
         raise
+    if seeds:
+        published.withdraw(target.rootfs)
+    else:
+        published.publish(target.rootfs)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _enter_jail(target.rootfs)
     if target.id_map:

@@ -41,7 +41,7 @@ def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> Non
     except ExcludeError as error:
         raise UsageError(f"--from {source}: {error}") from error
     program = [sys.executable, "-m", "vcrecovery", "receive"]
-    receiver = [*program, "--state-dir", str(plan.state_dir), "--local", service]
+    receiver = [*program, "--state-dir", str(plan.state_dir), "--local", "--seeds", service]
     # The list comes through a pipe: a file of it would be left when we are killed.
     command = ["rsync", *KEPT, "--delete", "--force", "--exclude-from=-", "-e", shlex.join(receiver)]
     run([*command, f"{source}/", "standby:/"], timeout=timeout, stdin=rules, outlives_us=False)

@@ -40,6 +40,11 @@ class Storage(Connection):
         answer = self._found(lambda api: api.instances[instance].files.get(params={"path": path}))
         return None if answer is None else bytes(answer.content)
 
+    def template(self, instance: str, name: str) -> bytes | None:
+        """A file among the instance's templates, for which no program is started. None when it is not there."""
+        answer = self._found(lambda api: api.instances[instance].metadata.templates.get(params={"path": name}))
+        return None if answer is None else bytes(answer.content)
+
     def pool_driver(self, pool: str) -> str | None:
         """The storage pool's driver; None when there is no such pool."""
         found = self._found(lambda api: api.storage_pools[pool].get())
