@@ -129,6 +129,7 @@ def test_the_first_units_start_first_and_all_the_rest_after_them(standby: Waitin
     assert 0 < running <= min(monotonic(unit, "InactiveExit") for unit in ("ssh.service", "basic.target"))
     for unit in ("ssh.service", "dbus.service", "timers.target"):
         assert standby.unit(unit) == "active"
+    wait_for(lambda: standby.inside("ls", "/run/systemd/journal").split().count("flushed"), "the journal on its disk")
     # What it sees of memory is its own share, as with Debian's hook, on a machine that has lxcfs.
     seen = standby.inside("cat", "/proc/mounts")
     assert ("lxcfs /proc/meminfo " in seen) == Path("/var/lib/lxcfs/proc/meminfo").exists()
@@ -136,6 +137,23 @@ def test_the_first_units_start_first_and_all_the_rest_after_them(standby: Waitin
     standby.write_plan(first_units=[])
     assert "first units: none" in standby.apply()
     assert "lxc.init.cmd" not in standby.instance.config["raw.lxc"]
+
+
+def test_a_first_unit_that_hangs_holds_back_the_rest_for_its_time_only(standby: WaitingStandby) -> None:
+    hangs = "[Service]\nType=oneshot\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity\n"
+    standby.send({"/etc/systemd/system/hangs.service": hangs})
+    standby.write_plan(first_units=["hangs.service"])
+    standby.apply()
+    rest = standby.rootfs / "etc/systemd/system/vcrecovery-rest.service"
+    rest.write_text(rest.read_text().replace("JobTimeoutSec=60\n", "JobTimeoutSec=3\n"))
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.page()
+    wait_for(lambda: standby.unit("ssh") == "active", "the rest of the boot", 60)
+    assert standby.unit("hangs") == "activating"
+    standby.stand_by_again()
+    standby.write_plan(first_units=[])
+    standby.apply()
 
 
 def test_owners_are_right_in_one_that_runs(standby: WaitingStandby) -> None:

@@ -85,6 +85,17 @@ def test_a_failover_into_it_out_of_each_mode(site: Site) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_nothing_is_run_there_for_the_cards_of_containers(site: Site) -> None:
+    card = "vethvcrt"
+    try:
+        site.command(f"ip link add {card} type veth peer name {card}1 && udevadm settle")
+        said = site.command(f"udevadm test /sys/class/net/{card} 2>&1")
+        assert [line for line in said.splitlines() if line.startswith("run:")] == ["run: 'net_id'"]
+        assert card not in site.command("journalctl -p warning -u systemd-udevd")
+    finally:
+        site.command(f"ip link del {card}")
+
+
 @pytest.mark.usefixtures("primary")
 def test_without_it_nothing_is_touched(site: Site) -> None:
     """Last: it ends the secondary."""

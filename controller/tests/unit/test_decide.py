@@ -152,8 +152,7 @@ def test_a_primary_that_is_seen_to_serve_is_not_fenced_again(automatic: bool) ->
         ({"standby_problem": "LXD does not answer"}, {}),
         ({"reason": "destroyed"}, {}),
         ({"power": "paused"}, {}),
-        ({"power": "running"}, {}),
-        ({"power": "running", "reached": ["10.0.0.1:80 http /"]}, {}),
+        ({"power": "running"}, {"automatic": False, "force": True}),
         ({"power": "absent"}, {}),
         (AWAY, {}),
         (SERVES, {"automatic": False, "force": True}),
@@ -165,6 +164,36 @@ def test_without_both_signals_for_the_primary_it_is_fenced_again(seen: dict[str,
     decision = decide(tried(looked(**{"reason": "", **seen}), **words), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.FENCE
+
+
+RUNS: dict[str, Any] = {"power": "running", "reason": "", "open_ports": []}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "is_fenced"),
+    [
+        ([], False),
+        ([looked(NOW - 10, **RUNS)], False),
+        ([looked(NOW - 20, **RUNS)], True),
+        ([looked(NOW - 20, **RUNS), looked(NOW - 10, **RUNS)], True),
+        ([looked(NOW - 20, **RUNS, reached=["10.0.0.1:80 http /"])], True),
+        # It was cut off once more in between.
+        ([looked(NOW - 20, **RUNS), looked(NOW - 10, **AWAY)], False),
+        # What came of a clock that was set back.
+        ([looked(NOW + 3000, **RUNS)], True),
+    ],
+)
+@pytest.mark.parametrize("automatic", [True, False])
+def test_behind_a_network_that_comes_back_its_ports_get_their_time(
+    earlier: list[StepRecord], is_fenced: bool, automatic: bool
+) -> None:
+    decision = decide(tried(*earlier, looked(**RUNS), automatic=automatic), POLICY, NOW)
+    if is_fenced:
+        assert isinstance(decision, Run)
+        assert decision.step is Step.FENCE
+    else:
+        assert isinstance(decision, Leave)
+        assert "no port answers yet; it is fenced when none has for 15 s" in decision.sentence
 
 
 def test_force_says_that_what_it_ends_serves() -> None:
