@@ -46,12 +46,15 @@ class Serving:
 
 
 @contextmanager
-def serving(place: Path) -> Iterator[Serving]:
+def serving(place: Path, refusal: str = "") -> Iterator[Serving]:
+    """`refusal`: what it says to whoever wants a network."""
     made = Serving()
 
     class Noting(Server):
         def answer(self, verb: str, path: str, headers: str, body: bytes) -> tuple[int, dict[str, Any], str]:
             made.asked.append(f"{verb} {path}")
+            if refusal and (verb, path) == ("POST", "/1.0/networks"):
+                return 500, {"type": "error", "error": refusal, "error_code": 500}, ""
             return super().answer(verb, path, headers, body)
 
     containers = Noting(NAMES)
@@ -135,6 +138,22 @@ def test_a_server_that_was_away_is_used_again(place: Path) -> None:
     # This time nobody has looked meanwhile.
     with serving(place):
         assert lxd.get("s1") is not None
+
+
+def test_a_name_server_in_the_way_of_the_standbys_network_is_named(place: Path) -> None:
+    lxd = LxdServer("sec1", place, SystemClock())
+    # As LXD 5.0 says it where Debian's BIND has taken port 53 of the bridge, once that had its address.
+    refusal = (
+        "The DNS and DHCP service exited prematurely: Process exited with non-zero value 2 "
+        '("dnsmasq: failed to create listening socket for 10.20.0.1: Address already in use")'
+    )
+    with serving(place, refusal), pytest.raises(OutsideError) as error:
+        lxd.create_network("vcr0", "10.20.0.1/24")
+    assert refusal in error.value.message
+    assert error.value.way_out == (
+        "a name server of this machine has taken port 53 of the bridge: have it leave that address alone "
+        "(BIND: `listen-on { !10.20.0.1; any; };` in its options)"
+    )
 
 
 def test_a_write_on_an_older_state_is_refused(place: Path) -> None:
