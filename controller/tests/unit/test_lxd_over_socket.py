@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import socket
 import threading
@@ -27,6 +28,7 @@ from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.outside import Outside
+from vcrecovery.recover.preflight import check_outside
 from vcrecovery.recover.states import Episode, Request, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
@@ -197,7 +199,7 @@ def port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def outside(place: Path, port: int) -> Outside:
+def world_of(place: Path, port: int) -> World:
     """A controller that has just been started, for service s1."""
     plan = {
         "version": 1,
@@ -225,7 +227,11 @@ def outside(place: Path, port: int) -> Outside:
     }
     file = place.parent / "plan.yml"
     file.write_text(yaml.safe_dump(plan))
-    return Outside(World(load_plan(file)), "s1")
+    return World(load_plan(file))
+
+
+def outside(place: Path, port: int) -> Outside:
+    return Outside(world_of(place, port), "s1")
 
 
 EPISODE = Episode(1, "s1", 3, "test", Request(primary_is_down=True), 0.0)
@@ -245,6 +251,35 @@ def test_a_failover_reads_the_container_once(place: Path, port: int, monkeypatch
         # A controller that goes on later looks at it.
         outside(place, port).carry_out(Step.PROBE, EPISODE)
         assert server.asked[-1] == "GET /1.0/instances/s1"
+
+
+#: As Debian's 3.2.7-1+deb12u6 says it (and 3.4.3, upstream's issue 910), whatever is to be deleted.
+_RSYNC = """\
+#!/bin/sh
+case " $* " in *" --delete-missing-args "*) ;; *) exit 0 ;; esac
+read -r path
+echo "invalid file mode 00 for $path [Receiver]" >&2
+echo "rsync error: protocol incompatibility (code 2) at flist.c(874) [Receiver=3.2.7]" >&2
+exit 2
+"""
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_plan_check_finds_an_rsync_that_takes_no_deletions(
+    place: Path, port: int, refuses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if refuses:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/rsync").write_text(_RSYNC)
+        (tmp_path / "bin/rsync").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    with serving(place):
+        problems = check_outside(world_of(place, port))
+    found = [line for line in problems if line.startswith("secondaries.sec1: this machine's rsync takes no deletions")]
+    assert len(found) == int(refuses)
+    for line in found:
+        assert "protocol incompatibility" in line
+        assert line.endswith("install a newer one, Debian 12's from bookworm-security")
 
 
 @pytest.mark.parametrize("just_now", [0.0, 600.0])
