@@ -35,7 +35,7 @@ Pass = Callable[[str], None]
 #: Dozens of them are masked; one is as good as another.
 _UNIT = re.compile(r"[\w@.-]+\.(?:service|socket|path|timer|mount|automount)\b")
 #: What only looks, of the programs that also change something.
-_LOOKS = {"show", "-S", "-C"}
+_LOOKS = {"show", "-S", "-C", "--dry-run"}
 
 
 def count_changes(pass_one: Pass, kinds: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from vcrecovery.sync.receiver import find_target
 from vcrecovery_lab.client import fetch
 from vcrecovery_lab.lab import playbook
 from vcrecovery_lab.machine import qemu_pid
+from vcrecovery_lab.run import run
 
 from .conftest import Lab
 from .waiting import wait_for
@@ -31,6 +32,11 @@ def test_a_second_run_of_the_layout_changes_nothing(lab: Lab) -> None:
     recap = re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", printed, re.MULTILINE)
     assert {host for host, _ in recap} == {"hv1", "ns1", "sec1", "web1"}
     assert {changed for _, changed in recap} == {"0"}, printed
+
+
+def test_an_operator_on_the_controller_calls_the_program_by_its_name(lab: Lab) -> None:
+    called = run([lab.layout.root / "vcrecovery", "plan", "check", lab.layout.plan_file], timeout=60)
+    assert called.stdout == f"{lab.layout.plan_file}: good: 1 service(s)\n"
 
 
 def test_files_arrive_with_owners_modes_links_and_capabilities(lab: Lab) -> None:

@@ -118,6 +118,10 @@ def test_the_schema_is_json() -> None:
     assert schema["properties"]["services"]
 
 
+def test_help_names_the_variable_that_stands_for_the_plan() -> None:
+    assert "VCRECOVERY_PLAN" in vcrecovery("status", "--help").stdout
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_explains_itself(verb: str) -> None:
     done = vcrecovery(verb, "--help")

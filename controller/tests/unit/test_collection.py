@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
@@ -34,13 +35,21 @@ def test_every_variable_of_a_role_is_described(role: str) -> None:
 @pytest.mark.parametrize(
     "template", sorted((CHECKOUT / "templates").glob("vcrecovery-*.j2")), ids=lambda path: path.name
 )
-def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "optional",
+    [
+        {"service": {}, "consistency": "files"},
+        {"service": {"virtual_ip": {"address": "192.0.2.50/24", "interface": "eth0"}}, "consistency": "snapshot"},
+    ],
+    ids=["least", "most"],
+)
+def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.fail("systemd-analyze is not installed; `make setup` installs it")
     variables = {
         "ansible_managed": "Ansible managed",
         "controller_watch_argv": ["/bin/true", "watch"],
-        "controller_plan": {"state_dir": "/var/lib/vcrecovery", "services": {"web": {"virtual_ip": {}}}},
+        "controller_plan": {"state_dir": "/var/lib/vcrecovery", "services": {"web": optional["service"]}},
         "hypervisor_libvirt_snmp_argv": ["/bin/true", "-f"],
         "hypervisor_snmp_notify_argv": ["/bin/true", "snmp-agent"],
         "hypervisor_snmp_uri": "qemu:///system",
@@ -57,7 +66,7 @@ def test_systemd_accepts_the_units(template: Path, tmp_path: Path) -> None:
         "primary_run_dir": "/run/vcrecovery",
         "primary_sync_memory": "512M",
         "primary_reconcile": "1800s",
-        "primary_consistency": {"kind": "files"},
+        "primary_consistency": {"kind": optional["consistency"]},
     }
     text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
     unit = tmp_path / template.name.removesuffix(".j2")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import socket
 import threading
@@ -27,6 +28,7 @@ from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.outside import Outside
+from vcrecovery.recover.preflight import check_outside
 from vcrecovery.recover.states import Episode, Request, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
@@ -46,12 +48,15 @@ class Serving:
 
 
 @contextmanager
-def serving(place: Path) -> Iterator[Serving]:
+def serving(place: Path, refusal: str = "") -> Iterator[Serving]:
+    """`refusal`: what it says to whoever wants a network."""
     made = Serving()
 
     class Noting(Server):
         def answer(self, verb: str, path: str, headers: str, body: bytes) -> tuple[int, dict[str, Any], str]:
             made.asked.append(f"{verb} {path}")
+            if refusal and (verb, path) == ("POST", "/1.0/networks"):
+                return 500, {"type": "error", "error": refusal, "error_code": 500}, ""
             return super().answer(verb, path, headers, body)
 
     containers = Noting(NAMES)
@@ -137,6 +142,22 @@ def test_a_server_that_was_away_is_used_again(place: Path) -> None:
         assert lxd.get("s1") is not None
 
 
+def test_a_name_server_in_the_way_of_the_standbys_network_is_named(place: Path) -> None:
+    lxd = LxdServer("sec1", place, SystemClock())
+    # As LXD 5.0 says it where Debian's BIND has taken port 53 of the bridge, once that had its address.
+    refusal = (
+        "The DNS and DHCP service exited prematurely: Process exited with non-zero value 2 "
+        '("dnsmasq: failed to create listening socket for 10.20.0.1: Address already in use")'
+    )
+    with serving(place, refusal), pytest.raises(OutsideError) as error:
+        lxd.create_network("vcr0", "10.20.0.1/24")
+    assert refusal in error.value.message
+    assert error.value.way_out == (
+        "a name server of this machine has taken port 53 of the bridge: have it leave that address alone "
+        "(BIND: `listen-on { !10.20.0.1; any; };` in its options)"
+    )
+
+
 def test_a_write_on_an_older_state_is_refused(place: Path) -> None:
     lxd = LxdServer("sec1", place, SystemClock())
     with serving(place):
@@ -178,7 +199,7 @@ def port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def outside(place: Path, port: int) -> Outside:
+def world_of(place: Path, port: int) -> World:
     """A controller that has just been started, for service s1."""
     plan = {
         "version": 1,
@@ -206,7 +227,11 @@ def outside(place: Path, port: int) -> Outside:
     }
     file = place.parent / "plan.yml"
     file.write_text(yaml.safe_dump(plan))
-    return Outside(World(load_plan(file)), "s1")
+    return World(load_plan(file))
+
+
+def outside(place: Path, port: int) -> Outside:
+    return Outside(world_of(place, port), "s1")
 
 
 EPISODE = Episode(1, "s1", 3, "test", Request(primary_is_down=True), 0.0)
@@ -226,6 +251,35 @@ def test_a_failover_reads_the_container_once(place: Path, port: int, monkeypatch
         # A controller that goes on later looks at it.
         outside(place, port).carry_out(Step.PROBE, EPISODE)
         assert server.asked[-1] == "GET /1.0/instances/s1"
+
+
+#: As Debian's 3.2.7-1+deb12u6 says it (and 3.4.3, upstream's issue 910), whatever is to be deleted.
+_RSYNC = """\
+#!/bin/sh
+case " $* " in *" --delete-missing-args "*) ;; *) exit 0 ;; esac
+read -r path
+echo "invalid file mode 00 for $path [Receiver]" >&2
+echo "rsync error: protocol incompatibility (code 2) at flist.c(874) [Receiver=3.2.7]" >&2
+exit 2
+"""
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_plan_check_finds_an_rsync_that_takes_no_deletions(
+    place: Path, port: int, refuses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if refuses:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/rsync").write_text(_RSYNC)
+        (tmp_path / "bin/rsync").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    with serving(place):
+        problems = check_outside(world_of(place, port))
+    found = [line for line in problems if line.startswith("secondaries.sec1: this machine's rsync takes no deletions")]
+    assert len(found) == int(refuses)
+    for line in found:
+        assert "protocol incompatibility" in line
+        assert line.endswith("install a newer one, Debian 12's from bookworm-security")
 
 
 @pytest.mark.parametrize("just_now", [0.0, 600.0])

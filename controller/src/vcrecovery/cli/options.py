@@ -28,6 +28,7 @@ def plan_option(function: F) -> F:
         default=DEFAULT_PATH,
         show_default=True,
         envvar="VCRECOVERY_PLAN",
+        show_envvar=True,
         help="The plan file.",
     )(function)
 

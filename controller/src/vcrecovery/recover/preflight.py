@@ -11,6 +11,7 @@ from vcrecovery.plan.names import LONG_TTL
 from vcrecovery.recover.records import Name, names_of
 from vcrecovery.recover.states import Power
 from vcrecovery.recover.world import World
+from vcrecovery.sync import rsync_fault
 from vcrecovery.sync.databases import copied_as_files
 from vcrecovery.sync.rootfs import Rootfs
 
@@ -59,6 +60,9 @@ def check_outside(world: World) -> list[str]:
             except VCRecoveryError as error:
                 silent.add(lxd.name)
                 problems.append(f"secondaries.{lxd.name}: {error}")
+    receiving = [name for name, lxd in world.lxd.items() if lxd.is_here and name not in silent]
+    if receiving and (fault := rsync_fault.what_is_wrong()):
+        problems += [f"secondaries.{name}: {fault}" for name in receiving]
     return problems + _dns_problems(world)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.drivers.lxd.connection import Connection
+from vcrecovery.errors import OutsideError
 
 
 class Storage(Connection):
@@ -57,7 +58,10 @@ class Storage(Connection):
         self._guard(lambda api: api.storage_pools.post(json={"name": pool, "driver": "dir"}))
 
     def create_network(self, network: str, address: str, address6: str = "none") -> None:
-        """A bridge with these addresses, without DHCP, DNS or NAT: standbys have fixed addresses."""
+        """A bridge with these addresses, without DHCP or NAT: standbys have fixed addresses.
+
+        LXD answers the standbys' own questions for names on it.
+        """
         config = {
             "ipv4.address": address,
             "ipv4.dhcp": "false",
@@ -68,7 +72,17 @@ class Storage(Connection):
         if address6 != "none":
             # LXD's rules only let in what its DHCP and DNS would need, and 5.0 does not get rid of those for IPv6.
             config |= {"ipv6.dhcp": "false", "ipv6.nat": "false", "ipv6.firewall": "false"}
-        self._guard(lambda api: api.networks.post(json={"name": network, "type": "bridge", "config": config}))
+        try:
+            self._guard(lambda api: api.networks.post(json={"name": network, "type": "bridge", "config": config}))
+        except OutsideError as error:
+            if "listening socket" not in error.message:
+                raise
+            ours = address.partition("/")[0]
+            way_out = (
+                "a name server of this machine has taken port 53 of the bridge: have it leave that address alone "
+                f"(BIND: `listen-on {{ !{ours}; any; }};` in its options)"
+            )
+            raise OutsideError(error.message, way_out) from error
 
     def remove_pool_and_network(self, pool: str, network: str) -> None:
         """Removes them if they are there. Raises OutsideError while something uses them."""
