@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.process import run
 from vcrecovery.errors import OutsideError
-from vcrecovery.plan.probes import HttpProbe, Port, Trust
+from vcrecovery.plan.probes import HttpProbe, Port
 
 #: So many probes run at once.
 AT_ONCE = 32
@@ -45,8 +42,16 @@ class Result:
         return f"{self.label}: {self.reason}" if self.reason else self.label
 
 
-class _BadAnswerError(Exception):
+class BadAnswerError(Exception):
     """What answers is not what it should be; the message says why."""
+
+
+def seconds_left(deadline: float) -> float:
+    """Seconds up to `deadline`. Raises TimeoutError when there are none."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
 
 
 def label_of(address: str, port: Port) -> str:
@@ -71,81 +76,51 @@ def ask(address: str, port: Port, timeout: float) -> Result:
         return Result(label, "", reached=True)
     deadline, reached = time.monotonic() + timeout, False
     try:
-        with socket.create_connection((address, port.number or 0), timeout=timeout) as sock:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
+            # `create_connection` looks names up, for which Python loads the tables of international ones.
+            sock.settimeout(timeout)
+            sock.connect((address, port.number or 0))
             reached = True
             if port.tls:
-                _handshake(sock, port.tls, port.tls.name, deadline).close()
+                from vcrecovery.drivers.probe_tls import handshake
+
+                handshake(sock, port.tls, port.tls.name, deadline).close()
             elif port.http:
                 _get(sock, address, port.http, deadline)
     except TimeoutError:
         return Result(label, f"no answer within {timeout:g} s", reached)
-    except ssl.SSLCertVerificationError as error:
-        return Result(label, f"certificate: {error.verify_message}", reached)
-    except ssl.SSLError as error:
-        return Result(label, f"no TLS: {(error.reason or str(error)).replace('_', ' ').lower()}", reached)
     except OSError as error:
-        return Result(label, (error.strerror or str(error) or type(error).__name__).lower(), reached)
-    except _BadAnswerError as error:
+        return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached)
+    except BadAnswerError as error:
         return Result(label, str(error), reached)
     return Result(label, "", reached)
 
 
-def _left(deadline: float) -> float:
-    """Seconds up to `deadline`. Raises TimeoutError when there are none."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+def _trouble(port: Port, error: OSError) -> str:
+    if port.tls or (port.http and port.http.tls):
+        from vcrecovery.drivers.probe_tls import trouble
 
-
-@lru_cache(maxsize=16)
-def _context(ca_file: Path | None, _written_at: int, verify: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=ca_file)
-    # The names are compared below, so that a wrong one can be shown.
-    context.check_hostname = False
-    if not verify:
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _handshake(sock: socket.socket, trust: Trust, name: str, deadline: float) -> ssl.SSLSocket:
-    try:
-        written_at = trust.ca_file.stat().st_mtime_ns if trust.ca_file else 0
-        context = _context(trust.ca_file, written_at, trust.verify)
-    except OSError as error:
-        # An SSLError too: a file that holds no certificate.
-        raise _BadAnswerError(f"{trust.ca_file} holds no usable certificate: {error.strerror}") from error
-    sock.settimeout(_left(deadline))
-    wrapped = context.wrap_socket(sock, server_hostname=name)
-    if trust.verify:
-        certificate: Any = wrapped.getpeercert() or {}
-        named = [str(text).lower() for _kind, text in certificate.get("subjectAltName", ())]
-        if not any(_covers(text, name) for text in named):
-            wrapped.close()
-            raise _BadAnswerError(f"certificate is for {', '.join(named) or 'no name'}")
-    return wrapped
-
-
-def _covers(named: str, name: str) -> bool:
-    """Whether a name in a certificate, which may be `*.example.net`, stands for `name` (RFC 6125)."""
-    if named.startswith("*."):
-        return name.partition(".")[2] == named[2:]
-    return named == name
+        if said := trouble(error):
+            return said
+    return (error.strerror or str(error)).lower()
 
 
 def _get(sock: socket.socket, address: str, probe: HttpProbe, deadline: float) -> None:
-    name = probe.host or address
-    stream = _handshake(sock, probe, name, deadline) if probe.tls else sock
+    stream = sock
+    if probe.tls:
+        from vcrecovery.drivers.probe_tls import handshake
+
+        stream = handshake(sock, probe, probe.host or address, deadline)
     try:
         host = probe.host or (f"[{address}]" if ":" in address else address)
         if probe.port != (443 if probe.tls else 80):
             host += f":{probe.port}"
         lines = (f"GET {probe.path} HTTP/1.1", f"Host: {host}", "User-Agent: vcrecovery", "Accept: */*")
-        stream.settimeout(_left(deadline))
+        stream.settimeout(seconds_left(deadline))
         stream.sendall("\r\n".join((*lines, "Connection: close", "", "")).encode())
         answer = b""
         while b"\n" not in answer and len(answer) < _HEADER_LIMIT:
-            stream.settimeout(_left(deadline))
+            stream.settimeout(seconds_left(deadline))
             received = stream.recv(1024)
             if not received:
                 break
@@ -154,12 +129,12 @@ def _get(sock: socket.socket, address: str, probe: HttpProbe, deadline: float) -
         stream.close()
     match = re.match(rb"HTTP/1\.[01] (\d{3})[ \r\n]", answer)
     if match is None:
-        raise _BadAnswerError("answers, but not in HTTP" if answer else "hangs up without an answer")
+        raise BadAnswerError("answers, but not in HTTP" if answer else "hangs up without an answer")
     status = int(match[1])
     good = status in probe.status if probe.status else 200 <= status < 400
     if not good:
         wanted = " or ".join(map(str, probe.status)) or "200 to 399"
-        raise _BadAnswerError(f"status {status}, not {wanted}")
+        raise BadAnswerError(f"status {status}, not {wanted}")
 
 
 def ask_all(targets: Sequence[Target], timeout: float) -> list[Result]:
