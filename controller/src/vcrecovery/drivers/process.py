@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -53,6 +52,8 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us:
 
 def _ends_with(parent: int) -> Callable[[], None]:
     """For the new process: the kernel kills it when `parent` ends, however that ends."""
+    import ctypes
+
     prctl = ctypes.CDLL(None).prctl
 
     def follow() -> None:

@@ -22,7 +22,6 @@ from pathlib import Path
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import OutsideError
-from vcrecovery.excludes.identity import REST_UNIT
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.modes import Mode
 
@@ -129,6 +128,8 @@ def init_of_all(first_units: Sequence[str]) -> list[str]:
     """
     if not first_units:
         return []
+    from vcrecovery.excludes.identity import REST_UNIT  # with its package, which a failover does without
+
     wants = [f"systemd.wants={unit}" for unit in (*first_units, REST_UNIT)]
     return [" ".join([_INIT, *wants, f"systemd.mask={_JOURNAL_FLUSH}", "systemd.unit=sysinit.target"])]
 

@@ -13,7 +13,6 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import OutsideError, RefusedError
-from vcrecovery.excludes import identity
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync import idmap, lxcfs
 from vcrecovery.sync.modes import RAW_KEY, init_of_all, rest_unit, with_init_of
@@ -205,6 +204,8 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
 
 def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
     """Makes a tree that came from a primary the standby's own."""
+    from vcrecovery.excludes import identity  # with its package, which a failover does without
+
     for folder, mode in (("/dev", 0o755), ("/proc", 0o555), ("/sys", 0o555), ("/run", 0o755), ("/tmp", 0o1777)):  # noqa: S108
         changes.note(tree.folder(folder, mode), f"folder {folder}")
     files = {
