@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -34,12 +35,14 @@ def _domain_name(value: Any) -> str:
     return name
 
 
-def _seconds(value: float) -> float:
-    """What a duration is written as. Not `float` itself: what that takes is only found out by parsing its help."""
-    return value
+class _Length:
+    """How pydantic reads a duration, said outright: from a decorator it would find that out anew at each use."""
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(parse_duration, core_schema.float_schema())
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(_seconds)]
+Duration = Annotated[float, _Length()]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 DomainName = Annotated[str, BeforeValidator(_domain_name)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
@@ -48,4 +51,9 @@ PortNumber = Annotated[int, Field(ge=1, le=65535)]
 class Section(BaseModel):
     """A mapping of the plan: unknown keys are mistakes, and nothing changes it after it was read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+def unsaid() -> Any:
+    """A section that the plan does not have is as one that it leaves empty."""
+    return Field({}, validate_default=True)

@@ -1,7 +1,5 @@
 """The section of the plan that says where figures are served for Prometheus."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address
 
 from pydantic import Field

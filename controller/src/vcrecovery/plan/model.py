@@ -1,7 +1,5 @@
 """The schema of the plan file: the one source of validation, of the reference and of the defaults."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -9,7 +7,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section
+from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
 from vcrecovery.plan.groups import Group
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, Mode, Refresh, UnitName
@@ -204,7 +202,7 @@ class Sync(Section):
     exclude: list[Annotated[str, AfterValidator(_absolute)]] = Field(
         [], description="further absolute paths that stay out"
     )
-    consistency: Consistency = Consistency()
+    consistency: Consistency = unsaid()
     on_package_change: Literal["restart", "units", "nothing"] = Field(
         "restart",
         description="what a standby that runs does after a package run on the primary: start anew, restart the units "
@@ -252,7 +250,7 @@ class Service(Section):
     masked_units: list[UnitName] = Field(
         [], description="units that never run before it serves", examples=[["cron.service", "certbot.timer"]]
     )
-    refresh: Refresh = Refresh()
+    refresh: Refresh = unsaid()
     ports: list[Port] = Field(min_length=1, description="what has to answer", examples=[[80, 443]])
     dns: list[DnsRecord] = Field([], description="names that follow the service")
     virtual_ip: VirtualAddress | None = Field(None, description="an address that follows it, beside DNS or instead")
@@ -260,9 +258,9 @@ class Service(Section):
         [], description="services that have to be up before its standby starts, in a failover of several"
     )
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
-    timeouts: Timeouts = Timeouts()
-    sync: Sync = Sync()
-    restore_points: RestorePoints = RestorePoints()
+    timeouts: Timeouts = unsaid()
+    sync: Sync = unsaid()
+    restore_points: RestorePoints = unsaid()
 
     @model_validator(mode="after")
     def _can_have_restore_points(self) -> Self:
@@ -290,10 +288,10 @@ class Plan(Section):
     state_dir: Path = Field(Path("/var/lib/vcrecovery"), description="the journal and the locks")
     hypervisors: dict[Name, Hypervisor] = Field({})
     secondaries: dict[Name, Secondary] = Field({})
-    dns: Dns = Dns()
-    snmp: Snmp = Snmp()
+    dns: Dns = unsaid()
+    snmp: Snmp = unsaid()
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
-    detection: Detection = Detection()
+    detection: Detection = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves figures; null: nowhere")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

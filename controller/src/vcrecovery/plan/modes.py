@@ -1,7 +1,5 @@
 """The sections of the plan that say how a standby waits: its mode, what runs meanwhile, how often it is refreshed."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

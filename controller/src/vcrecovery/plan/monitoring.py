@@ -1,14 +1,12 @@
 """The sections of the plan that say how failures are noticed: SNMP agents, Zabbix, thresholds."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from vcrecovery.plan.fields import Duration, Name, PortNumber, Section
+from vcrecovery.plan.fields import Duration, Name, PortNumber, Section, unsaid
 
 
 class SnmpAgent(Section):
@@ -41,7 +39,7 @@ class Traps(Section):
 
 class Snmp(Section):
     users: dict[Name, SnmpUser] = Field({})
-    traps: Traps = Traps()
+    traps: Traps = unsaid()
     poll: Duration = Field(5.0, description="how often every guest's state and CPU time are read")
 
 
@@ -61,7 +59,7 @@ class ZabbixApi(Section):
 
 
 class Zabbix(Section):
-    trapper: ZabbixTrapper = ZabbixTrapper()
+    trapper: ZabbixTrapper = unsaid()
     api: ZabbixApi | None = None
 
 

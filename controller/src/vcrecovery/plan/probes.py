@@ -1,7 +1,5 @@
 """The sections of the plan that say how one sees that a service answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Self
 

@@ -1,7 +1,5 @@
 """The sections of the plan that say which DNS records, or which address, follow a service."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Annotated, Any, Literal
 
