@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vcrecovery.detect.cpu import CpuSample, utilisation
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
@@ -23,9 +22,11 @@ from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import Freshness, from_the_future, read_age_quietly
 from vcrecovery.sync.promote import promote
-from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
 from vcrecovery.sync.sessions import end_sessions, take_over
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
+
+if TYPE_CHECKING:
+    from vcrecovery.detect.cpu import CpuSample
 
 #: Seconds between the two readings that say how much CPU a VM uses now.
 USED_OVER = 1.0
@@ -212,6 +213,8 @@ class Outside:
 
     def _used_now(self) -> float | None:
         """Per cent of the primary's CPUs, over a second; only asked for when the CPU is why we look."""
+        from vcrecovery.detect.cpu import utilisation
+
         try:
             before = self._sample()
             self._world.clock.sleep(USED_OVER)
@@ -220,6 +223,8 @@ class Outside:
             return None
 
     def _sample(self) -> CpuSample:
+        from vcrecovery.detect.cpu import CpuSample
+
         uuid = str(self._service.primary.uuid)
         usage = self._host.usage([uuid])[uuid]
         return CpuSample(self._world.clock.now(), usage.cpu_time, usage.vcpus)
@@ -299,6 +304,8 @@ class Outside:
             return "", None
         if not self._lxd.is_here:
             return f"secondary {self._lxd.name} is another machine: only there can its standbys be put back", None
+        from vcrecovery.sync.restore_points import find, restore_points
+
         try:
             point = find(restore_points(self._lxd, self._name), self._name, asked)
         except VCRecoveryError as error:
@@ -307,6 +314,8 @@ class Outside:
 
     def _restore(self, episode: Episode) -> dict[str, Any]:
         """Puts the standby back to its restore point. Done once more when it was cut short."""
+        from vcrecovery.sync.restore_points import COPY_TIMEOUT, age_in_words, find, restore_points
+
         asked = episode.request.restore_point or ""
         point = find(restore_points(self._lxd, self._name), self._name, asked)
         instance = self._startable(episode)
