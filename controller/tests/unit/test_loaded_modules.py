@@ -26,7 +26,9 @@ HEAVY = {
     "requests",
     "sqlite3",
     "urllib3",
+    "vcrecovery.drivers.probe_tls",
     "vcrecovery.excludes",
+    "vcrecovery.sync.restore_points",
     "yaml",
     "zabbix_utils",
 }
