@@ -9,10 +9,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-import click
-
 from vcrecovery.cli.loading import without_collection
 from vcrecovery.errors import ExitCode, VCRecoveryError
+
+with without_collection():
+    import click
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
