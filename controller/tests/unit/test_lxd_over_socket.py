@@ -159,14 +159,14 @@ def test_a_server_that_hangs_holds_all_up_for_the_time_of_one(place: Path, monke
             with pytest.raises(OutsideError, match="does not answer"):
                 lxd.get("web")
 
-        threads = [threading.Thread(target=ask) for _ in range(8)]
+        threads = [threading.Thread(target=ask) for _ in range(40)]
         began = time.monotonic()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        # One after the other they would take 8 s.
-        assert time.monotonic() - began < 5
+        # One after the other they would take 40 s.
+        assert time.monotonic() - began < 20
 
 
 @pytest.fixture
