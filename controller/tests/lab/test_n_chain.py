@@ -23,7 +23,8 @@ from .conftest import Lab
 from .waiting import wait_for
 from .zabbix_stack import VERSIONS, throwaway_folder, throwaway_zabbix
 
-pytestmark = pytest.mark.lab
+#: The first test of a version lays it out, while the others are laid out beside it.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
 #: For a slow machine that is busy.
 PATIENCE = 120.0
