@@ -258,7 +258,7 @@ def test_what_was_changed_since_the_confirmation_is_seen(
 
 @pytest.fixture
 def writes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LXD, which writes a key of its own right after each of the first readings, as it does for a moment after a stop."""
+    """LXD, which writes a key of its own right after each of the first readings, as for a moment after a stop."""
     read, left = LxdServer.get, iter("321")
 
     def get(lxd: LxdServer, name: str) -> Instance | None:
