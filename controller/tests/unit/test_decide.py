@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.recover.decide import Close, Leave, Run, decide
+from vcrecovery.recover.decide import Close, Decision, Leave, Run, decide
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Request, Step, StepRecord
 
 CONFIRMED: dict[str, Any] = {
@@ -152,8 +152,7 @@ def test_a_primary_that_is_seen_to_serve_is_not_fenced_again(automatic: bool) ->
         ({"standby_problem": "LXD does not answer"}, {}),
         ({"reason": "destroyed"}, {}),
         ({"power": "paused"}, {}),
-        ({"power": "running"}, {}),
-        ({"power": "running", "reached": ["10.0.0.1:80 http /"]}, {}),
+        ({"power": "running"}, {"automatic": False, "force": True}),
         ({"power": "absent"}, {}),
         (AWAY, {}),
         (SERVES, {"automatic": False, "force": True}),
@@ -165,6 +164,24 @@ def test_without_both_signals_for_the_primary_it_is_fenced_again(seen: dict[str,
     decision = decide(tried(looked(**{"reason": "", **seen}), **words), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.FENCE
+
+
+@pytest.mark.parametrize("reached", [[], ["10.0.0.1:80 http /"]])
+def test_the_ports_follow_libvirt_within_the_time_for_which_the_hypervisor_was_silent(reached: list[str]) -> None:
+    """A network comes back piece by piece. After that, one signal alone lets nobody live."""
+
+    def seen(*ago: float, **first: Any) -> Decision:
+        """What follows from a look at each of these times, all of which found it running, the first but for `first`."""
+        running = {"power": "running", "reason": "", "reached": reached}
+        looks = [looked(NOW - seconds, **{**running, **(first if not n else {})}) for n, seconds in enumerate(ago)]
+        return decide(tried(*(step for look in looks for step in (NOT_PROVED, look))), POLICY, NOW)
+
+    for left in (seen(1), seen(10, 1), seen(16, 10, 1, power="unreachable")):
+        assert isinstance(left, Leave)
+        assert "is back and says that the primary runs, but no port answers yet" in left.sentence
+    fenced = seen(16, 10, 1)
+    assert isinstance(fenced, Run)
+    assert fenced.step is Step.FENCE
 
 
 def test_force_says_that_what_it_ends_serves() -> None:
