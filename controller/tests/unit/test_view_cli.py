@@ -118,8 +118,10 @@ def test_what_hangs_is_said_to_hang_in_time(hanging: Path) -> None:
     assert time.monotonic() - begun < 20
     assert done.returncode == 0
     assert done.stderr == ""
-    for who in ("hypervisor hv1", "LXD on secondary sec1", "its DNS server"):
+    for who in ("hypervisor hv1", "LXD on secondary sec1"):
         assert f"{who} did not answer within 1 s" in done.stdout
+    # The question to DNS ends by itself after 3 s; where the machine stands still for so long, both are over then.
+    assert re.search("its DNS server did not answer within 1 s|The DNS operation timed out", done.stdout), done.stdout
 
 
 def test_the_ports_of_both_addresses_are_asked(local_plan: Path) -> None:
