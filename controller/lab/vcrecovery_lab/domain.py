@@ -113,6 +113,11 @@ def boot_sector_domain(name: str, uuid: str, disk: Path) -> str:
     return blank.replace("</devices>", floppy).replace("</os>", "<boot dev='fd'/></os>")
 
 
+def boot_sector(code: bytes) -> bytes:
+    """A floppy disk that starts with `code`."""
+    return code.ljust(510, b"\0") + b"\x55\xaa" + bytes(1440 * 1024 - 512)
+
+
 def signed(xml: str, *, also: str = "") -> tuple[str, str]:
     """Add to the XML, as metadata, a hash of it and of `also`; return both. By it the lab knows its domains."""
     digest = hashlib.sha256(f"{xml}\0{also}".encode()).hexdigest()

@@ -20,7 +20,7 @@ V3 = ["-v3", "-l", "authPriv", "-u", USER, "-a", "SHA-256", "-A", AUTH, "-x", "A
 CREATE_USER = f'createUser {USER} SHA-256 "{AUTH}" AES "{PRIVACY}"\n'
 READY = "NET-SNMP version"
 #: Seconds for a daemon to come up.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Daemon:

@@ -69,15 +69,15 @@ class PrivateLibvirt:
         return run(["virsh", "-c", self.uri, "-q", *words], timeout=PATIENCE, env={"LC_ALL": "C"}).stdout
 
     def make(self, name: str, uuid: str, *, transient: bool = False, start: bool = True) -> None:
-        self._define(blank_domain(name, uuid), "create" if transient else "define")
+        self.define(blank_domain(name, uuid), "create" if transient else "define")
         if start and not transient:
             self.virsh("start", name)
 
     def define_and_start(self, xml: str, name: str) -> None:
-        self._define(xml, "define")
+        self.define(xml)
         self.virsh("start", name)
 
-    def _define(self, xml: str, word: str) -> None:
+    def define(self, xml: str, word: str = "define") -> None:
         file = self.folder / "domain.xml"
         file.write_text(xml)
         self.virsh(word, str(file))

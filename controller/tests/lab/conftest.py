@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.drivers.lxd import LxdServer, TryAgainError
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Pause
 from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY
@@ -74,9 +75,15 @@ class Lab:
         assert instance is not None
         if instance.running:
             self.lxd.stop(SERVICE, timeout=30)
+        # LXD writes keys of its own at times.
+        for _ in range(100):
             instance = self.lxd.get(SERVICE)
             assert instance is not None
-        self.lxd.configure(instance, {ROLE_KEY: "standby", EPOCH_KEY: "", "boot.autostart": "false"})
+            with suppress(TryAgainError):
+                self.lxd.configure(instance, {ROLE_KEY: "standby", EPOCH_KEY: "", "boot.autostart": "false"})
+                break
+        else:
+            pytest.fail(f"{SERVICE} is changed by somebody else all the time")
         service = self.layout.plan["services"][SERVICE]
         name, key = self.layout.name, self.layout.root / "bind" / "vcrlab.key"
         script = (

@@ -19,7 +19,7 @@ import yaml
 
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Side
-from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
 from .controllers import Controllers
@@ -256,9 +256,7 @@ class KillableSite(SmallSite):
     def afresh(self) -> None:
         """Nothing has ever failed over. Standbys that run go on running, as in mode hot."""
         for name in self.names:
-            self.lxd.server.configure(
-                self.instance(name), {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"}
-            )
+            self.stand_by(name)
             self.stamp(name)
         self.point_back(*(f"update delete _vcrecovery.{name}.{ZONE} TXT" for name in self.names))
         for file in self.state.glob("journal.db*"):

@@ -39,9 +39,9 @@ class Server:
 
     def install(self) -> None:
         command = ["mariadb-install-db", "--no-defaults", f"--datadir={self.data}", "--user=root", "--skip-test-db"]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
 
-    def start(self, seconds: float = 60) -> bool:
+    def start(self, seconds: float = 180) -> bool:
         """Whether it answers; it may not, with data that is no use."""
         self.work.mkdir(exist_ok=True)
         options = [
@@ -75,7 +75,7 @@ class Server:
 
     def _ask(self, query: str) -> subprocess.CompletedProcess[str]:
         command = [*self.client, "--execute", query]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 class Writer:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.lxd import Instance
+from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.sync.modes import RAW_KEY
 from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY, STANDBY, apply
@@ -221,8 +221,7 @@ class SmallSite:
             self.lxd.start()
         self.lxd.stop_all()
         for name in self.names:
-            found = self.instance(name)
-            self.lxd.server.configure(found, {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"})
+            self.stand_by(name)
             self.fill(name)
         for server in (self.ns1, self.ns2):
             if server.process is None:
@@ -241,6 +240,16 @@ class SmallSite:
                 entry.unlink()
         self.fenced.unlink(missing_ok=True)
         self.write_plan()
+
+    def stand_by(self, name: str) -> None:
+        """No failover has ever claimed it. LXD writes keys of its own at times, also after a stop."""
+        for _ in range(100):
+            with suppress(TryAgainError):
+                self.lxd.server.configure(
+                    self.instance(name), {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"}
+                )
+                return
+        raise AssertionError(f"{name} is changed by somebody else all the time")
 
     def close(self) -> None:
         try:

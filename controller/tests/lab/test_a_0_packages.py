@@ -12,7 +12,8 @@ from vcrecovery_lab.run import run
 from .conftest import Lab
 from .waiting import wait_for
 
-pytestmark = pytest.mark.lab
+#: The first test of a run builds the image and lays out the lab.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 LIST = "/etc/vcrecovery/exclude.lsyncd"
 
@@ -47,29 +48,29 @@ def test_a_package_run_makes_the_list_anew(lab: Lab, tmp_path: Path) -> None:
     lsyncd, said = sync_process(lab), refreshes(lab)
     # A package of the profile: its file stays out, and lsyncd has to know.
     install(lab, tmp_path, "firmware-vcrlab", "/usr/lib/firmware/vcrlab/one.bin")
-    wait_for(lambda: len(refreshes(lab)) > len(said), "a refresh after dpkg -i", 90)
+    wait_for(lambda: len(refreshes(lab)) > len(said), "a refresh after dpkg -i")
     assert "/usr/lib/firmware" in lab.primary(f"cat {LIST}").splitlines()
-    wait_for(lambda: sync_process(lab) not in (lsyncd, "0"), "a new lsyncd", 60)
+    wait_for(lambda: sync_process(lab) not in (lsyncd, "0"), "a new lsyncd")
     # What arrived before the list was made is not deleted, but nothing more comes.
     lab.primary("echo changed > /usr/lib/firmware/vcrlab/one.bin")
     # Another one: nothing to leave out, lsyncd goes on, the file arrives.
     lsyncd, said = sync_process(lab), refreshes(lab)
     install(lab, tmp_path, "vcrlab-shop", "/opt/shop/page")
-    wait_for(lambda: len(refreshes(lab)) > len(said), "a refresh after dpkg -i", 90)
+    wait_for(lambda: len(refreshes(lab)) > len(said), "a refresh after dpkg -i")
     assert refreshes(lab)[-1] == "unchanged"
     assert sync_process(lab) == lsyncd
-    wait_for((lab.rootfs / "opt/shop/page").exists, "the other package's file", 90)
+    wait_for((lab.rootfs / "opt/shop/page").exists, "the other package's file")
     left_out = lab.rootfs / "usr/lib/firmware/vcrlab/one.bin"
     assert not left_out.exists() or left_out.read_text() == "firmware-vcrlab"
     # What nobody owns is sent, and a removed package leaves the list as it was.
     lab.primary(
         "echo mine > /usr/lib/firmware/vcrlab/mine.bin; systemctl start vcrecovery-excludes.service", timeout=120
     )
-    wait_for((lab.rootfs / "usr/lib/firmware/vcrlab/mine.bin").exists, "the administrator's file", 90)
+    wait_for((lab.rootfs / "usr/lib/firmware/vcrlab/mine.bin").exists, "the administrator's file")
     assert not left_out.exists() or left_out.read_text() == "firmware-vcrlab"
     said = refreshes(lab)
     lab.primary("rm /usr/lib/firmware/vcrlab/mine.bin; dpkg -P firmware-vcrlab vcrlab-shop", timeout=120)
-    wait_for(lambda: len(refreshes(lab)) > len(said), "a refresh after dpkg -P", 90)
+    wait_for(lambda: len(refreshes(lab)) > len(said), "a refresh after dpkg -P")
     assert "firmware" not in lab.primary(f"cat {LIST}")
-    wait_for(lambda: not (lab.rootfs / "opt/shop").exists(), "the removal", 90)
-    wait_for(lambda: not left_out.exists(), "the removal of what is on the list no more", 90)
+    wait_for(lambda: not (lab.rootfs / "opt/shop").exists(), "the removal")
+    wait_for(lambda: not left_out.exists(), "the removal of what is on the list no more")

@@ -14,10 +14,13 @@ from test_reconcile import Pair
 from vcrecovery.primary.settings import Consistency, Hook
 
 from .mariadb import Server, Writer, fault, writing
+from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 #: How often plain copies are tried: what they come to is shown, not asserted.
 TRIES = 3
+#: A copy holds more than so many.
+ROWS = 50
 #: KiB/s: a copy takes its time on a line, too.
 BANDWIDTH = 20480
 
@@ -43,7 +46,7 @@ class Database(Pair):
     @contextmanager
     def written_to(self, kind: str) -> Iterator[Writer]:
         with file_system(kind, self.mount, 700), writing(self.server) as writer:
-            time.sleep(1)
+            wait_for(lambda: len(writer.committed) > ROWS, "the first rows")
             yield writer
 
     def sync(self, times: int) -> tuple[float, float]:
@@ -59,7 +62,7 @@ class Database(Pair):
         """The copy starts, and holds every row that was committed before `good`."""
         tell(capsys, f"{kind}: {len(writer.committed)} commits; the longest wait for one "
              f"{writer.longest_wait() * 1000:.0f} ms; the longest sync {took * 1000:.0f} ms")  # fmt: skip
-        assert writer.until(good) > 50
+        assert writer.until(good) > ROWS
         assert fault(self.copy, self.folder / "second", writer.until(good)) is None
 
 

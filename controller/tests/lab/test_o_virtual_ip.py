@@ -51,7 +51,7 @@ with socket.create_server(("::", 80), family=socket.AF_INET6, dualstack_ipv6=Tru
 """
 FETCH = """\
 import socket, sys
-with socket.create_connection((sys.argv[1], 80), 3) as sock:
+with socket.create_connection((sys.argv[1], 80), 20) as sock:
     print(sock.recv(100).decode())
 """
 

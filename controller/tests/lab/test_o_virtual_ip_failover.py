@@ -37,7 +37,7 @@ class Clients:
 
     def page(self) -> str:
         """What the client gets at the address."""
-        words = ["curl", "--silent", "--noproxy", "*", "--max-time", "5", f"http://{VIP}/"]
+        words = ["curl", "--silent", "--noproxy", "*", "--max-time", "30", f"http://{VIP}/"]
         return self.inside("client", *words, check=False)
 
     def neighbour(self) -> str:

@@ -120,11 +120,11 @@ def test_status_says_that_one_is_not_in_its_mode_and_how_to_mend_it(made: OwnSta
     made.apply()
     assert made.vcrecovery("standby", "set", NAME, "plan").returncode == 0
     said = "its standby is to wait in mode hot, and its container is stopped"
-    assert "in mode hot" not in made.vcrecovery("status", "--check").stdout
+    assert "in mode hot" not in made.vcrecovery("status", "--check", "--within", "60").stdout
     made.lxd.stop(NAME, 60)
-    found = made.vcrecovery("status", "--check").stdout
+    found = made.vcrecovery("status", "--check", "--within", "60").stdout
     assert f"warning: {NAME}: {said}" in found
     assert f"`vcrecovery standby set {NAME} plan`" in found
     assert made.vcrecovery("standby", "set", NAME, "plan").returncode == 0
     assert made.instance.status == "Running"
-    assert "in mode hot" not in made.vcrecovery("status", "--check").stdout
+    assert "in mode hot" not in made.vcrecovery("status", "--check", "--within", "60").stdout

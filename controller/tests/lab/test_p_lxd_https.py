@@ -117,7 +117,7 @@ def test_modes_and_a_failover(remote: Remote) -> None:
         done = standby.vcrecovery("standby", "set", standby.name, mode)
         assert done.returncode == 0, done.stderr
         assert standby.instance.status == status
-    (shown,) = json.loads(standby.vcrecovery("status", "--json").stdout)["services"]
+    (shown,) = json.loads(standby.vcrecovery("status", "--json", "--within", "60").stdout)["services"]
     assert (shown["standby"]["state"], shown["mode"]) == ("frozen", "frozen")
     assert shown["standby"]["age"] is not None
     refused = standby.fail_over("--restore-point", "latest")

@@ -108,7 +108,7 @@ def test_seed(site: EmptySite) -> None:
         assert (site.tree / "srv/large").read_bytes() == (source / "srv/large").read_bytes()
         assert sorted(path.name for path in site.tree.glob("*/*") if path.name.startswith(".")) == []
         assert (site.state / "seeded" / NAME).exists()
-        assert not at_work()
+        wait_for(lambda: not at_work(), "the end of all that was killed")
 
     words = ["standby", "seed", NAME, "--from", str(source)]
     # The program is started, works, has ended; it is noted in a folder.

@@ -111,6 +111,12 @@ def probing(site: SmallSite) -> bool:
     return bool(episodes) and any(step["step"] == "probe" for step in episodes[0]["steps"])
 
 
+def late(site: SmallSite) -> None:
+    """Its ports are waited for, for as long as the test takes."""
+    site.fill(WEB, LATE)
+    site.write_plan(web={"timeouts": {"ports": "10m"}})
+
+
 # -- LXD is restarted ------------------------------------------------------------------------------------------
 
 
@@ -162,7 +168,7 @@ def test_lxd_is_restarted_in_the_middle_of_the_start(site: SmallSite, number: si
 
 
 def test_lxd_is_restarted_while_the_ports_are_waited_for(site: SmallSite) -> None:
-    site.fill(WEB, LATE)
+    late(site)
     with failing_over(site) as process:
         wait_for(lambda: probing(site), "the probe", PATIENCE)
         site.lxd.kill()
@@ -175,7 +181,7 @@ def test_lxd_is_restarted_while_the_ports_are_waited_for(site: SmallSite) -> Non
 
 
 def test_another_mode_is_asked_for_in_the_middle(site: SmallSite) -> None:
-    site.fill(WEB, LATE)
+    late(site)
     with failing_over(site) as process:
         wait_for(lambda: probing(site), "the probe", PATIENCE)
         for mode in ("frozen", "cold"):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vcrecovery.errors import ExitCode
+from vcrecovery.recover.host_fence import PROVEN_FOR
 from vcrecovery.recover.several import starts_at_once
 
 from .small_site import SERVE, SmallSite, small_site
@@ -76,9 +77,11 @@ def test_fifty_services_of_a_failed_host(site: SmallSite) -> None:
     assert {name: site.page(name) for name in well} == {name: name for name in well}
     assert [site.address_in_dns(name) for name in (BROKEN, IN_VAIN)] == [[site.primary(n)] for n in (BROKEN, IN_VAIN)]
     assert site.instance(IN_VAIN).status == "Stopped"
-    # The host was ended once for all of them, before the first standby was started.
-    assert site.fenced.read_text() == "hv1\n"
+    # The host was ended once for all of them, before the first standby was started; and on a slow machine once more for
+    # those whose turn comes when that does not count any more.
     found = steps(site)
+    assert 1 <= site.fenced.read_text().count("hv1\n") <= 1 + took // PROVEN_FOR
+    assert all(s["fence"]["ended_at"] <= s["start"]["begun_at"] for s in found.values() if "start" in s)
     size = site.lxd.server.size()
     limit = starts_at_once(size.cores, size.memory)
     assert min(2, limit) <= most_at_once(found) <= limit

@@ -66,12 +66,12 @@ class WaitingStandby(OwnStandby):
     def unit(self, name: str) -> str:
         """Its state, in systemd's word."""
         words = ["lxc", "exec", self.name, "--", "systemctl", "is-active", name]
-        return run(words, timeout=30, check=False).stdout.strip()
+        return run(words, timeout=60, check=False).stdout.strip()
 
     def page(self, port: int = 80) -> str | None:
         """What its web server answers; None when it does not."""
-        words = ["curl", "--silent", "--noproxy", "*", "--max-time", "5", f"http://{ADDRESS}:{port}/"]
-        done = run(words, timeout=20, check=False)
+        words = ["curl", "--silent", "--noproxy", "*", "--max-time", "30", f"http://{ADDRESS}:{port}/"]
+        done = run(words, timeout=60, check=False)
         return done.stdout if done.returncode == 0 else None
 
     def init(self) -> str:

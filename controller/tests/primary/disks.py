@@ -42,7 +42,7 @@ def unmount(place: Path) -> None:
 
     A process that was killed while it wrote may hold its files for a while longer: the kernel ends its I/O first.
     """
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         said = subprocess.run(
             ["umount", "--recursive", place], capture_output=True, text=True, timeout=60, check=False

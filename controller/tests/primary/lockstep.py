@@ -40,7 +40,7 @@ def ahead(folder: Path) -> int:
     return max(0, (folder / _SECOND).stat().st_size // 10 - (folder / _FIRST).stat().st_size // 10)
 
 
-def wait_for(condition: object, seconds: float = 20) -> None:
+def wait_for(condition: object, seconds: float = 120) -> None:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():

@@ -28,9 +28,9 @@ def alive(pid_file: Path) -> bool:
 
 def test_a_command_that_is_too_slow_goes_with_all_it_has_started(tmp_path: Path) -> None:
     pid, after = tmp_path / "pid", tmp_path / "after"
-    hook = Hook(f"sleep 60 & echo $! >{pid}; echo still waiting; trap '' TERM; wait", f"touch {after}", 0.5)
+    hook = Hook(f"sleep 60 & echo $! >{pid}; echo still waiting; trap '' TERM; wait", f"touch {after}", 3)
     with (
-        pytest.raises(ProgramError, match=r"`before` has not ended within 0.5 s, and said: still waiting"),
+        pytest.raises(ProgramError, match=r"`before` has not ended within 3 s, and said: still waiting"),
         between(hook, str(tmp_path)),
     ):
         pytest.fail("it goes on")
@@ -42,10 +42,10 @@ def test_a_command_that_is_too_slow_goes_with_all_it_has_started(tmp_path: Path)
 def test_what_it_leaves_in_the_background_lives_until_the_second_one_ends_it(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     began = time.monotonic()
-    with between(Hook(f"sleep 60 & echo $! >{pid}", f"kill $(cat {pid})", 5), str(tmp_path)):
+    with between(Hook(f"sleep 600 & echo $! >{pid}", f"kill $(cat {pid})", 60), str(tmp_path)):
         assert alive(pid)
     wait_for(lambda: not alive(pid))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
 
 
 def test_the_error_is_what_it_said_last(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from vcrecovery.primary.heartbeat import queue_length
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"{what} has not come within {timeout:.0f} s"
@@ -59,7 +59,7 @@ class Lsyncd(Pair):
             assert process.poll() is None, (self.folder / "log").read_text()
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -133,4 +133,4 @@ def test_many_files_at_once(pair: Lsyncd) -> None:
             (pair.tree / f"d{folder}").mkdir()
             for number in range(100):
                 (pair.tree / f"d{folder}/f{number}").write_text(str(number))
-        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 60)
+        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 180)

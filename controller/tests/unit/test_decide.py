@@ -179,7 +179,8 @@ RUNS: dict[str, Any] = {"power": "running", "reason": "", "open_ports": []}
         ([looked(NOW - 20, **RUNS, reached=["10.0.0.1:80 http /"])], True),
         # It was cut off once more in between.
         ([looked(NOW - 20, **RUNS), looked(NOW - 10, **AWAY)], False),
-        # What came of a clock that was set back.
+        # A clock that was set back a little, and a lot.
+        ([looked(NOW + 5, **RUNS)], False),
         ([looked(NOW + 3000, **RUNS)], True),
     ],
 )

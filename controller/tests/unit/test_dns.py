@@ -159,7 +159,7 @@ def test_a_whole_site_does_not_ask_at_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_whole_site_waits_for_a_silent_server_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 0.5)
+    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 2.0)
     gone = threading.Event()
     asked = 0
 

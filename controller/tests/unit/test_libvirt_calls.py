@@ -74,7 +74,7 @@ def domain() -> Iterator[SlowDomain]:
 @pytest.fixture
 def host(domain: SlowDomain, monkeypatch: pytest.MonkeyPatch) -> LibvirtHost:
     monkeypatch.setattr(connection, "start_event_loop", lambda: None)
-    made = LibvirtHost("hv1", "test:///default", timeout=2.0)
+    made = LibvirtHost("hv1", "test:///default", timeout=60.0)
     opened: Callable[[str], Daemon] = lambda _uri: Daemon(domain)  # noqa: E731
     monkeypatch.setattr(made, "_open", opened)
     return made

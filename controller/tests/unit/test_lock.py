@@ -35,7 +35,8 @@ def held(state_dir: Path, *, brief: bool) -> Iterator[threading.Event]:
         holder.join(30)
 
 
-def test_who_is_at_work_turns_the_others_away_at_once(tmp_path: Path) -> None:
+def test_who_is_at_work_turns_the_others_away_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PATIENCE", 60.0)
     with held(tmp_path, brief=False):
         begun = time.monotonic()
         for brief in (False, True):

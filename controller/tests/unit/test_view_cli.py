@@ -26,6 +26,7 @@ from vcrecovery.errors import ExitCode
 from vcrecovery.plan.modes import Mode
 from vcrecovery.recover.states import Policy
 from vcrecovery.sync.modes import ChosenModes
+from vcrecovery_lab.ports import free_port
 
 #: Seconds for what takes one or two; machines differ.
 PATIENCE = 60.0
@@ -117,8 +118,10 @@ def test_what_hangs_is_said_to_hang_in_time(hanging: Path) -> None:
     assert time.monotonic() - begun < 20
     assert done.returncode == 0
     assert done.stderr == ""
-    for who in ("hypervisor hv1", "LXD on secondary sec1", "its DNS server"):
+    for who in ("hypervisor hv1", "LXD on secondary sec1"):
         assert f"{who} did not answer within 1 s" in done.stdout
+    # The question to DNS ends by itself after 3 s; where the machine stands still for so long, both are over then.
+    assert re.search("its DNS server did not answer within 1 s|The DNS operation timed out", done.stdout), done.stdout
 
 
 def test_the_ports_of_both_addresses_are_asked(local_plan: Path) -> None:
@@ -245,7 +248,8 @@ class Reader:
 
 
 def test_a_pipe_gets_a_frame_for_each_change(local_plan: Path) -> None:
-    words = command("status", "--watch", "--every", "0.1", "--plan", local_plan)
+    # What is asked gets its answer in time, also where a machine stands still for some seconds.
+    words = command("status", "--watch", "--every", "0.1", "--within", str(PATIENCE), "--plan", local_plan)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -429,11 +433,6 @@ class Watcher:
             self._process.wait()
             assert self._process.stderr is not None
             self._process.stderr.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def with_metrics(plan: Path, port: int) -> Path:

@@ -19,8 +19,9 @@ from vcrecovery.plan.probes import HttpProbe, Port
 AT_ONCE = 32
 #: Seconds for a connection to be accepted, while a port is waited for.
 CONNECT_TIMEOUT = 1.0
-#: Seconds between two looks at the ports.
+#: Seconds between two looks at the ports, and by which a pause may be longer: whoever was held up has not seen them.
 EVERY = 0.05
+HELD_UP = 1.0
 _HEADER_LIMIT = 8192
 
 Target = tuple[str, Port]
@@ -169,8 +170,8 @@ def _ask(questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
 def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle: float) -> list[Result]:
     """Asks until all probes have been good together for `settle` seconds on end, or `timeout` seconds are over.
 
-    The last result of each; those that are not `ok` have failed. Commands are asked once all ports answer, since they
-    cost more.
+    Of a time in which this program was held up itself nothing is known: then it begins anew. The last result of each;
+    those that are not `ok` have failed. Commands are asked once all ports answer, since they cost more.
     """
     deadline = clock.steady() + timeout
     ports = [number for number, (_, port) in enumerate(targets) if not port.command]
@@ -199,7 +200,10 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
             return last
         if now >= deadline and not good:
             return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
-        clock.sleep(EVERY if good_since is None else min(EVERY, max(0.0, good_since + settle - now)))
+        pause = EVERY if good_since is None else min(EVERY, max(0.0, good_since + settle - now))
+        clock.sleep(pause)
+        if clock.steady() - now > pause + HELD_UP:
+            good_since = None
 
 
 def _patience(port: Port) -> float:

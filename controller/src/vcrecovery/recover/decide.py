@@ -324,7 +324,7 @@ def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | L
             mend = "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)"
             return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
         was_cut_off, patience = was_away(episode.first_confirmed), policy.host_silent_for
-        if was_cut_off and not request.force and 0 <= episode.seen_running_for < patience:
+        if was_cut_off and not request.force and abs(episode.seen_running_for) < patience:
             said = f"the hypervisor of {name} is back and says that the primary runs, but no port answers yet"
             return Leave(Step.FENCE, f"{said}; it is fenced when none has for {patience:.0f} s", destroys)
         return None

@@ -330,8 +330,7 @@ class Outside:
             )
         # It would not start by itself half-way: boot.autostart comes with the start.
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch)}
-        if any(instance.config.get(key) != value for key, value in claim.items()):
-            self._lxd.configure(instance, claim)
+        self._write_claim(episode, claim)
         # LXD brings back the configuration of then, in which the standby takes files: none may come until that is over.
         with take_over(self._world.plan.state_dir, self._name, RESTORE_POINT_ENDS_WITHIN) as ended:
             self._lxd.restore(self._name, point.name, COPY_TIMEOUT)
@@ -372,10 +371,18 @@ class Outside:
             with contextlib.suppress(TryAgainError, RefusedError):
                 self._lxd.configure(self._startable(episode, known), claim)
                 return known
-        instance = self._startable(episode)
-        if any(instance.config.get(key) != value for key, value in claim.items()):
-            self._lxd.configure(instance, claim)
-        return instance
+        return self._write_claim(episode, claim)
+
+    def _write_claim(self, episode: Episode, claim: Mapping[str, str]) -> Instance:
+        """Sets these keys, if this episode may; the container as it was then. LXD writes keys of its own at times."""
+        for _ in range(5):
+            instance = self._startable(episode)
+            if all(instance.config.get(key) == value for key, value in claim.items()):
+                return instance
+            with contextlib.suppress(TryAgainError):
+                self._lxd.configure(instance, claim)
+                return instance
+        raise OutsideError(f"container {self._name} is changed by somebody else all the time", "call again")
 
     def _start(self, episode: Episode) -> dict[str, Any]:
         # From here on the receiver refuses files: a primary that comes back must not overwrite live data.

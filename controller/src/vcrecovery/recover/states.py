@@ -174,7 +174,7 @@ class Episode:
 
     @property
     def seen_running_for(self) -> float:
-        """Seconds over which each look has found it running, up to the newest; 0 after one, or when that did not."""
+        """Seconds over which every look, up to the newest, has found it running; 0 after one, or when that did not."""
         looks = [record for record in reversed(self.steps) if record.step is Step.CONFIRM and record.ok]
         running = list(takewhile(lambda look: look.evidence["power"] == Power.RUNNING, looks))
         return running[0].begun_at - running[-1].begun_at if running else 0.0

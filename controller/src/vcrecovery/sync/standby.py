@@ -144,10 +144,15 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
 
 def stand_by_again(lxd: LxdServer, name: str) -> None:
     """Makes a container that served a standby again. Raises RefusedError while it runs."""
-    instance = _must_get(lxd, name)
-    if instance.status != STOPPED:
-        raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
-    lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
+    # LXD may write keys of its own between the two, also after a stop.
+    for _ in range(5):
+        instance = _must_get(lxd, name)
+        if instance.status != STOPPED:
+            raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
+        with contextlib.suppress(TryAgainError):
+            lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
+            return
+    raise OutsideError(f"container {name} is changed by somebody else all the time", "call again")
 
 
 def _must_get(lxd: LxdServer, name: str) -> Instance:

@@ -129,7 +129,10 @@ class StandbyKeeper:
             found = lxd.get(service)
             if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
                 return Looked(False, "the standby was changed at this moment")
-            return Looked(False, self._do(act, service, entry, lxd, mode, found), act)
+            try:
+                return Looked(False, self._do(act, service, entry, lxd, mode, found), act)
+            except TryAgainError:  # by LXD itself, which writes keys of its own at times, or is at work on it
+                return Looked(False, "the standby was changed at this moment")
 
     def _next(self, entry: Service, mode: Mode, found: Instance) -> Act | None:
         return next_act(mode, found.status, settled(found), entry.refresh.every, self._clock.now())
