@@ -27,6 +27,8 @@ from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
 
+from .stage_containers import PROGRAM
+
 HOST, ZONE, KEY = "hv1", "bench.test", "bench.key"
 _SECRET = base64.b64encode(b"a secret of the benchmark, bytes").decode()
 #: Seconds for a server to answer.
@@ -204,7 +206,7 @@ def fail_over(plan: Path, compiled: Path) -> tuple[float, float]:
     `compiled` keeps Python's bytecode, which an installed program has. Raises LabError when a service was not done.
     """
     environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(compiled)}
-    words = [sys.executable, "-m", "vcrecovery", "failover", "--host", HOST, "--plan", str(plan)]
+    words = [PROGRAM, "failover", "--host", HOST, "--plan", plan]
     before, begun = os.times(), time.perf_counter()
     run(words, timeout=600, env=environment)
     seconds, after = time.perf_counter() - begun, os.times()
