@@ -206,7 +206,7 @@ def fail_over(plan: Path, compiled: Path) -> tuple[float, float]:
     `compiled` keeps Python's bytecode, which an installed program has. Raises LabError when a service was not done.
     """
     environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(compiled)}
-    words = [PROGRAM, "failover", "--host", HOST, "--plan", plan]
+    words: list[str | Path] = [PROGRAM, "failover", "--host", HOST, "--plan", plan]
     before, begun = os.times(), time.perf_counter()
     run(words, timeout=600, env=environment)
     seconds, after = time.perf_counter() - begun, os.times()
