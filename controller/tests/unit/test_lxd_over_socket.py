@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ class Serving:
 
 
 @contextmanager
-def serving(place: Path, refusal: str = "") -> Iterator[Serving]:
-    """`refusal`: what it says to whoever wants a network."""
+def serving(place: Path, refusal: str = "", templates: int = 404) -> Iterator[Serving]:
+    """`refusal`: what it says to whoever wants a network; `templates`: its status for who wants one of these."""
     made = Serving()
 
     class Noting(Server):
@@ -59,6 +60,8 @@ def serving(place: Path, refusal: str = "") -> Iterator[Serving]:
             made.asked.append(f"{verb} {path}")
             if refusal and (verb, path) == ("POST", "/1.0/networks"):
                 return 500, {"type": "error", "error": refusal, "error_code": 500}, ""
+            if path.endswith("/metadata/templates"):
+                return templates, {"type": "error", "error": "not for you", "error_code": templates}, ""
             return super().answer(verb, path, headers, body)
 
     containers = Noting(NAMES)
@@ -341,6 +344,52 @@ def test_what_lxd_writes_itself_does_not_keep_a_failover_from_its_standby(place:
         found = LxdServer("sec1", place, SystemClock()).get("s1")
         assert found is not None
         assert (found.running, found.config[ROLE_KEY], found.config[EPOCH_KEY]) == (True, ACTIVE, "3")
+
+
+def changed_between(monkeypatch: pytest.MonkeyPatch, change: Callable[[LxdServer, Instance], None]) -> None:
+    """After the first reading of a container."""
+    read, left = LxdServer.get, iter([change])
+
+    def get(lxd: LxdServer, name: str) -> Instance | None:
+        found = read(lxd, name)
+        if found is not None and (act := next(left, None)):
+            act(lxd, found)
+        return found
+
+    monkeypatch.setattr(LxdServer, "get", get)
+
+
+def test_a_standby_that_another_controller_claims_meanwhile_stays_claimed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lxd = LxdServer("sec1", place, SystemClock())
+    changed_between(monkeypatch, lambda lxd, found: lxd.configure(found, {ROLE_KEY: ACTIVE, EPOCH_KEY: "4"}))
+    with serving(place):
+        with pytest.raises(OutsideError, match="another controller has just claimed container s1"):
+            stand_by_again(lxd, "s1")
+        found = lxd.get("s1")
+        assert found is not None
+        assert (found.config[ROLE_KEY], found.config[EPOCH_KEY]) == (ACTIVE, "4")
+
+
+def test_one_that_is_started_meanwhile_is_not_put_back(place: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    restored: list[str] = []
+    monkeypatch.setattr(LxdServer, "snapshots", lambda *_words: ["vcr-20260101T000000Z"])
+    monkeypatch.setattr(LxdServer, "restore", lambda _lxd, name, *_words: restored.append(name))
+    changed_between(monkeypatch, lambda lxd, found: lxd.start(found.name, 30))
+    episode = replace(EPISODE, request=Request(primary_is_down=True, restore_point="latest"))
+    with serving(place):
+        with pytest.raises(OutsideError, match="a restore would throw away what it has written"):
+            outside(place, port).carry_out(Step.RESTORE, episode)
+        found = LxdServer("sec1", place, SystemClock()).get("s1")
+        assert found is not None
+        assert (restored, found.running, found.config[ROLE_KEY]) == ([], True, STANDBY)
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+def test_a_template_that_lxd_does_not_hand_out_is_as_one_that_is_not_there(place: Path, status: int) -> None:
+    with serving(place, templates=status):
+        assert LxdServer("sec1", place, SystemClock()).template("s1", "heartbeat") is None
 
 
 class BusyServer:

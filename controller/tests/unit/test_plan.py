@@ -38,6 +38,7 @@ def test_a_good_plan(plan_file: Path) -> None:
         ("hypervisor: hv1", "hypervisor: hv9", "services.web.primary.hypervisor: no hypervisor is called 'hv9'"),
         ("key: key1}", "key: key2}", "dns.zones.example.test.key: no TSIG key is called 'key2'"),
         ("servers: [ns1]", "servers: [ns2]", "dns.zones.example.test.servers[0]: no DNS server is called 'ns2'"),
+        ("servers: [ns1]", "servers: 1", "dns.zones.example.test.servers: input should be a valid list"),
         ("zone: example.test}", "zone: example.org}", "no zone is called 'example.org'"),
         ("name: www.example.test", "name: www.example.org", "www.example.org is not in zone example.test"),
         ("max_staleness: 2m", "max_staleness: soon", "'soon' is no duration; write 90s, 5m, 2h or 200ms"),

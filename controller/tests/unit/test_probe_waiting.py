@@ -58,3 +58,12 @@ def test_who_was_held_up_has_not_seen_the_ports_stay_open() -> None:
         assert result.ok
         # Two pauses, eighteen, and then a whole second without a break.
         assert clock.steady() == pytest.approx(20 * EVERY + 2 * 3.0 + 1.0)
+
+
+def test_on_a_machine_that_stands_still_again_and_again_the_wait_ends_too() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        port = Port(tcp=listener.getsockname()[1])
+        clock = Steps(0.0, held_up=dict.fromkeys(range(1, 100), 2.0))
+        (result,) = wait_for_all([("127.0.0.1", port)], clock, timeout=5.0, settle=1.0)
+        assert result.ok
+        assert 5.0 < clock.steady() < 12.0

@@ -63,6 +63,13 @@ def test_what_is_no_heartbeat_is_not_copied(rootfs: Path) -> None:
     assert copy_of(rootfs) is None
 
 
+def test_one_larger_than_memory_is_not_read(rootfs: Path) -> None:
+    with (rootfs / HEARTBEAT[1:]).open("wb") as heartbeat:
+        heartbeat.truncate(2**40)
+    publish(rootfs)
+    assert copy_of(rootfs) is None
+
+
 def test_what_stands_in_the_way_is_let_be(rootfs: Path) -> None:
     (rootfs / HEARTBEAT[1:]).write_bytes(b"one")
     (rootfs.parent / "templates").write_text("a file")

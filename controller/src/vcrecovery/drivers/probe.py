@@ -202,7 +202,8 @@ def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle
             return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
         pause = EVERY if good_since is None else min(EVERY, max(0.0, good_since + settle - now))
         clock.sleep(pause)
-        if clock.steady() - now > pause + HELD_UP:
+        # On a machine that stands still again and again this ends, too.
+        if clock.steady() - now > pause + HELD_UP and now < deadline:
             good_since = None
 
 

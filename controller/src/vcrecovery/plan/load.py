@@ -101,7 +101,8 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
     for zone, entry in table("dns", "zones").items():
         if isinstance(entry, dict):
             here: Key = ("dns", "zones", str(zone))
-            for index, server in enumerate(entry.get("servers") or []):
+            servers = entry.get("servers")
+            for index, server in enumerate(servers if isinstance(servers, list) else []):
                 yield (*here, "servers", index), "DNS server", server, table("dns", "servers")
             yield (*here, "key"), "TSIG key", entry.get("key"), table("dns", "keys")
     for name, hypervisor in table("hypervisors").items():

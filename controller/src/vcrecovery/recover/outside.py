@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -322,15 +322,9 @@ class Outside:
         if instance.status != STOPPED and instance.config.get(ROLE_KEY) == STANDBY:
             # Nobody has used it yet.
             self._lxd.stop(self._name, self._service.timeouts.start)
-            instance = self._startable(episode)
-        if instance.status != STOPPED:
-            raise OutsideError(
-                f"container {self._name} is {instance.status.lower()}: a restore would throw away what it has written",
-                f"if you want that: `lxc stop {self._name}`, then call again",
-            )
         # It would not start by itself half-way: boot.autostart comes with the start.
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch)}
-        self._write_claim(episode, claim)
+        self._write_claim(episode, claim, self._nothing_to_lose)
         # LXD brings back the configuration of then, in which the standby takes files: none may come until that is over.
         with take_over(self._world.plan.state_dir, self._name, RESTORE_POINT_ENDS_WITHIN) as ended:
             self._lxd.restore(self._name, point.name, COPY_TIMEOUT)
@@ -343,6 +337,13 @@ class Outside:
             "age": age,
             "sessions_ended": ended,
         }
+
+    def _nothing_to_lose(self, instance: Instance) -> None:
+        if instance.status != STOPPED:
+            raise OutsideError(
+                f"container {self._name} is {instance.status.lower()}: a restore would throw away what it has written",
+                f"if you want that: `lxc stop {self._name}`, then call again",
+            )
 
     def _startable(self, episode: Episode, known: Instance | None = None) -> Instance:
         """The standby, if this episode may start it. `known`: as it was read a moment ago."""
@@ -373,10 +374,16 @@ class Outside:
                 return known
         return self._write_claim(episode, claim)
 
-    def _write_claim(self, episode: Episode, claim: Mapping[str, str]) -> Instance:
-        """Sets these keys, if this episode may; the container as it was then. LXD writes keys of its own at times."""
+    def _write_claim(
+        self, episode: Episode, claim: Mapping[str, str], check: Callable[[Instance], None] = lambda _found: None
+    ) -> Instance:
+        """Sets these keys, if this episode may and `check` raises nothing; the container as it was then.
+
+        LXD writes keys of its own at times.
+        """
         for _ in range(5):
             instance = self._startable(episode)
+            check(instance)
             if all(instance.config.get(key) == value for key, value in claim.items()):
                 return instance
             with contextlib.suppress(TryAgainError):

@@ -136,22 +136,22 @@ class Rootfs:
         except (OutsideError, OSError):
             return False
 
-    def read(self, inside: str) -> bytes | None:
-        """The content of a regular file, or None."""
+    def read(self, inside: str, at_most: int = -1) -> bytes | None:
+        """The content of a regular file, or None; with `at_most` no more bytes than that, however large it is."""
         try:
             with self._parent(inside, make=False) as (parent, name):
-                return self._read(parent, name)
+                return self._read(parent, name, at_most)
         except (OutsideError, OSError):
             return None
 
     @staticmethod
-    def _read(parent: int, name: str) -> bytes | None:
+    def _read(parent: int, name: str, at_most: int = -1) -> bytes | None:
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
         except OSError:
             return None
         with os.fdopen(descriptor, "rb") as file:
-            return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+            return file.read(at_most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
 
 
 def _has_file(parent: int, name: str, depth: int) -> bool:

@@ -144,11 +144,15 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
 
 def stand_by_again(lxd: LxdServer, name: str) -> None:
     """Makes a container that served a standby again. Raises RefusedError while it runs."""
-    # LXD may write keys of its own between the two, also after a stop.
+    # LXD may write keys of its own between the two, also after a stop; what another controller writes holds.
+    claim: tuple[str | None, str | None] | None = None
     for _ in range(5):
         instance = _must_get(lxd, name)
         if instance.status != STOPPED:
             raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
+        found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
+        if found != (claim := claim or found):
+            raise OutsideError(f"another controller has just claimed container {name}", "look at its history")
         with contextlib.suppress(TryAgainError):
             lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
             return

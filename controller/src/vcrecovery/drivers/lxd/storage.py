@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.drivers.lxd.connection import Connection
+from vcrecovery.drivers.lxd.routes import AnswerError, Route
 from vcrecovery.errors import OutsideError
 
 
@@ -42,9 +43,20 @@ class Storage(Connection):
         return None if answer is None else bytes(answer.content)
 
     def template(self, instance: str, name: str) -> bytes | None:
-        """A file among the instance's templates, for which no program is started. None when it is not there."""
-        answer = self._found(lambda api: api.instances[instance].metadata.templates.get(params={"path": name}))
-        return None if answer is None else bytes(answer.content)
+        """A file among the instance's templates, for which no program is started.
+
+        None when it is not there, or the server does not hand it out, such as to a certificate that it restricts.
+        """
+
+        def read(api: Route) -> bytes | None:
+            try:
+                return bytes(api.instances[instance].metadata.templates.get(params={"path": name}).content)
+            except AnswerError as error:
+                if error.status_code == 503:
+                    raise
+                return None
+
+        return self._guard(read)
 
     def pool_driver(self, pool: str) -> str | None:
         """The storage pool's driver; None when there is no such pool."""
