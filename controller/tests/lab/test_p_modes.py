@@ -151,6 +151,7 @@ def test_a_first_unit_that_hangs_holds_back_the_rest_for_its_time_only(standby: 
     assert standby.page()
     wait_for(lambda: standby.unit("ssh") == "active", "the rest of the boot", 60)
     assert standby.unit("hangs") == "activating"
+    assert "flushed" in standby.inside("ls", "/run/systemd/journal").split()
     standby.stand_by_again()
     standby.write_plan(first_units=[])
     standby.apply()

@@ -23,7 +23,7 @@ from vcrecovery.sync.modes import (
     level_of,
     next_act,
     note,
-    rest_unit,
+    rest_units,
     settled,
     with_init,
     with_init_of,
@@ -160,9 +160,12 @@ def test_a_boot_begins_with_the_first_units() -> None:
 
 
 def test_the_rest_of_a_boot_waits_for_the_first_units_but_not_for_ever() -> None:
-    text = rest_unit(["nginx.service", "php.service"])
-    assert "After=nginx.service php.service\nJobTimeoutSec=60\nOnFailure=default.target\n" in text
-    assert "Requires=" not in text
+    waits, now = rest_units(["nginx.service", "php.service"]).values()
+    assert "After=nginx.service php.service\nJobTimeoutSec=60\nOnFailure=vcrecovery-rest-now.service\n" in waits
+    for text in (waits, now):
+        assert "--flush\nExecStart=/bin/systemctl start --no-block default.target\n" in text
+        assert "Requires=" not in text
+    assert "After=" not in now
 
 
 def test_a_choice_outlives_its_controller(tmp_path: Path, plan_file: Path) -> None:
@@ -184,6 +187,7 @@ def test_a_choice_outlives_its_controller(tmp_path: Path, plan_file: Path) -> No
     [
         ("mode: lukewarm", "services.web.mode: input should be 'hot', 'frozen', 'warm' or 'cold'"),
         ("warm_units: [mariadb]", "services.web.warm_units[0]: string should match"),
+        ("first_units: [multi-user.target]", "services.web.first_units[0]: string should match"),
         ("masked_units: ['a b.service']", "services.web.masked_units[0]: string should match"),
         ("mode: hot\n    restore_points: {keep: 3}", "mode hot has no restore points"),
         ("refresh: {every: never}", "'never' is no duration"),

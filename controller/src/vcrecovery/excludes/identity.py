@@ -123,8 +123,9 @@ MASKED_GENERATORS = (
     "selinux-autorelabel-generator.sh",
     "zfs-mount-generator",
 )
-#: A unit of the standby's own, which starts the rest of its boot.
+#: Units of the standby's own, which start the rest of its boot: when the first units run, or without waiting for them.
 REST_UNIT = "vcrecovery-rest.service"
+REST_NOW_UNIT = "vcrecovery-rest-now.service"
 
 
 def generator_path(name: str) -> str:
@@ -140,6 +141,6 @@ def kept_out(host_keys: str) -> Tuple[str, ...]:
 
     `host_keys` is the plan's choice, `own` or `copied`.
     """
-    masks = tuple(unit_path(unit) for unit in (*MASKED_UNITS, REST_UNIT))
+    masks = tuple(unit_path(unit) for unit in (*MASKED_UNITS, REST_UNIT, REST_NOW_UNIT))
     masks += tuple(generator_path(name) for name in MASKED_GENERATORS)
     return NEVER_SYNCED + (SNAPSHOT_PREFIX + "*",) + masks + ((HOST_KEYS,) if host_keys == "own" else ())

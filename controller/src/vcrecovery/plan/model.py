@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
 from vcrecovery.plan.groups import Group
 from vcrecovery.plan.metrics import Metrics
-from vcrecovery.plan.modes import MODE_DESCRIPTION, Mode, Refresh, UnitName
+from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
@@ -239,7 +239,7 @@ class Service(Section):
     primary: Primary
     standby: Standby
     mode: Mode = Field(Mode.COLD, description=MODE_DESCRIPTION)
-    first_units: list[UnitName] = Field(
+    first_units: list[FirstUnit] = Field(
         [],
         description="the units that answer its ports: a boot starts them first, and all else once they run",
         examples=[["nginx.service"]],

@@ -23,6 +23,8 @@ MODE_DESCRIPTION = (
     "One that runs does what its services do by themselves (cron, mail, queues): mask what must not run twice"
 )
 
+#: Not a target: those order themselves after what they pull in, which the first units have to come before.
+FirstUnit = Annotated[str, Field(pattern=r"^[A-Za-z0-9:_.\\@-]+\.(service|socket)$")]
 UnitName = Annotated[str, Field(pattern=r"^[A-Za-z0-9:_.\\@-]+\.(service|socket|timer|path|mount|target)$")]
 
 

@@ -134,27 +134,25 @@ def init_of_all(first_units: Sequence[str]) -> list[str]:
     return [" ".join([_INIT, *wants, f"systemd.mask={_JOURNAL_FLUSH}", "systemd.unit=sysinit.target"])]
 
 
-def rest_unit(first_units: Sequence[str]) -> str:
-    """The text of `REST_UNIT`. A first unit that fails, or hangs in its start, holds back nothing for long.
+def rest_units(first_units: Sequence[str]) -> dict[str, str]:
+    """The texts of `REST_UNIT` and of the one that takes its place when a first unit hangs in its start.
 
     Until the first units run it is a job of systemd's and no process, which would take their time.
     """
-    return f"""\
+    from vcrecovery.excludes.identity import REST_NOW_UNIT, REST_UNIT  # see above
+
+    unit = """\
 [Unit]
 Description=The rest of this standby's boot
 DefaultDependencies=no
 Conflicts=shutdown.target
 Before=shutdown.target
-After={" ".join(first_units)}
-JobTimeoutSec={FIRST_AT_MOST}
-OnFailure=default.target
-
-[Service]
-Type=oneshot
-ExecStartPre=/bin/sleep {NEIGHBOURS_FIRST}
-ExecStartPre=-/bin/journalctl --flush
-ExecStart=/bin/systemctl start --no-block default.target
 """
+    service = "\n[Service]\nType=oneshot\n"
+    start = "ExecStartPre=-/bin/journalctl --flush\nExecStart=/bin/systemctl start --no-block default.target\n"
+    waits = f"After={' '.join(first_units)}\nJobTimeoutSec={FIRST_AT_MOST}\nOnFailure={REST_NOW_UNIT}\n"
+    sleeps = f"ExecStartPre=/bin/sleep {NEIGHBOURS_FIRST}\n"
+    return {REST_UNIT: f"{unit}{waits}{service}{sleeps}{start}", REST_NOW_UNIT: f"{unit}{service}{start}"}
 
 
 def without_init(raw: str) -> str:

@@ -15,7 +15,7 @@ from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.sync import idmap, lxcfs
-from vcrecovery.sync.modes import RAW_KEY, init_of_all, rest_unit, with_init_of
+from vcrecovery.sync.modes import RAW_KEY, init_of_all, rest_units, with_init_of
 from vcrecovery.sync.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -232,8 +232,9 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
         changes.note(tree.link(identity.unit_path(unit), "/dev/null"), f"{unit} masked")
     for generator in identity.MASKED_GENERATORS:
         changes.note(tree.link(identity.generator_path(generator), "/dev/null"), f"{generator} masked")
-    rest = tree.file(identity.unit_path(identity.REST_UNIT), rest_unit(service.first_units).encode())
-    changes.note(rest, f"first units: {' '.join(service.first_units) or 'none'}")
+    for unit, text in rest_units(service.first_units).items():
+        rest = tree.file(identity.unit_path(unit), text.encode())
+        changes.note(rest, f"{unit}, first units: {' '.join(service.first_units) or 'none'}")
     if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key"):
         _make_host_key(tree)
         changes.note(True, "SSH host key made")
