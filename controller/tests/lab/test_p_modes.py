@@ -29,6 +29,7 @@ pytestmark = pytest.mark.lab
 
 KILLER = Path(__file__).with_name("killed_keeper.py")
 ADDED = "server { listen 8080; return 200 'two'; }\n"
+JOURNAL_ON_DISK = {"/etc/systemd/journald.conf.d/test.conf": "[Journal]\nStorage=persistent\n"}
 #: LXD's word for each mode.
 STATUS = {"hot": "Running", "frozen": "Frozen", "warm": "Running", "cold": "Stopped"}
 
@@ -119,6 +120,7 @@ def test_the_first_units_start_first_and_all_the_rest_after_them(standby: Waitin
     def monotonic(unit: str, stamp: str) -> int:
         return int(standby.inside("systemctl", "show", "--value", "-p", f"{stamp}TimestampMonotonic", unit))
 
+    standby.send(JOURNAL_ON_DISK)
     standby.write_plan(first_units=["nginx.service", "not-installed.service"])
     assert "first units: nginx.service not-installed.service" in standby.apply()
     assert standby.apply() == f"{NAME}: nothing to do"
@@ -141,7 +143,7 @@ def test_the_first_units_start_first_and_all_the_rest_after_them(standby: Waitin
 
 def test_a_first_unit_that_hangs_holds_back_the_rest_for_its_time_only(standby: WaitingStandby) -> None:
     hangs = "[Service]\nType=oneshot\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity\n"
-    standby.send({"/etc/systemd/system/hangs.service": hangs})
+    standby.send({"/etc/systemd/system/hangs.service": hangs, **JOURNAL_ON_DISK})
     standby.write_plan(first_units=["hangs.service"])
     standby.apply()
     rest = standby.rootfs / "etc/systemd/system/vcrecovery-rest.service"
@@ -151,7 +153,7 @@ def test_a_first_unit_that_hangs_holds_back_the_rest_for_its_time_only(standby: 
     assert standby.page()
     wait_for(lambda: standby.unit("ssh") == "active", "the rest of the boot", 60)
     assert standby.unit("hangs") == "activating"
-    assert "flushed" in standby.inside("ls", "/run/systemd/journal").split()
+    wait_for(lambda: standby.inside("ls", "/run/systemd/journal").split().count("flushed"), "the journal on its disk")
     standby.stand_by_again()
     standby.write_plan(first_units=[])
     standby.apply()
