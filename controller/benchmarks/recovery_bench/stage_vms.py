@@ -48,6 +48,9 @@ class StandbyVms:
                 for done in [pool.submit(libvirt.start, vm.name) for vm in self._vms.values()]:
                     done.result()
                 last = watch.last()
+            # A service may answer before sshd does.
+            for vm in self._vms.values():
+                wait_until(partial(machine.greets, str(vm.ip)), f"ssh to {vm.name}", PATIENCE, 0.1)
             boots = {
                 name: read_boot(partial(self._run, vm), self._services[name], watch.seconds[name])
                 for name, vm in self._vms.items()

@@ -149,7 +149,7 @@ def _known_hosts(vm: VirtualMachine, state: Path) -> Path:
 
 def _wait_for_ssh(vm: VirtualMachine, image: Image, state: Path, console: Path, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    while not _greets(vm.ip):
+    while not greets(vm.ip):
         if qemu_pid(vm) is None:
             raise LabError(f"{vm.name}: the hypervisor ended before the machine answered; see {console}")
         if time.monotonic() > deadline:
@@ -157,7 +157,7 @@ def _wait_for_ssh(vm: VirtualMachine, image: Image, state: Path, console: Path, 
     ssh(vm, image, state, ["true"], timeout=max(10.0, deadline - time.monotonic()))
 
 
-def _greets(address: str) -> bool:
+def greets(address: str) -> bool:
     """Whether an ssh server says its name; if not, some time has passed."""
     try:
         with socket.create_connection((address, 22), timeout=1) as connection:
