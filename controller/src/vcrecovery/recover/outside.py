@@ -377,19 +377,17 @@ class Outside:
     def _write_claim(
         self, episode: Episode, claim: Mapping[str, str], check: Callable[[Instance], None] = lambda _found: None
     ) -> Instance:
-        """Sets these keys, if this episode may and `check` raises nothing; the container as it was then.
+        """Sets these keys, if this episode may and `check` raises nothing; the container as it was then."""
 
-        LXD writes keys of its own at times.
-        """
-        for _ in range(5):
+        def read() -> Instance:
             instance = self._startable(episode)
             check(instance)
-            if all(instance.config.get(key) == value for key, value in claim.items()):
-                return instance
-            with contextlib.suppress(TryAgainError):
-                self._lxd.configure(instance, claim)
-                return instance
-        raise OutsideError(f"container {self._name} is changed by somebody else all the time", "call again")
+            return instance
+
+        def missing(found: Instance) -> Mapping[str, str]:
+            return claim if any(found.config.get(key) != value for key, value in claim.items()) else {}
+
+        return self._lxd.reconfigure(read, missing)
 
     def _start(self, episode: Episode) -> dict[str, Any]:
         # From here on the receiver refuses files: a primary that comes back must not overwrite live data.

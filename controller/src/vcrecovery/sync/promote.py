@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.lxd.instances import FROZEN
 from vcrecovery.errors import OutsideError
 from vcrecovery.sync import inside
@@ -42,12 +42,6 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
 
 
 def _boot_with_everything(lxd: LxdServer, found: Instance) -> None:
-    # LXD writes keys of its own at times.
-    for _ in range(5):
-        now = lxd.get(found.name) or found
-        try:
-            lxd.configure(now, {RAW_KEY: without_init(now.config.get(RAW_KEY, ""))})
-        except TryAgainError:
-            continue
-        return
-    raise OutsideError(f"container {found.name} is changed by somebody else all the time", "call again")
+    lxd.reconfigure(
+        lambda: lxd.get(found.name) or found, lambda now: {RAW_KEY: without_init(now.config.get(RAW_KEY, ""))}
+    )

@@ -124,14 +124,7 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)
     wanted = {**config_of(service, secondary, lxcfs.files()), **claim}
-    # LXD may write keys of its own between the two.
-    for _ in range(5):
-        instance = _must_get(lxd, name)
-        with contextlib.suppress(TryAgainError):
-            lxd.configure(instance, wanted, devices_of(secondary))
-            break
-    else:
-        raise OutsideError(f"container {name} is changed by somebody else all the time", "call again")
+    instance = lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: wanted, devices_of(secondary))
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     try:
         own_identity(tree, name, service, secondary, Changes())
@@ -144,19 +137,20 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
 
 def stand_by_again(lxd: LxdServer, name: str) -> None:
     """Makes a container that served a standby again. Raises RefusedError while it runs."""
-    # LXD may write keys of its own between the two, also after a stop; what another controller writes holds.
     claim: tuple[str | None, str | None] | None = None
-    for _ in range(5):
+
+    def read() -> Instance:
+        nonlocal claim
         instance = _must_get(lxd, name)
         if instance.status != STOPPED:
             raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
         found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
+        # What LXD writes at this moment is nothing to us; what another controller writes holds.
         if found != (claim := claim or found):
             raise OutsideError(f"another controller has just claimed container {name}", "look at its history")
-        with contextlib.suppress(TryAgainError):
-            lxd.configure(instance, {ROLE_KEY: STANDBY, "boot.autostart": "false"})
-            return
-    raise OutsideError(f"container {name} is changed by somebody else all the time", "call again")
+        return instance
+
+    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false"})
 
 
 def _must_get(lxd: LxdServer, name: str) -> Instance:

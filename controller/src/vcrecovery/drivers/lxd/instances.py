@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,8 @@ from vcrecovery.errors import OutsideError
 STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
+#: So often a write begins anew when the instance was changed by somebody else.
+_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,26 @@ class Instances(Connection):
                 raise
 
         self._guard(patch)
+
+    def reconfigure(
+        self,
+        read: Callable[[], Instance],
+        config: Callable[[Instance], Mapping[str, str]],
+        devices: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Instance:
+        """Sets what `config` says of the instance that `read` gives; the instance as it was then. No keys: no write.
+
+        LXD writes keys of its own at times, as after a stop: then all begins anew, so `read` is the place for checks.
+        Raises what these two raise, and OutsideError when it is changed all the time.
+        """
+        for _ in range(_TRIES):
+            instance = read()
+            wanted = config(instance)
+            with contextlib.suppress(TryAgainError):
+                if wanted:
+                    self.configure(instance, wanted, devices)
+                return instance
+        raise OutsideError(f"container {instance.name} is changed by somebody else all the time", "call again")
 
     def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
