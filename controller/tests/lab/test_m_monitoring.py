@@ -67,6 +67,8 @@ class Monitoring(LaidOut):
         #: Held while heartbeats are sent.
         self.pulse = threading.Lock()
         self._canaries: set[str] = set()
+        #: By host and key of a guest's item, the second of its youngest value that was sent.
+        self._youngest: dict[tuple[str, str], int] = {}
         plan = {
             "version": 1,
             "state_dir": str(folder / "state"),
@@ -101,6 +103,8 @@ class Monitoring(LaidOut):
         for key, value, *at in values:
             when = at[0] if at else now
             items.append(ItemValue(host, key, str(value), int(when), int(when % 1 * 1e9)))
+            if key.startswith(("vcr.cpu[", "vcr.state[")):
+                self._youngest[host, key] = max(int(when), self._youngest.get((host, key), 0))
         wait_for(
             lambda: not Sender("127.0.0.1", self.stack.trapper_port).send(items).failed,
             f"the acceptance of {[item.key for item in items]}",
@@ -124,10 +128,20 @@ class Monitoring(LaidOut):
         wait_for(judged, "Zabbix's knowledge of the triggers", PATIENCE)
 
     def settle(self, host: str) -> None:
-        """Returns when Zabbix has judged all that was sent of the host: it has judged a later value of the canary."""
+        """Returns when Zabbix has judged all that was sent of the host.
+
+        It takes one value of each item at a time: once the youngest ones are stored, and a value of the canary that
+        is sent then is judged, so are they (by one history syncer, the lab's).
+        """
+        wait_for(lambda: self._all_stored(host), f"all values of {host} in Zabbix's history", PATIENCE)
         self._canaries ^= {host}
         self._sing(host)
         wait_for(lambda: self._canary_fell(host) == (host in self._canaries), "the canary's turn", PATIENCE)
+
+    def _all_stored(self, host: str) -> bool:
+        found = self.api.item.get(host=host, search={"key_": "vcr."}, output=["key_", "lastclock"])
+        stored = {item["key_"]: int(item["lastclock"]) for item in found}
+        return all(stored[key] >= when for (of, key), when in self._youngest.items() if of == host)
 
     def _sing(self, host: str) -> None:
         state = "crashed" if host in self._canaries else "running"

@@ -27,9 +27,9 @@ from .process import USER, Child
 
 #: As Zabbix's own data has them.
 ADMIN = ("Admin", "zabbix")
-#: Small, and quick to see what was changed through the API.
+#: Small, and quick to see what was changed through the API. One syncer judges all values in the order of its writes.
 _SERVER = {
-    "StartPollers": "2", "StartTrappers": "3", "StartDBSyncers": "2", "StartEscalators": "1", "StartAlerters": "1",
+    "StartPollers": "2", "StartTrappers": "3", "StartDBSyncers": "1", "StartEscalators": "1", "StartAlerters": "1",
     "StartPreprocessors": "1", "StartLLDProcessors": "1", "StartPingers": "0", "StartDiscoverers": "0",
     "StartHTTPPollers": "0", "CacheUpdateFrequency": "1", "UnreachablePeriod": "10", "UnreachableDelay": "5",
     "UnavailableDelay": "5",
