@@ -14,13 +14,16 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, NotStartedError, OutsideError, RefusedError
+from vcrecovery.plan.load import load_plan
 from vcrecovery.recover import several as module
 from vcrecovery.recover.decide import Go, Hold, Leave, Never, Readiness, Run, Wait, decide
 from vcrecovery.recover.failover import fail_over
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.several import GIB, Result, Several, fail_over_all, starts_at_once, worst
+from vcrecovery.recover.several import GIB, OfWorld, Result, Several, fail_over_all, starts_at_once, worst
 from vcrecovery.recover.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.recover.world import World
 
 #: Seconds after which a thread that should have come on is stuck.
 LONG = 60.0
@@ -430,6 +433,55 @@ def test_one_that_is_alone_does_not_ask_how_big_the_machine_is(tmp_path: Path, m
     assert isinstance(gate.readiness("db"), Wait)
     gate.left("web")
     assert (gate.readiness("db"), asked) == (Go(), ["sec1"])
+
+
+PLAN = """\
+version: 1
+state_dir: {folder}/state
+hypervisors: {{hv1: {{}}}}
+secondaries:
+  hangs:
+    network: {{bridge: vcr0, address: 10.20.0.1/24}}
+    receiver: {{address: 10.10.0.1}}
+  answers:
+    network: {{bridge: vcr1, address: 10.21.0.1/24}}
+    receiver: {{address: 10.10.0.2}}
+services: {{}}
+"""
+
+
+class Machine:
+    """The part of a secondary that says how big it is."""
+
+    def __init__(self, says: Callable[[], object] = lambda: None) -> None:
+        self._says = says
+
+    def size(self) -> Size:
+        self._says()
+        return Size(cores=4, memory=64 * GIB)
+
+
+def test_a_secondary_that_hangs_holds_no_start_on_another_back(
+    tmp_path: Path, in_background: Callable[[Callable[[], object]], threading.Thread]
+) -> None:
+    (tmp_path / "plan.yml").write_text(PLAN.format(folder=tmp_path))
+    world = World(load_plan(tmp_path / "plan.yml"))
+    asked, release, found = threading.Event(), threading.Event(), list[int]()
+
+    def hang() -> None:
+        asked.set()
+        assert release.wait(LONG)
+
+    world.lxd = {"hangs": Machine(hang), "answers": Machine()}  # type: ignore[dict-item]
+    around = OfWorld(world)
+    try:
+        in_background(lambda: around.most("hangs"))
+        assert asked.wait(LONG)
+        other = in_background(lambda: found.append(around.most("answers")))
+        other.join(LONG / 4)
+        assert found == [8]
+    finally:
+        release.set()
 
 
 def test_the_worst_status() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.detect import spool, zabbix_events
+from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
@@ -21,7 +22,7 @@ from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.events import EventBook
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Power, Request, Step
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Power, Request, ServiceState, Step
 from vcrecovery.recover.world import World
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00{:02}"
@@ -261,6 +262,39 @@ def test_a_site_is_all_its_hypervisors(stage: Stage) -> None:
     assert "site east: 3 of 3 services" in said
 
 
+def test_the_hypervisors_of_a_site_are_asked_at_the_same_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is silent takes its whole time, and no service begins before that."""
+    stage.say(Power.UNREACHABLE)
+    both = threading.Barrier(2)
+
+    def read(_uuid: str) -> DomainReading:
+        both.wait(60)
+        raise OutsideError("hypervisor does not answer")
+
+    for host in stage.hosts.values():
+        monkeypatch.setattr(host, "read", read)
+    assert "site east: 3 of 3 services" in stage.handle(kind="site", site="east")
+    assert not both.broken
+
+
+def test_a_journal_that_cannot_be_read_for_a_moment_gives_no_service_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.say(Power.UNREACHABLE)
+    state, tries = stage.world.journal.state, Counter[str]()
+
+    def once(service: str) -> ServiceState:
+        tries[service] += 1
+        if service == "mail" and tries[service] == 1:
+            raise OutsideError("the journal cannot be used: database is locked")
+        return state(service)
+
+    monkeypatch.setattr(event_meaning, "retry_delay", lambda _failures: 0.0)
+    monkeypatch.setattr(stage.world.journal, "state", once)
+    said = stage.handle(kind="host", host="hv1")
+    assert "hypervisor hv1: 2 of 2 services are served by their standbys" in said
+
+
 def test_a_transient_vm_that_crashed_is_gone(stage: Stage) -> None:
     stage.say(Power.ABSENT)
     stage.handle(kind="vm", uuid=UUID.format(1))
@@ -281,6 +315,24 @@ def test_a_service_that_was_failed_over_already_gets_that_timeline(stage: Stage)
     first = stage.handle(kind="vm", uuid=UUID.format(1))
     assert stage.handle(kind="vm", uuid=UUID.format(1)) == first
     assert len(stage.recover.calls) == 1
+
+
+def test_one_whose_standby_has_only_started_is_answered_when_it_serves(stage: Stage) -> None:
+    """Somebody else is at work on it: how that ends is not known yet."""
+    stage.say(Power.SHUTOFF, "crashed")
+    journal = stage.world.journal
+    journal.saw_running("web", 1.0)
+    episode = journal.open("web", "libvirt: shutoff (crashed)", Request(automatic=True, by="watch"), 1.0)
+    for step in (Step.CONFIRM, Step.FENCE, Step.START):
+        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence={})
+
+    def goes_on(*_words: object, **_more: object) -> Episode:
+        journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=True, evidence={})
+        journal.close(episode, Outcome.DONE, "served by its standby", 3.0)
+        return journal.history("web", 1)[0]
+
+    stage.recover = goes_on  # type: ignore[assignment]
+    assert "web: served by its standby after 2.0 s, epoch 1" in stage.handle(kind="vm", uuid=UUID.format(1))
 
 
 def crashed(stage: Stage) -> None:

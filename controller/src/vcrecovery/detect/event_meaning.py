@@ -17,6 +17,7 @@ from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, judge, listed
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, OutsideError, RefusedError
+from vcrecovery.recover.failover import retry_delay
 from vcrecovery.recover.states import Doubt, Episode, Power, Side
 from vcrecovery.recover.world import World
 
@@ -97,18 +98,25 @@ class EventMeaning:
         """All services of some hypervisors, at the same time."""
         said = f"{what} does not answer" if len(hosts) == 1 else f"{what} has failed: {listed(hosts)} do not answer"
         log.warning("%s (event %s)", said, event.id)
-        silent = {host: self._reading_of_any(host, names) for host in hosts}
+        silent: dict[str, DomainReading | None] = {}
         findings: dict[str, Finding] = {}
 
-        def work(name: str) -> None:
-            host = self._world.plan.services[name].primary.hypervisor
-            findings[name] = self._look_and_act(event, name, Doubt.HOST, said, silent[host])
+        def ask(host: str) -> None:
+            silent[host] = self._reading_of_any(host, names)
 
-        threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        def work(name: str) -> None:
+            reading = silent.get(self._world.plan.services[name].primary.hypervisor)
+            failures = 0
+            while name not in findings:
+                try:
+                    findings[name] = self._look_and_act(event, name, Doubt.HOST, said, reading)
+                except OutsideError as error:  # the journal; the others are not asked again for that
+                    failures += 1
+                    log.error("%s: %s; trying again", name, error)
+                    self._world.clock.sleep(retry_delay(failures))
+
+        _at_once(hosts, ask)
+        _at_once(names, work)
         return answer_of(what, [findings.get(name, Finding(name, "an internal error, see the log")) for name in names])
 
     def _reading_of_any(self, host: str, names: Sequence[str]) -> DomainReading | None:
@@ -132,7 +140,9 @@ class EventMeaning:
         """Judges the service, with Zabbix's word as one signal, and fails it over when it has failed."""
         try:
             verdict = self._judge(event, service, doubt, said, reading or self._read(service))
-            if verdict.kind not in FAILURES:
+            if verdict.kind is Kind.FAILED_OVER and self._world.journal.state(service).open_episode is not None:
+                pass  # its standby has been started and does not serve yet: how that ends is waited for
+            elif verdict.kind not in FAILURES:
                 return self._left_alone(service, verdict)
             cause = f"Zabbix event {event.id} ({event.name}): {verdict.cause}"
             return Finding(service, "", self._fail_over(event, service, cause, verdict.doubt or doubt))
@@ -187,3 +197,11 @@ class EventMeaning:
             self._tell(event, f"{service}: not done yet, trying again: {error}")
         except OutsideError as failure:
             log.warning("event %s: %s", event, failure)
+
+
+def _at_once(names: Sequence[str], work: Callable[[str], None]) -> None:
+    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
