@@ -446,7 +446,11 @@ secondaries:
   answers:
     network: {{bridge: vcr1, address: 10.21.0.1/24}}
     receiver: {{address: 10.10.0.2}}
-services: {{}}
+services:
+  web:
+    primary: {{hypervisor: hv1, uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001, address: 10.10.0.10}}
+    standby: {{secondary: hangs, address: 10.20.0.10}}
+    ports: [80]
 """
 
 
@@ -478,7 +482,7 @@ def test_a_secondary_that_hangs_holds_no_start_on_another_back(
         in_background(lambda: around.most("hangs"))
         assert asked.wait(LONG)
         other = in_background(lambda: found.append(around.most("answers")))
-        other.join(LONG / 4)
+        other.join(LONG)
         assert found == [8]
     finally:
         release.set()

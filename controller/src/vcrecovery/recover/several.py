@@ -72,7 +72,8 @@ class OfWorld:
         _ = (world.hosts, world.lxd, world.neighbours, world.journal)
         self._chosen = ChosenModes(world.plan.state_dir)
         self._most: dict[str, int] = {}
-        self._one_asks = threading.Lock()
+        # One for each: a secondary that hangs must not hold back what starts on the others.
+        self._one_asks = {name: threading.Lock() for name in world.plan.secondaries}
 
     def needs(self, service: str) -> Sequence[str]:
         return self._world.plan.services[service].needs
@@ -83,7 +84,7 @@ class OfWorld:
     def most(self, secondary: str) -> int:
         if (wanted := self._world.plan.secondaries[secondary].starts_at_once) is not None:
             return wanted
-        with self._one_asks:
+        with self._one_asks[secondary]:
             if secondary not in self._most:
                 try:
                     size = self._world.lxd[secondary].size()
