@@ -20,7 +20,7 @@ from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
-from vcrecovery.sync.freshness import Freshness, from_the_future, read_age_quietly
+from vcrecovery.sync.freshness import Freshness, from_the_future, read_age
 from vcrecovery.sync.promote import promote
 from vcrecovery.sync.sessions import end_sessions, take_over
 from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
@@ -232,7 +232,20 @@ class Outside:
     def _look_at_standby(self, episode: Episode) -> tuple[str, Freshness]:
         """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
         problem = self._standby_problem(episode)
-        return problem, read_age_quietly(self._lxd, self._name, self._secondary, partial(self._is_enough, episode))
+        try:
+            return problem, read_age(self._lxd, self._name, self._secondary, partial(self._is_enough, episode))
+        except OutsideError as error:
+            if not problem and self._is_tried_again(episode):
+                raise
+            return problem, Freshness(None, error.message)
+
+    def _is_tried_again(self, episode: Episode) -> bool:
+        """Whether a confirmation that LXD does not answer fails, and is not refused.
+
+        LXD may just be restarted, and nobody would call again: the primary is not touched, the step is tried again.
+        One that is refused is given up.
+        """
+        return episode.request.automatic and not episode.tried(Step.FENCE)
 
     def _is_enough(self, episode: Episode, fresh: Freshness) -> bool:
         """Whether nothing newer could change the decision. That a guest hangs, a heartbeat of just now refutes."""
@@ -250,9 +263,7 @@ class Outside:
         try:
             instance = self._just_read() or self._read_instance()
         except OutsideError as error:
-            if episode.request.automatic and not episode.tried(Step.FENCE):
-                # It may just be restarted, and nobody would call again: the primary is not touched, the step is tried
-                # again. One that is refused is given up.
+            if self._is_tried_again(episode):
                 raise
             return str(error)
         if instance is None:

@@ -103,25 +103,22 @@ def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshn
     return freshness_of(service, read(HEARTBEAT), read(RECONCILE))
 
 
-def read_age_quietly(
+def read_age(
     lxd: LxdServer, service: str, secondary: Secondary, enough: Callable[[Freshness], bool] = lambda _fresh: False
 ) -> Freshness:
-    """The same as far as it tells an age, with a server that does not answer as the detail.
+    """The same as far as it tells an age. Raises OutsideError when LXD has to be asked and does not answer.
 
     Over HTTPS each file takes its time. So the report, which only says why there is no age, is read only then, and the
     heartbeat itself only where its copy (see `vcrecovery.sync.published`) is not `enough`.
     """
-    try:
-        read = _reader(lxd, service, secondary)
-        if not lxd.is_here:
-            copy = freshness_of(service, lxd.template(service, TEMPLATE), None)
-            if copy.whole and enough(copy):
-                return copy
-        heartbeat = read(HEARTBEAT)
-        fresh = freshness_of(service, heartbeat, None)
-        return fresh if fresh.whole else freshness_of(service, heartbeat, read(RECONCILE))
-    except OutsideError as error:
-        return Freshness(None, error.message)
+    read = _reader(lxd, service, secondary)
+    if not lxd.is_here:
+        copy = freshness_of(service, lxd.template(service, TEMPLATE), None)
+        if copy.whole and enough(copy):
+            return copy
+    heartbeat = read(HEARTBEAT)
+    fresh = freshness_of(service, heartbeat, None)
+    return fresh if fresh.whole else freshness_of(service, heartbeat, read(RECONCILE))
 
 
 def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
