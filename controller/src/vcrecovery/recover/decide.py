@@ -203,8 +203,8 @@ def _why_fence_again(episode: Episode, seen: StepRecord) -> str:
     return f"not proved yet ({summary}): fencing the primary again"
 
 
-def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
-    """Why this failover must not happen, or None."""
+def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Leave | None:
+    """Why this failover must not happen, or not now, or None."""
     if problem := confirm.evidence.get("standby_problem"):
         # Not even by force: the primary would be destroyed with nothing to start in its place.
         return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
@@ -213,7 +213,7 @@ def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close |
     return _not_failed(episode, confirm, policy) or _too_stale(episode, confirm, policy)
 
 
-def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
+def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Leave | None:
     request, name = episode.request, episode.service
     power = Power(confirm.evidence["power"])
     answering: list[str] = list(confirm.evidence["open_ports"])
@@ -265,7 +265,7 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
     return None
 
 
-def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | None:
+def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Leave | None:
     """Why the hypervisor, which does not answer, must not be ended by the operator's fence command.
 
     That ends every VM on it. So by itself it is done only for a hypervisor that was silent for long enough to have
@@ -291,12 +291,13 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Non
             Outcome.REFUSED, sentence, f"`vcrecovery failover {name} --force` powers the hypervisor off and fails over"
         )
     if neighbours:
-        return Close(
-            Outcome.REFUSED,
+        sentence = (
             f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
-            f"answers: {', '.join(neighbours)}",
-            f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}",
+            f"answers: {', '.join(neighbours)}"
         )
+        way_out = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}"
+        # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
+        return Leave(Step.CONFIRM, sentence, way_out) if request.automatic else Close(Outcome.REFUSED, sentence, way_out)
     return None
 
 
