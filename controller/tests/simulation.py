@@ -17,7 +17,7 @@ from vcrecovery.detect import hold
 from vcrecovery.detect.cpu import Suspicion
 from vcrecovery.detect.verdict import Verdict, failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
-from vcrecovery.errors import BusyError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import ALONE, automatic, fail_over
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
@@ -239,7 +239,9 @@ class Simulation:
             if episode.outcome is Outcome.FALSE_ALARM:
                 self._not_before = self.clock.time + FALSE_ALARM_DELAY
         except RefusedError as error:
-            self._given_up, trouble = cause, error.message
+            if not isinstance(error, NotNowError):
+                self._given_up = cause
+            trouble = error.message
             self._watch_says(f"no failover: {error}")
         except BusyError as error:
             self._watch_says(str(error))

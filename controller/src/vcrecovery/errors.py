@@ -46,6 +46,10 @@ class RefusedError(VCRecoveryError):
     exit_code = ExitCode.REFUSED
 
 
+class NotNowError(RefusedError):
+    """It forbids it at this moment, and may not in the next: a failure that lasts is worth another try."""
+
+
 class OutsideError(VCRecoveryError):
     """Something outside (libvirt, LXD, DNS, a port) failed. The same call resumes the work."""
 

@@ -90,3 +90,25 @@ def test_a_failure_is_said_once(world: World, caplog: pytest.LogCaptureFixture) 
         keep_addresses(world, SomeRounds())
     (record,) = caplog.records
     assert record.getMessage().startswith("web: its virtual address is not here: ")
+
+
+def test_what_breaks_once_does_not_end_the_keeping(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, broken = Machine(monkeypatch), False
+
+    class UntilItIsTaken(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return self.is_set()
+
+    def once(_wanted: VirtualIp, _standby: str) -> bool:
+        nonlocal broken
+        if not broken:
+            broken = True
+            raise ValueError("what `ip` printed is no JSON")
+        stop.set()
+        return False
+
+    stop = UntilItIsTaken()
+    monkeypatch.setattr(virtual_ip, "holds", once)
+    fail_over(world)
+    keep_addresses(world, stop)
+    assert machine.taken

@@ -341,6 +341,22 @@ def test_a_hypervisor_is_not_powered_off(
     assert said in decision.sentence
 
 
+@pytest.mark.parametrize(
+    ("words", "passing"),
+    [
+        ({}, True),
+        ({"doubt": Doubt.CPU_ZERO}, True),
+        # It has been silent for long, and nothing but its return changes that: which is another failure.
+        ({"doubt": Doubt.HOST}, False),
+        ({"automatic": False}, False),
+    ],
+)
+def test_a_hypervisor_that_is_away_in_that_moment_may_be_back_in_the_next(words: dict[str, Any], passing: bool) -> None:
+    decision = decide(episode(confirm(**{**AWAY, "fence_command": False}), **words), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert (decision.outcome, decision.passing) == (Outcome.REFUSED, passing)
+
+
 def test_a_failed_hypervisor_is_looked_at_again_while_a_neighbour_answers() -> None:
     """By itself, since nobody would call again once that one has ended too."""
     decision = decide(episode(confirm(**AWAY, neighbours=OTHERS), doubt=Doubt.HOST), POLICY, NOW)

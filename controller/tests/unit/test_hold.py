@@ -195,6 +195,27 @@ def test_a_hypervisor_that_was_away_is_looked_at_when_it_is_back(
     assert caplog.text.count("does not answer") == 1
 
 
+def test_what_breaks_once_does_not_end_the_holding(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where this machine can start no thread for a moment: an old primary would run beside its standby, unseen."""
+    broken = threading.Event()
+
+    def once() -> bool:
+        if not broken.is_set():
+            broken.set()
+            raise RuntimeError("can't start new thread")
+        return True
+
+    monkeypatch.setattr(stage.host, "alive", once)
+    stage.fail_over()
+    with stage.holding():
+        assert broken.wait(60)
+        stage.host.start()
+        wait_for(stage.held, "the hold")
+    assert "can't start new thread" in caplog.text
+
+
 def test_one_that_cannot_be_paused_is_tried_again_and_said_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.fail_over()
     stage.host.stubborn = True

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from lab.waiting import wait_for
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.watch import Watch
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import NotNowError, OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.states import Doubt, Episode, Power, Request, Step
 from vcrecovery.recover.world import World
@@ -42,12 +43,17 @@ SERVICE = """\
 """
 
 
+def nobody_listens(_event: DomainEvent) -> None: ...
+
+
 class FakeHost:
     """A hypervisor whose VMs run, while it answers."""
 
     def __init__(self) -> None:
         self.answers = True
         self.asked = 0
+        self.reading = DomainReading(Power.RUNNING)
+        self.tell: Callable[[DomainEvent], None] = nobody_listens
 
     def _ask(self) -> None:
         self.asked += 1
@@ -56,19 +62,20 @@ class FakeHost:
 
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         self._ask()
-        return {uuid: DomainUsage(DomainReading(Power.RUNNING), self.asked * 10**7, 1) for uuid in uuids}
+        return {uuid: DomainUsage(self.reading, self.asked * 10**7, 1) for uuid in uuids}
 
     def read(self, _uuid: str) -> DomainReading:
         self._ask()
-        return DomainReading(Power.RUNNING)
+        return self.reading
 
     def subscribe(
         self,
-        _on_event: Callable[[DomainEvent], None],
+        on_event: Callable[[DomainEvent], None],
         _on_close: Callable[[], None],
         _on_begin: Callable[[str], None],
     ) -> Callable[[], None]:
         self._ask()
+        self.tell = on_event
         return lambda: None
 
     def alive(self) -> bool:
@@ -78,10 +85,11 @@ class FakeHost:
 class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Doubt]] = []
+        self.refusal: type[RefusedError] = RefusedError
 
     def __call__(self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE) -> Episode:
         self.calls.append((service, cause, doubt))
-        raise RefusedError(f"{service} cannot be fenced")
+        raise self.refusal(f"{service} cannot be fenced")
 
     def at_work(self, _service: str) -> bool:
         return False
@@ -160,6 +168,72 @@ def test_one_hypervisor_that_fails_takes_only_its_own_along(stage: Stage) -> Non
     assert stage.recover.calls == [
         ("mail", "hypervisor hv2 does not answer, and no port of the primary answers", Doubt.HOST)
     ]
+
+
+def test_a_transient_vm_that_ended_while_libvirtd_went_away_is_not_forgotten(stage: Stage) -> None:
+    """How it ended only the event has said: afterwards the hypervisor does not know the VM any more."""
+    host, vm = stage.hosts["hv2"], str(stage.world.plan.services["mail"].primary.uuid)
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        host.answers, host.reading = False, DomainReading(Power.ABSENT)
+        host.tell(DomainEvent(vm, stopped=True, reason="crashed"))
+        asked = host.asked
+        wait_for(lambda: host.asked > asked + 5, "some questions in vain")
+        host.answers = True
+        wait_for(lambda: stage.recover.calls, "the failover")
+    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Doubt.NONE)]
+
+
+@pytest.mark.parametrize("where", ["usage", "subscribe", "read"])
+def test_a_thread_that_breaks_leaves_nothing_unwatched(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """As when this machine cannot start another thread for a moment."""
+    host, vm = stage.hosts["hv2"], str(stage.world.plan.services["mail"].primary.uuid)
+    works, broken = getattr(host, where), threading.Event()
+
+    def once(*words: Any) -> Any:
+        if not broken.is_set():
+            broken.set()
+            raise RuntimeError("can't start new thread")
+        return works(*words)
+
+    monkeypatch.setattr(host, where, once)
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        wait_for(lambda: host.tell is not nobody_listens, "the subscription")
+        host.tell(DomainEvent(vm, stopped=False, reason=""))
+        assert broken.wait(60)
+        wait_for(lambda: any("can't start new thread" in text for text in caplog.messages), "the error")
+        if where == "usage":
+            host.reading = DomainReading(Power.SHUTOFF, "crashed")
+        else:
+            running = {vm: DomainUsage(DomainReading(Power.RUNNING), 1, 1)}
+            monkeypatch.setattr(host, "usage", lambda _uuids: running)
+            host.reading = DomainReading(Power.SHUTOFF, "crashed")
+            host.tell(DomainEvent(vm, stopped=True, reason="crashed"))
+        wait_for(lambda: stage.recover.calls, "the failover")
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Doubt.NONE)}
+
+
+def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage) -> None:
+    """The watcher itself has heard nothing of that silence, which fell between two of its questions."""
+    stage.recover.refusal = NotNowError
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        stage.hosts["hv2"].reading = DomainReading(Power.SHUTOFF, "crashed")
+        wait_for(lambda: len(stage.recover.calls) >= 2, "the second try")
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Doubt.NONE)}
+
+
+def test_one_that_was_refused_is_given_up(stage: Stage) -> None:
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        stage.hosts["hv2"].reading = DomainReading(Power.SHUTOFF, "crashed")
+        wait_for(lambda: stage.recover.calls, "the first try")
+        asked = stage.hosts["hv3"].asked
+        wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
+    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Doubt.NONE)]
 
 
 def test_a_silent_hypervisor_whose_vm_answers_has_not_failed(

@@ -355,6 +355,25 @@ def test_an_event_in_the_folder_is_answered_once(stage: Stage, running: Callable
     assert len(stage.recover.calls) == 1
 
 
+def test_what_breaks_once_does_not_end_the_taking_of_events(
+    stage: Stage, running: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, broken = spool.waiting, threading.Event()
+
+    def once(folder: Path) -> list[str]:
+        if not broken.is_set():
+            broken.set()
+            raise RuntimeError("can't start new thread")
+        return waiting(folder)
+
+    monkeypatch.setattr(spool, "waiting", once)
+    running()
+    assert broken.wait(60)
+    crashed(stage)
+    spool.put(stage.spool, "5")
+    wait_for(lambda: stage.api.told, "the answer")
+
+
 def test_a_command_that_was_lost_is_caught_up_with(stage: Stage, running: Callable[[], None]) -> None:
     crashed(stage)
     running()

@@ -16,7 +16,7 @@ from vcrecovery.detect.cpu import Suspicion
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, judge, listed
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, OutsideError, RefusedError
+from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError
 from vcrecovery.recover.failover import retry_delay
 from vcrecovery.recover.states import Doubt, Episode, Power, Side
 from vcrecovery.recover.world import World
@@ -147,7 +147,7 @@ class EventMeaning:
             cause = f"Zabbix event {event.id} ({event.name}): {verdict.cause}"
             return Finding(service, "", self._fail_over(event, service, cause, verdict.doubt or doubt))
         except RefusedError as error:
-            return Finding(service, f"no failover: {error}")
+            return Finding(service, f"no failover: {error}", will_change=isinstance(error, NotNowError))
 
     def _judge(self, event: Event, service: str, doubt: Doubt, said: str, reading: DomainReading) -> Verdict:
         state, entry = self._world.journal.state(service), self._world.plan.services[service]

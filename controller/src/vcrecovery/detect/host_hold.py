@@ -72,6 +72,9 @@ class HostHold:
             except VCRecoveryError as error:  # the journal
                 self._say(self._name, str(error))
                 stop.wait(TICK)
+            except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends, and what it holds
+                self._say(self._name, f"hypervisor {self._name}: {type(error).__name__}: {error}; holding anew")
+                stop.wait(TICK)
         self._end()
 
     def _round(self, stop: threading.Event) -> None:

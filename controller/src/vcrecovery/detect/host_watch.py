@@ -6,6 +6,7 @@ All in threads of their own, since any call to a hypervisor may hang; what they 
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage, LibvirtHost
 from vcrecovery.errors import OutsideError
 from vcrecovery.recover.states import Power
+
+log = logging.getLogger("vcrecovery.watch")
 
 #: Seconds: between two questions, before a lost connection is tried again, and between looks at a connection.
 ASK_EVERY = 5.0
@@ -96,7 +99,17 @@ class HostWatch:
 
     def start(self, stop: threading.Event) -> None:
         for target in (self._keep_subscribed, self._keep_reading, self._keep_asking):
-            threading.Thread(target=target, args=(stop,), name=f"{target.__name__}-{self._name}", daemon=True).start()
+            name = f"{target.__name__}-{self._name}"
+            threading.Thread(target=self._keep_on, args=(target, stop), name=name, daemon=True).start()
+
+    def _keep_on(self, target: Callable[[threading.Event], None], stop: threading.Event) -> None:
+        """Whatever breaks, as where this machine can start no thread for a moment: nobody would miss one that ends."""
+        while not stop.is_set():
+            try:
+                target(stop)
+            except Exception as error:  # noqa: BLE001  see above
+                log.error("hypervisor %s: %s: %s; watching it anew", self._name, type(error).__name__, error)
+                stop.wait(RECONNECT_DELAY)
 
     def _keep_subscribed(self, stop: threading.Event) -> None:
         """Subscribes to the host's events, again after each loss."""

@@ -22,7 +22,7 @@ from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, Host
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, NotNowError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
@@ -78,6 +78,11 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     if episode is not None and (episode.request.automatic or begun):
         return f"going on with epoch {episode.epoch}, which an earlier controller left"
     return None
+
+
+def _silent(known: DomainReading, detail: str) -> DomainReading:
+    """When nothing is heard any more. Of a transient VM that has ended, only what was `known` says how."""
+    return DomainReading(Power.UNREACHABLE, known.reason, detail)
 
 
 class Watch:
@@ -159,7 +164,7 @@ class Watch:
     def _unreachable(self, host: str, detail: str) -> list[str]:
         for service in self._on[host]:
             watched = self._watched[service]
-            watched.reading, watched.samples = DomainReading(Power.UNREACHABLE, detail=detail), ()
+            watched.reading, watched.samples = _silent(watched.reading, detail), ()
         return self._on[host]
 
     def _note(self, service: str, reading: DomainReading, event: DomainEvent | None) -> None:
@@ -260,6 +265,10 @@ class Watch:
                 watched.asked = None
         except BusyError:
             pass  # the other controller does the work; the next tick looks again
+        except NotNowError as error:
+            # What the hypervisor said before counts no more. What it says next does, also if it is the same.
+            watched.reading = _silent(watched.reading, error.message)
+            log.error("%s: no failover now: %s", service, error)
         except RefusedError as error:
             watched.given_up = cause
             log.error("%s: no failover: %s", service, error)

@@ -71,11 +71,12 @@ class ZabbixEvents:
                         found += self._missed()
                     self._begin(found, stop)
                     said = ""
-                except (OSError, VCRecoveryError) as error:
+                    self._wait(sock, stop)
+                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
                     if said != str(error):
                         said = str(error)
                         log.error("events of Zabbix cannot be taken: %s", error)
-                self._wait(sock, stop)
+                    stop.wait(LOOK_EVERY)
 
     def _wait(self, sock: socket.socket | None, stop: threading.Event) -> None:
         """Until somebody calls, or it is time to look anyway."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from vcrecovery.errors import BusyError, VCRecoveryError
+from vcrecovery.errors import BusyError
 from vcrecovery.recover import virtual_address
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.recover.states import Side
@@ -27,10 +27,10 @@ def keep_addresses(world: World, stop: threading.Event) -> None:
                 taken = keep(world, name)
             except BusyError:
                 continue  # whoever is at work on it moves the address too
-            except VCRecoveryError as error:
-                if said.get(name) != error.message:
+            except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
+                if said.get(name) != str(error):
                     log.error("%s: its virtual address is not here: %s", name, error)
-                said[name] = error.message
+                said[name] = str(error)
             else:
                 said.pop(name, None)
                 if taken:

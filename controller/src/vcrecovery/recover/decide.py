@@ -33,11 +33,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Close:
-    """End the episode."""
+    """End the episode. `passing`: why it is refused may be over in the next moment."""
 
     outcome: Outcome
     sentence: str
     way_out: str = ""
+    passing: bool = False
 
 
 @dataclass(frozen=True)
@@ -280,7 +281,9 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Lea
     word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
     if not evidence.get("fence_command") or (request.automatic and request.doubt is not Doubt.HOST):
         detail = evidence.get("detail", "its hypervisor does not answer")
-        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}")
+        # Of a hypervisor that has failed nothing but its return is news. Any other answered when the failure was seen.
+        passing = request.automatic and request.doubt is not Doubt.HOST
+        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}", passing)
     if request.force:
         return None
     if answering:
@@ -297,7 +300,9 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Lea
         )
         way_out = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}"
         # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
-        return Leave(Step.CONFIRM, sentence, way_out) if request.automatic else Close(Outcome.REFUSED, sentence, way_out)
+        return (
+            Leave(Step.CONFIRM, sentence, way_out) if request.automatic else Close(Outcome.REFUSED, sentence, way_out)
+        )
     return None
 
 

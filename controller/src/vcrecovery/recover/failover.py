@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.errors import NotStartedError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import NotNowError, NotStartedError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.decide import GO, Close, Hold, Leave, Readiness, Run, decide
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Episode, Outcome, Policy, Request, ServiceState, Step
@@ -119,7 +119,8 @@ def _to_its_end(
             journal.close(episode, decision.outcome, decision.sentence, clock.now())
             withdrawn = decision.outcome is Outcome.WITHDRAWN and not episode.request.automatic
             if decision.outcome is Outcome.REFUSED or withdrawn:
-                raise RefusedError(decision.sentence, decision.way_out)
+                refusal = NotNowError if decision.passing else RefusedError
+                raise refusal(decision.sentence, decision.way_out)
             closed = journal.episode(episode.id)
             assert closed is not None  # noqa: S101  it was closed a line ago
             return closed
