@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.drivers.libvirt import DomainReading, DomainUsage
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.neighbours import Neighbours
 from vcrecovery.recover.outside import Outside
-from vcrecovery.recover.states import Episode, Power, Request, Step
+from vcrecovery.recover.states import Doubt, Episode, Power, Request, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.standby import READY_KEY
 
@@ -21,8 +27,36 @@ class Host:
 
     name = "hv1"
 
+    def __init__(self) -> None:
+        self.asked = 0
+        self.jump: Callable[[], None] = lambda: None
+
     def read(self, _uuid: str) -> DomainReading:
         return DomainReading(Power.SHUTOFF, "crashed")
+
+    def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        """Half a second of CPU time more at each question."""
+        self.asked += 1
+        if self.asked == 2:
+            self.jump()
+        used = self.asked * 5 * 10**8
+        return {uuid: DomainUsage(DomainReading(Power.RUNNING), used, 1) for uuid in uuids}
+
+
+class Clocks:
+    """One that shows the time, and may be set, and a steady one."""
+
+    def __init__(self) -> None:
+        self.seconds, self.set_by = 0.5, 1000.0
+
+    def now(self) -> float:
+        return self.seconds + self.set_by
+
+    def steady(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
 
 
 class Lxd:
@@ -41,11 +75,16 @@ class Lxd:
 
 
 @pytest.fixture
-def outside(plan_file: Path) -> Outside:
+def world(plan_file: Path) -> World:
     plan_file.write_text(plan_file.read_text().replace("address: 10.10.0.10}", "address: 127.0.0.1}"))
     world = World(load_plan(plan_file))
     world.hosts = {"hv1": Host()}  # type: ignore[dict-item]
     world.lxd = {"sec1": Lxd()}  # type: ignore[dict-item]
+    return world
+
+
+@pytest.fixture
+def outside(world: World) -> Outside:
     return Outside(world, "web")
 
 
@@ -63,3 +102,52 @@ def test_an_operator_is_told_at_once_that_it_cannot_be_read(outside: Outside) ->
     found = outside.carry_out(Step.CONFIRM, episode(automatic=False))
     assert found["freshness"] is None
     assert found["freshness_detail"] == "LXD on secondary sec1 does not answer"
+
+
+@pytest.fixture
+def no_files_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has opened as many files as it may."""
+
+    def full(*_words: object) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "socket", full)
+
+
+@pytest.mark.usefixtures("no_files_left")
+def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(world: World, outside: Outside) -> None:
+    """Else whoever fails over hundreds of services at once would take all that serves beside them for dead."""
+    for automatic in (True, False):
+        with pytest.raises(OutsideError, match=r"127\.0\.0\.1:80 cannot be asked: too many open files"):
+            outside.carry_out(Step.CONFIRM, episode(automatic=automatic))
+    with pytest.raises(OutsideError, match="cannot be asked: too many open files"):
+        world.neighbours.answering("hv1", besides="mail")
+
+
+def test_neighbours_are_asked_again_whatever_the_clock_says(world: World) -> None:
+    """What was seen before a clock was set back is not of just now."""
+    clock, asked = Clocks(), list[str]()
+    neighbours = Neighbours(world.plan, clock, world.journal)
+    look = neighbours._look
+
+    def counted(host: str) -> dict[str, list[str]]:
+        asked.append(host)
+        return look(host)
+
+    neighbours._look = counted  # type: ignore[method-assign]
+    neighbours.answering("hv1", besides="mail")
+    neighbours.answering("hv1", besides="mail")
+    assert len(asked) == 1
+    clock.seconds, clock.set_by = 60.0, 941.0
+    neighbours.answering("hv1", besides="mail")
+    assert len(asked) == 2
+
+
+def test_how_much_cpu_is_used_does_not_depend_on_a_clock_that_is_set(world: World) -> None:
+    """Set back within the second in which it is measured, it would double what a guest uses."""
+    clock = world.clock = Clocks()
+    host = Host()
+    host.jump = lambda: setattr(clock, "set_by", -0.5)
+    world.hosts = {"hv1": host}  # type: ignore[dict-item]
+    running = replace(episode(automatic=False), request=Request(doubt=Doubt.CPU_HIGH))
+    assert Outside(world, "web").carry_out(Step.CONFIRM, running)["cpu"] == pytest.approx(50.0)

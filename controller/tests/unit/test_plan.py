@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -295,7 +296,7 @@ def test_durations(text: object, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5 parsecs", "-1s", "0s", True, None, [1]])
+@pytest.mark.parametrize("text", ["", "5 parsecs", "-1s", "0s", True, None, [1], math.nan, math.inf, "9" * 400 + "d"])
 def test_what_is_no_duration(text: object) -> None:
     with pytest.raises(ValueError, match=r"duration|zero"):
         parse_duration(text)

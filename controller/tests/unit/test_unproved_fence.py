@@ -178,3 +178,19 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
 def test_what_was_no_failure_after_all_is_looked_at_again_when_zabbix_repeats_it(outcome: Outcome, final: bool) -> None:
     closed = Episode(1, "web", 1, "a test", Request(), 1.0, (), 2.0, outcome, "so it is")
     assert answer_of("", [Finding("web", "", closed)]).final is final
+
+
+def test_a_primary_that_was_migrated_since_the_look_is_not_proved_off(world: World) -> None:
+    """It is off here, and serves on another hypervisor."""
+
+    class Migrated(Host):
+        def destroy(self, _uuid: str, _timeout: float) -> None:
+            self.power = Power.SHUTOFF
+
+        def read(self, _uuid: str) -> DomainReading:
+            return DomainReading(self.power, "migrated" if self.power is Power.SHUTOFF else "")
+
+    world.hosts["hv1"] = Migrated(Power.RUNNING)  # type: ignore[assignment]
+    forced = Episode(1, "web", 1, "asked for", Request(force=True), 1.0, (confirmed(Power.RUNNING),))
+    with pytest.raises(OutsideError, match="was migrated"):
+        Outside(world, "web").carry_out(Step.FENCE, forced)

@@ -22,7 +22,7 @@ from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, Host
 from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, NotNowError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
@@ -214,7 +214,11 @@ class Watch:
 
     def _ask_ports(self, service: str, doubt: Doubt) -> None:
         entry, watched = self._world.plan.services[service], self._watched[service]
-        found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
+        try:
+            found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
+        except OutsideError as error:
+            log.error("%s: %s", service, error)
+            return
         watched.asked = (doubt, self._monotonic(), tuple(found))
 
     # -- what is done about it ---------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 import time
@@ -23,6 +25,9 @@ CONNECT_TIMEOUT = 1.0
 EVERY = 0.05
 HELD_UP = 1.0
 _HEADER_LIMIT = 8192
+
+#: What this machine itself lacks when no socket can be had.
+_OUR_OWN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Target = tuple[str, Port]
 
@@ -67,7 +72,10 @@ def label_of(address: str, port: Port) -> str:
 
 
 def ask(address: str, port: Port, timeout: float) -> Result:
-    """One probe, which takes `timeout` seconds at most."""
+    """One probe, which takes `timeout` seconds at most.
+
+    Raises OutsideError when this machine cannot ask: that says nothing about who would have answered.
+    """
     label = label_of(address, port)
     if port.command:
         try:
@@ -91,6 +99,9 @@ def ask(address: str, port: Port, timeout: float) -> Result:
     except TimeoutError:
         return Result(label, f"no answer within {timeout:g} s", reached)
     except OSError as error:
+        if error.errno in _OUR_OWN and not reached:
+            said = os.strerror(error.errno or 0).lower()
+            raise OutsideError(f"{label} cannot be asked: {said}", "this machine itself is in need of that") from error
         return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached)
     except BadAnswerError as error:
         return Result(label, str(error), reached)

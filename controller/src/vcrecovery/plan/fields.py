@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -22,6 +23,8 @@ def parse_duration(value: Any) -> float:
         seconds = float(match[1]) * _UNITS[match[2]]
     else:
         raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
+    if not math.isfinite(seconds):
+        raise ValueError(f"{value!r} is no duration that ends; write 90s, 5m, 2h or 200ms")
     if seconds <= 0:
         raise ValueError(f"{value!r} is not longer than zero")
     return seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 from vcrecovery.drivers.clock import Clock
@@ -25,12 +26,15 @@ class Neighbours:
         self._seen: dict[str, tuple[float, dict[str, list[str]]]] = {}
 
     def answering(self, host: str, besides: str) -> tuple[str, ...]:
-        """`service (address:port)` for each primary on `host` that serves and answers, without service `besides`."""
+        """`service (address:port)` for each primary on `host` that serves and answers, without service `besides`.
+
+        Raises OutsideError when one cannot be asked.
+        """
         with self._locks[host]:
-            at, found = self._seen.get(host, (0.0, {}))
-            if not 0 <= self._clock.now() - at < VALID_FOR:
+            at, found = self._seen.get(host, (-math.inf, {}))
+            if self._clock.steady() - at >= VALID_FOR:
                 found = self._look(host)
-                self._seen[host] = (self._clock.now(), found)
+                self._seen[host] = (self._clock.steady(), found)
         return tuple(f"{name} ({', '.join(ports)})" for name, ports in found.items() if ports and name != besides)
 
     def _look(self, host: str) -> dict[str, list[str]]:
@@ -41,15 +45,22 @@ class Neighbours:
             if service.primary.hypervisor == host and self._journal.state(name).side is Side.PRIMARY
         ]
         found: dict[str, list[str]] = {}
+        errors: list[Exception] = []
 
         def ask(name: str) -> None:
             service = self._plan.services[name]
-            # Whatever accepts a connection would end with the hypervisor, well or not.
-            found[name] = alive(str(service.primary.address), service.ports, service.timeouts.confirm)
+            try:
+                # Whatever accepts a connection would end with the hypervisor, well or not.
+                found[name] = alive(str(service.primary.address), service.ports, service.timeouts.confirm)
+            except Exception as error:  # noqa: BLE001  it is raised below
+                errors.append(error)
 
         threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return {name: found.get(name, []) for name in names}
+        if errors:
+            # Of one that could not be asked nobody knows whether it would have answered.
+            raise errors[0]
+        return {name: found[name] for name in names}

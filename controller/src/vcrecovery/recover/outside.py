@@ -227,7 +227,7 @@ class Outside:
 
         uuid = str(self._service.primary.uuid)
         usage = self._host.usage([uuid])[uuid]
-        return CpuSample(self._world.clock.now(), usage.cpu_time, usage.vcpus)
+        return CpuSample(self._world.clock.steady(), usage.cpu_time, usage.vcpus)
 
     def _look_at_standby(self, episode: Episode) -> tuple[str, Freshness]:
         """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
@@ -307,6 +307,11 @@ class Outside:
                     "end it by hand, then call again",
                 )
             clock.sleep(0.05)
+        if reading.reason == "migrated":
+            raise OutsideError(
+                f"VM {uuid} was migrated from {self._host.name}: it may run elsewhere",
+                "correct the plan's hypervisor, then call again",
+            )
         return {"summary": f"{self._host.name}: {reading}", "by": "libvirt", "power": reading.power.value}
 
     def _restore_point(self, episode: Episode) -> tuple[str, float | None]:
