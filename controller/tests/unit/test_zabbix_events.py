@@ -456,6 +456,35 @@ def test_trouble_is_told_before_the_end(stage: Stage, running: Callable[[], None
     assert any("not done yet, trying again: hypervisor hv1 was not fenced" in text for text in texts)
 
 
+def test_events_that_wait_for_what_is_outside_hold_no_other_up(
+    stage: Stage, running: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as are worked on at once, all on a secondary that is down, and then one on another."""
+    monkeypatch.setattr(zabbix_events, "AT_ONCE", 1)
+    stage.say(Power.SHUTOFF, "crashed")
+    for number in (1, 2):
+        tags = {"vcr": "recover", "vcr-kind": "vm", "vcr-uuid": UUID.format(number)}
+        stage.api.events[str(number)] = FakeEvent(str(number), tags)
+    recover, stuck, release = stage.recover, threading.Event(), threading.Event()
+
+    def is_stuck(service: str, *words: Any, **more: Any) -> Episode:
+        if service == "web":
+            more["on_trouble"](OutsideError("LXD on secondary sec1 does not answer"))
+            stuck.set()
+            assert release.wait(120)
+        return recover(service, *words, **more)
+
+    stage.recover = is_stuck  # type: ignore[assignment]
+    running()
+    try:
+        assert stuck.wait(60)
+        spool.put(stage.spool, "2")
+        wait_for(lambda: "2" in [number for number, _ in stage.api.told], "the answer to the other one")
+    finally:
+        release.set()
+    wait_for(lambda: any("web: served by its standby" in text for _, text in stage.api.told), "the first one's end")
+
+
 def test_a_long_answer_is_cut_at_a_line() -> None:
     text = "\n".join(f"service-{number}: served by its standby after 1.0 s, epoch 1" for number in range(100))
     cut = shortened(text)

@@ -28,7 +28,8 @@ log = logging.getLogger("vcrecovery.zabbix")
 #: Seconds: between looks into the folder without a call, and between questions for problems whose command was lost.
 LOOK_EVERY = 1.0
 CATCH_UP_EVERY = 60.0
-#: Events that are worked on at the same time. Further ones wait in the folder.
+#: Events that are worked on at the same time, without those that wait for something outside: they may for hours. Further
+#: ones wait in the folder.
 AT_ONCE = 64
 
 
@@ -51,10 +52,11 @@ class ZabbixEvents:
     def __init__(self, world: World, api: Api, recover: Recover) -> None:
         self._world = world
         self._api = api
-        self._meaning = EventMeaning(world, recover, self._tell)
+        self._meaning = EventMeaning(world, recover, self._tell_trouble)
         self._book = EventBook(world.journal)
         self._spool = world.plan.state_dir / "events"
         self._under_way: dict[str, threading.Thread] = {}
+        self._in_trouble: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
         said = ""
@@ -97,8 +99,9 @@ class ZabbixEvents:
     def _begin(self, events: Sequence[str], stop: threading.Event) -> None:
         """Raises OutsideError when the journal cannot be written; the events stay in the folder then."""
         self._under_way = {event: thread for event, thread in self._under_way.items() if thread.is_alive()}
+        self._in_trouble.intersection_update(self._under_way)
         for event in dict.fromkeys(events):
-            if event in self._under_way or len(self._under_way) >= AT_ONCE:
+            if event in self._under_way or len(self._under_way.keys() - self._in_trouble) >= AT_ONCE:
                 continue
             taken = self._book.take(event, self._world.clock.now())
             spool.remove(self._spool, event)
@@ -143,6 +146,10 @@ class ZabbixEvents:
             if not found.says(shortened(taken.answer)):
                 self._tell(event, taken.answer)
             self._book.told(event, self._world.clock.now())
+
+    def _tell_trouble(self, event: str, text: str) -> None:
+        self._in_trouble.add(event)
+        self._tell(event, text)
 
     def _tell(self, event: str, text: str) -> None:
         for line in text.splitlines():
