@@ -195,6 +195,23 @@ def test_a_hypervisor_that_was_away_is_looked_at_when_it_is_back(
     assert caplog.text.count("does not answer") == 1
 
 
+def test_one_that_somebody_works_on_is_looked_at_soon_after(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at the next round only: two copies may be alive meanwhile."""
+    monkeypatch.setattr(host_hold, "LOOK_EVERY", 1e9)
+    looks, read = threading.Semaphore(0), stage.host.read
+
+    def counted(uuid: str) -> DomainReading:
+        looks.release()
+        return read(uuid)
+
+    monkeypatch.setattr(stage.host, "read", counted)
+    stage.fail_over()
+    stage.host.start()
+    with hold_lock(stage.world.plan.state_dir, "web"), stage.holding():
+        for _ in range(3):
+            assert looks.acquire(timeout=30)
+
+
 def test_what_breaks_once_does_not_end_the_holding(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 import time
@@ -88,8 +89,10 @@ class HostHold:
             stop.wait(TICK)
             return
         if self._monotonic() >= self._next_look:
+            self._next_look = math.inf
             self._look(wanted)
-            self._next_look = self._monotonic() + LOOK_EVERY
+            # Or sooner, if that is what it has found.
+            self._next_look = min(self._next_look, self._monotonic() + LOOK_EVERY)
         with contextlib.suppress(queue.Empty):
             at, event = self._inbox.get(timeout=TICK)
             self._came(at, event)

@@ -28,8 +28,8 @@ log = logging.getLogger("vcrecovery.zabbix")
 #: Seconds: between looks into the folder without a call, and between questions for problems whose command was lost.
 LOOK_EVERY = 1.0
 CATCH_UP_EVERY = 60.0
-#: Events that are worked on at the same time, without those that wait for something outside: they may for hours. Further
-#: ones wait in the folder.
+#: Events that are worked on at the same time; further ones wait in the folder. Those do not count that wait for
+#: something outside: that may take hours.
 AT_ONCE = 64
 
 
