@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.detect import host_watch
+from vcrecovery.detect import host_watch, watch
 from vcrecovery.detect.watch import Watch
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.errors import NotNowError, OutsideError, RefusedError
@@ -182,6 +182,25 @@ def test_a_transient_vm_that_ended_while_libvirtd_went_away_is_not_forgotten(sta
         host.answers = True
         wait_for(lambda: stage.recover.calls, "the failover")
     assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Doubt.NONE)]
+
+
+def test_ports_that_this_machine_cannot_ask_make_no_failure(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def full(*_words: object) -> list[str]:
+        asked.release()
+        raise OutsideError("127.0.0.1:80 cannot be asked: too many open files")
+
+    monkeypatch.setattr(watch, "answering", full)
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        stage.hosts["hv2"].answers = False
+        for _ in range(3):
+            assert asked.acquire(timeout=60)
+    assert stage.recover.calls == []
+    assert sum("cannot be asked" in text for text in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("where", ["usage", "subscribe", "read"])

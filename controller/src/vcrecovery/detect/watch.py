@@ -57,6 +57,7 @@ class _Watched:
     began_at: float | None = None
     asked: tuple[Doubt, float, tuple[str, ...]] | None = None
     asking: threading.Thread | None = None
+    cannot_ask: str = ""
     said: str = ""
     given_up: str = ""
     not_before: float = 0.0
@@ -217,8 +218,11 @@ class Watch:
         try:
             found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
         except OutsideError as error:
-            log.error("%s: %s", service, error)
+            if watched.cannot_ask != str(error):
+                log.error("%s: %s", service, error)
+            watched.cannot_ask = str(error)
             return
+        watched.cannot_ask = ""
         watched.asked = (doubt, self._monotonic(), tuple(found))
 
     # -- what is done about it ---------------------------------------------------------------------------------
