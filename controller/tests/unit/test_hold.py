@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journal_cases import finish
@@ -18,7 +19,8 @@ from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.holds import Hold, HoldBook, hold_lock, serve_from_primary
-from vcrecovery.recover.states import Episode, Pause, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.recover.world import World
 
 NOW = 1000.0
@@ -66,6 +68,34 @@ WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, 960.0, "rep
 )
 def test_what_is_done(state: ServiceState, power: Power, hold: Hold | None, act: Act) -> None:
     assert decide(state, power, hold, NOW) is act
+
+
+@pytest.mark.parametrize("hold", [HELD, BEGUN])
+def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Hold
+) -> None:
+    """Another controller's: between two statements it may go from the fence to its end."""
+    journal, others = Journal(tmp_path / "journal.db"), Journal(tmp_path / "journal.db")
+    episode = others.open("web", "a test", Request(by="test"), 1.0)
+    for step in (Step.CONFIRM, Step.FENCE):
+        others.end(others.begin(episode, step, 2.0), 2.0, ok=True, evidence={})
+    rows, ended = journal.rows, False
+
+    def then_it_ends(query: str, *values: object) -> list[tuple[Any, ...]]:
+        nonlocal ended
+        found = rows(query, *values)
+        if not ended:
+            ended = True
+            for step in (Step.START, Step.PROBE):
+                others.end(others.begin(episode, step, 3.0), 3.0, ok=True, evidence={})
+            others.close(episode, Outcome.DONE, "", 3.0)
+        return found
+
+    monkeypatch.setattr(journal, "rows", then_it_ends)
+    state = journal.state("web")
+    assert ended
+    assert decide(state, Power.PAUSED, hold, NOW) is not Act.RESUME
+    assert decide(state, Power.RUNNING, None, NOW) is Act.PAUSE
 
 
 class FakeHost:

@@ -132,6 +132,9 @@ class Journal:
     # -- services ----------------------------------------------------------------------------------------------
 
     def state(self, service: str) -> ServiceState:
+        # First of all: of a failover that ends between the two statements, by another controller, one of them must
+        # tell. Else the primary would seem to serve, and one that is held would be let go.
+        episodes = self._episodes("service = ? AND closed_at IS NULL", service)
         rows = self.rows(
             "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
             # Not the greatest time: the clock may have been set back between two of them.
@@ -140,7 +143,6 @@ class Journal:
             "FROM service WHERE name = ?",
             service,
         )
-        episodes = self._episodes("service = ? AND closed_at IS NULL", service)
         episode = episodes[0] if episodes else None
         if not rows:
             return ServiceState(service, open_episode=episode)
