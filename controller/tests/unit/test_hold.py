@@ -242,23 +242,25 @@ def test_one_that_somebody_works_on_is_looked_at_soon_after(stage: Stage, monkey
             assert looks.acquire(timeout=30)
 
 
+@pytest.mark.parametrize("where", ["alive", "read"])
 def test_what_breaks_once_does_not_end_the_holding(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     """As where this machine can start no thread for a moment: an old primary would run beside its standby, unseen."""
-    broken = threading.Event()
+    works, broken = getattr(stage.host, where), threading.Event()
 
-    def once() -> bool:
+    def once(*words: Any) -> Any:
         if not broken.is_set():
             broken.set()
             raise RuntimeError("can't start new thread")
-        return True
+        return works(*words)
 
-    monkeypatch.setattr(stage.host, "alive", once)
+    monkeypatch.setattr(stage.host, where, once)
     stage.fail_over()
     with stage.holding():
         assert broken.wait(60)
-        stage.host.start()
+        # Nothing reports it: it has to be looked at.
+        stage.host.power = Power.RUNNING
         wait_for(stage.held, "the hold")
     assert "can't start new thread" in caplog.text
 

@@ -90,9 +90,11 @@ class HostHold:
             return
         if self._monotonic() >= self._next_look:
             self._next_look = math.inf
-            self._look(wanted)
-            # Or sooner, if that is what it has found.
-            self._next_look = min(self._next_look, self._monotonic() + LOOK_EVERY)
+            try:
+                self._look(wanted)
+            finally:
+                # Or sooner, if that is what it has found.
+                self._next_look = min(self._next_look, self._monotonic() + LOOK_EVERY)
         with contextlib.suppress(queue.Empty):
             at, event = self._inbox.get(timeout=TICK)
             self._came(at, event)
