@@ -28,6 +28,11 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
     ("words", "code", "said"),
     [
         (["failover", "wbe"], ExitCode.USAGE, "has no service 'wbe' (known: web; did you mean web?)"),
+        (["faliover", "web"], ExitCode.USAGE, "there is no verb 'faliover'; did you mean failover?"),
+        (["failover", "web", "--forse"], ExitCode.USAGE, "error: no such option '--forse'"),
+        (["failover", "web", "mail"], ExitCode.USAGE, "(mail); see `vcrecovery failover --help`"),
+        (["standby", "set", "web"], ExitCode.USAGE, "frozen, warm, cold, plan; see `vcrecovery standby set --help`"),
+        (["history", "--limit", "0"], ExitCode.USAGE, "'--limit': 0 is not in the range"),
         (["failover"], ExitCode.USAGE, "name one service, or one VM with --vm"),
         (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from vcrecovery.cli.options import colour, known_service, read_plan, service_of_vm
+from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.plan.groups import hypervisors_of, services_on
@@ -142,12 +140,12 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
     if as_json:
         _print_json("service", name, [result_of(name, episode)])
     elif episode is None:
-        click.echo(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
+        say(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         took = episode.closed_at - episode.opened_at
-        click.echo(colour(f"{name}: served by its standby after {took:.1f} s", "green"))
+        say(colour(f"{name}: served by its standby after {took:.1f} s", "green"))
     else:
-        click.echo(f"{name}: {episode.reason}")
+        say(f"{name}: {episode.reason}")
 
 
 def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> None:
@@ -161,15 +159,14 @@ def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> Non
 
     def tell(result: Result) -> None:
         if not as_json and result.exit_code is not ExitCode.DONE:
-            with contextlib.suppress(BrokenPipeError):
-                click.echo(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
+            say(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 
     results = fail_over_all(meant.services, attempt, several, tell)
     if as_json:
         _print_json(meant.what, meant.name, results)
     else:
         for line in _table(results):
-            click.echo(line)
+            say(line)
     missing = [result for result in results if result.exit_code is not ExitCode.DONE]
     if missing:
         raise SeveralError(
@@ -204,4 +201,4 @@ def _print_json(what: str, name: str, results: list[Result]) -> None:
         "ok": all(result.exit_code is ExitCode.DONE for result in results),
         "services": as_data(results),
     }
-    click.echo(json.dumps(data, indent=2))
+    say(json.dumps(data, indent=2))
