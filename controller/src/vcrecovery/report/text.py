@@ -53,11 +53,20 @@ def wrapped(first: str, text: str, width: int | None) -> list[str]:
 
 def clock_time(at: float) -> str:
     """Local time of day, with milliseconds."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    return _local(at, "%H:%M:%S.%f")[:-3]
 
 
 def day_and_time(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return _local(at, "%Y-%m-%d %H:%M:%S")
+
+
+def _local(at: float, form: str) -> str:
+    """A time may be anybody's word, also one that no calendar has: that is shown as the nearest that it has."""
+    earliest, latest = datetime(1970, 1, 2), datetime(9999, 12, 30)  # noqa: DTZ001  in any zone
+    try:
+        return datetime.fromtimestamp(at).astimezone().strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return (latest if at > 0 else earliest).strftime(form)
 
 
 def span(seconds: float) -> str:
