@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+#: Seconds. More than that is a slip of the hand, and may be more than a calendar has.
+LONGEST = 36500 * 86400
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -16,22 +20,27 @@ def parse_duration(value: Any) -> float:
 
     Raises ValueError with the accepted forms.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        # Before it is a float, which it may be too great for.
+        seconds: float = min(value, 2 * LONGEST)
+    elif isinstance(value, float) and math.isfinite(value):
+        seconds = value
     elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value.strip())):
         seconds = float(match[1]) * _UNITS[match[2]]
     else:
         raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
     if seconds <= 0:
         raise ValueError(f"{value!r} is not longer than zero")
-    return seconds
+    if seconds > LONGEST:
+        raise ValueError(f"{value!r:.40} is longer than 100 years")
+    return float(seconds)
 
 
 def _domain_name(value: Any) -> str:
     name = str(value).rstrip(".").lower()
     label = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
-    if not re.fullmatch(rf"{label}(\.{label})*", name):
-        raise ValueError(f"{value!r} is no DNS name")
+    if len(name) > 253 or not re.fullmatch(rf"{label}(\.{label})*", name):
+        raise ValueError(f"{value!r:.80} is no DNS name")
     return name
 
 
@@ -43,7 +52,7 @@ class _Length:
 
 
 Duration = Annotated[float, _Length()]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 DomainName = Annotated[str, BeforeValidator(_domain_name)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 
