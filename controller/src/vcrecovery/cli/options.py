@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -55,6 +56,29 @@ def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
     if wanted not in by_vm:
         raise UsageError(f"no service of plan {plan_path} has a VM {uuid!r} {suggest(wanted, sorted(by_vm))}")
     return by_vm[wanted]
+
+
+def operator() -> str:
+    """Who calls, for the journal."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+class Seconds(click.FloatRange):
+    """So long that it can be waited for."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__(0.1, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"nan is not in the range {self._describe_range()}.", param, ctx)
+        return found
 
 
 def read_plan(plan_path: Path) -> Plan:

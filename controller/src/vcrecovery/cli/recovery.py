@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vcrecovery.cli.options import colour, known_service, read_plan, service_of_vm
+from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
@@ -121,7 +120,7 @@ def run(
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     world = World(plan)
-    by = getpass.getuser()
+    by = operator()
     request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point)
     if meant.alone:
         _alone(world, meant.name, request, as_json)
