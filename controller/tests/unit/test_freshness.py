@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from test_lxd_over_socket import serving, world_of
 from view_cases import NOW, standby, view
 
 from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.errors import ExitCode
 from vcrecovery.plan.load import load_plan
 from vcrecovery.report.status import detail
 from vcrecovery.sync.freshness import HEARTBEAT, RECONCILE, freshness_of, read_age_quietly, read_freshness_quietly
@@ -76,3 +81,23 @@ def test_a_file_that_is_too_large_is_not_read(plan_file: Path, tmp_path: Path, p
         fresh = read(lxd, "web", secondary)
         assert fresh.stamped_at == (None if what == "heartbeat" else 4)
         assert fresh.detail == f"the {what} in web is too large to be one: its primary has not written it well"
+
+
+def test_one_whole_sync_at_any_time_is_waited_for(tmp_path: Path) -> None:
+    place = tmp_path / "lxd"
+    world_of(place, 1)
+    marker = place.parent / f"storage-pools/default/containers/s1/rootfs{HEARTBEAT}"
+    marker.parent.mkdir(parents=True)
+    marker.write_text(json.dumps({"at": time.time() - 5}))
+
+    def wait(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "vcrecovery", "standby", "wait", "s1", *words]
+        plan = ["--plan", str(place.parent / "plan.yml")]
+        return subprocess.run([*command, *plan], capture_output=True, text=True, timeout=120, check=False)
+
+    with serving(place):
+        newer = wait("--timeout", "1s")
+        assert (newer.returncode, newer.stdout) == (ExitCode.OUTSIDE, ""), newer.stderr
+        whole = wait("--timeout", "60s", "--any")
+        assert (whole.returncode, whole.stderr) == (0, "")
+        assert whole.stdout.startswith("s1: in sync, files ")

@@ -95,7 +95,13 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
     secondary = plan.services[service].standby.secondary
     lxd, place = world.lxd[secondary], plan.secondaries[secondary]
     age = wait_for_sync(
-        lxd, service, place, world.clock, seconds, lambda line: click.echo(f"{service}: {line}", err=True)
+        lxd,
+        service,
+        place,
+        world.clock,
+        seconds,
+        lambda line: click.echo(f"{service}: {line}", err=True),
+        newer=not any_time,
     )
     click.echo(f"{service}: in sync, files {age:.0f} s old")
 
