@@ -9,9 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from journal_cases import finish
 
 from vcrecovery.cli import options
+from vcrecovery.cli.main import cli
 from vcrecovery.errors import ExitCode
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Request
 
 
 def vcrecovery(*words: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -69,3 +74,28 @@ def test_whoever_has_no_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
     assert options.operator() == "user 4000000001"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["pause", "web", "--reason", "\udcff"], ["history", "\udcff"], ["explain", "\udcff"], ["failover", "\udcff"]],
+)
+def test_bytes_that_are_no_text(plan_file: Path, words: list[str]) -> None:
+    done = vcrecovery(*words, "--plan", plan_file)
+    assert done.returncode in (ExitCode.DONE, ExitCode.USAGE), done.stderr
+    assert "web" in done.stdout + done.stderr
+    if words[0] == "pause":
+        assert r"(\udcff)" in vcrecovery("status", "web", "--plan", plan_file).stdout
+
+
+def test_a_long_history_asks_once_for_each_service(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(plan_file.parent / "state/journal.db")
+    for at in range(3):
+        finish(journal, journal.open("web", "libvirt: crashed", Request(automatic=True), at), at)
+        journal.serve_from_primary("web", at)
+    asked: list[str] = []
+    read = Journal.state
+    monkeypatch.setattr(Journal, "state", lambda self, name: asked.append(name) or read(self, name))
+    done = CliRunner().invoke(cli, ["history", "--plan", str(plan_file)])
+    assert done.output.count("  episode ") == 3
+    assert asked == ["web"]

@@ -321,6 +321,22 @@ def test_colours_and_their_absence(local_plan: Path) -> None:
         "status", "--plan", local_plan, until=lambda text: "follow" in text, COLUMNS="200", NO_COLOR="1"
     )
     assert "\x1b" not in plain
+    dumb = on_a_terminal(
+        "status", "--plan", local_plan, until=lambda text: "follow" in text, COLUMNS="200", TERM="dumb"
+    )
+    assert "\x1b" not in dumb
+
+
+def test_a_dumb_terminal_gets_a_frame_for_each_change(local_plan: Path) -> None:
+    words = ("status", "--watch", "--every", "0.1", "--within", str(PATIENCE), "--plan", local_plan)
+    said = on_a_terminal(*words, until=lambda text: "needs somebody" in text, TERM="dumb")
+    assert said.startswith("--- ")
+    assert "\x1b" not in said
+
+
+def test_a_failover_on_a_dumb_terminal(local_plan: Path) -> None:
+    words = ("failover", "web", "--plan", local_plan)
+    assert "\x1b" not in on_a_terminal(*words, until=lambda text: "vcrecovery: error: " in text, TERM="dumb")
 
 
 # -- history and explain ---------------------------------------------------------------------------------------

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import paint
+
+if TYPE_CHECKING:
+    from vcrecovery.recover.states import ServiceState
 
 
 @click.command()
@@ -38,8 +42,10 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
         return
     if not episodes:
         click.echo(f"no failover since {since}" if since is not None else "no failover yet")
+    states: dict[str, ServiceState] = {}
     for episode in episodes:
         first, *rest = of_episode(episode)
         click.echo(paint(first, "green" if episode.outcome is Outcome.DONE else "yellow"))
-        state = world.journal.state(episode.service)
+        if (state := states.get(episode.service)) is None:
+            state = states[episode.service] = world.journal.state(episode.service)
         click.echo("\n".join([*rest, *cooling(episode, state, plan.detection.cool_down, world.clock.now())]))

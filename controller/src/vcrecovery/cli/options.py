@@ -90,8 +90,18 @@ def read_plan(plan_path: Path) -> Plan:
         return load_plan(plan_path)
 
 
+def is_terminal() -> bool:
+    """Whether the output goes to a terminal that knows colours, and where its cursor is."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def colour(text: str, name: str) -> str:
     """Coloured on a terminal, unless NO_COLOR is set (no-color.org)."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not is_terminal() or os.environ.get("NO_COLOR"):
         return text
     return click.style(text, fg=name)
+
+
+def as_text(words: str) -> str:
+    """What was typed, also where it is not text in this locale: a journal takes nothing else."""
+    return words.encode(errors="backslashreplace").decode()

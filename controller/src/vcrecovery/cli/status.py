@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vcrecovery.cli.options import Seconds, json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.options import Seconds, is_terminal, json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import height, paint, width
 from vcrecovery.errors import UsageError, VCRecoveryError
 from vcrecovery.report.text import day_and_time
@@ -120,7 +120,7 @@ def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *,
     """Looks again and again, until it is interrupted."""
     from vcrecovery.report.status import fingerprint
 
-    live = sys.stdout.isatty() and not as_json
+    live = is_terminal() and not as_json
     before: object = None
     with contextlib.suppress(KeyboardInterrupt):
         while True:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from vcrecovery.cli.options import colour
+from vcrecovery.cli.options import colour, is_terminal
 from vcrecovery.cli.output import say
 from vcrecovery.recover.states import DONE_WORD, Episode, Step
 from vcrecovery.report.text import clock_time, day_and_time
@@ -33,7 +32,7 @@ class LiveTimeline:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self._live = sys.stdout.isatty() and not prefix
+        self._live = is_terminal() and not prefix
         self._opened: int | None = None
 
     def _say(self, text: str) -> None:
