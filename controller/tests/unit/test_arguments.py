@@ -16,7 +16,7 @@ from vcrecovery.cli import options
 from vcrecovery.cli.main import cli
 from vcrecovery.errors import ExitCode
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Request
+from vcrecovery.recover.states import Request, ServiceState
 
 
 def vcrecovery(*words: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -95,7 +95,12 @@ def test_a_long_history_asks_once_for_each_service(plan_file: Path, monkeypatch:
         journal.serve_from_primary("web", at)
     asked: list[str] = []
     read = Journal.state
-    monkeypatch.setattr(Journal, "state", lambda self, name: asked.append(name) or read(self, name))
+
+    def noting(journal: Journal, service: str) -> ServiceState:
+        asked.append(service)
+        return read(journal, service)
+
+    monkeypatch.setattr(Journal, "state", noting)
     done = CliRunner().invoke(cli, ["history", "--plan", str(plan_file)])
     assert done.output.count("  episode ") == 3
     assert asked == ["web"]
