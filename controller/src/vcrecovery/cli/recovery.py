@@ -27,7 +27,7 @@ from vcrecovery.recover.several import (
 )
 from vcrecovery.recover.states import Episode, Outcome, Request
 from vcrecovery.recover.world import World
-from vcrecovery.report.text import plain
+from vcrecovery.report.text import plain, took
 
 if TYPE_CHECKING:
     from vcrecovery.plan.model import Plan
@@ -141,8 +141,8 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
     elif episode is None:
         say(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
-        took = episode.closed_at - episode.opened_at
-        say(colour(f"{name}: served by its standby after {took:.1f} s", "green"))
+        seconds = took(episode.opened_at, episode.closed_at)
+        say(colour(f"{name}: served by its standby after {seconds}", "green"))
     else:
         say(f"{name}: {episode.reason}")
 
@@ -186,11 +186,11 @@ def _table(results: list[Result]) -> list[str]:
     words = max(len("result"), *(len(result.result) for result in results))
     lines = ["", f"{'service':<{size}}  {'result':<{words}}  {'took':>9}  why"]
     for result in results:
-        took = "" if result.seconds is None else f"{result.seconds:.1f} s"
+        taken = "" if result.seconds is None else f"{result.seconds:.1f} s"
         good = result.exit_code is ExitCode.DONE
         word = colour(f"{result.result:<{words}}", "green" if good else "red")
         why = f"{result.reason}; {result.way_out}" if result.way_out else result.reason
-        lines.append(f"{result.service:<{size}}  {word}  {took:>9}  {plain(why)}".rstrip())
+        lines.append(f"{result.service:<{size}}  {word}  {taken:>9}  {plain(why)}".rstrip())
     return lines
 
 

@@ -77,3 +77,9 @@ def span(seconds: float) -> str:
             rest = whole % size // below
             return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
     return f"{whole} s"
+
+
+def took(begun_at: float, ended_at: float) -> str:
+    """How long something went on, by the machine's clock."""
+    seconds = ended_at - begun_at
+    return f"{seconds:.1f} s" if seconds >= 0 else "an unknown time (the clock was set back)"
