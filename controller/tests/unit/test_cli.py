@@ -134,6 +134,12 @@ def test_every_verb_explains_itself(verb: str) -> None:
     assert "Usage:" in done.stdout
 
 
+@pytest.mark.parametrize("group", ["standby", "plan", "snmp-agent"])
+def test_no_line_of_a_list_of_verbs_breaks_off(group: str) -> None:
+    _, verbs = vcrecovery(group, "--help").stdout.split("Commands:")
+    assert "..." not in verbs
+
+
 def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:
     said = vcrecovery("acknowledge", "web", "--plan", plan_file)
     assert "nothing to do" in said.stdout
