@@ -33,6 +33,8 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
         (["failover", "web", "mail"], ExitCode.USAGE, "(mail); see `vcrecovery failover --help`"),
         (["standby", "set", "web"], ExitCode.USAGE, "frozen, warm, cold, plan; see `vcrecovery standby set --help`"),
         (["history", "--limit", "0"], ExitCode.USAGE, "'--limit': 0 is not in the range"),
+        (["failover", "--host", "hv1", "--host", "hv2"], ExitCode.USAGE, "--host stands there twice; name one"),
+        (["failover", "--group", "a", "--group", "a"], ExitCode.USAGE, "--group stands there twice; name one"),
         (["failover"], ExitCode.USAGE, "name one service, or one VM with --vm"),
         (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
