@@ -55,7 +55,7 @@ def test_errors(plan_file: Path, tmp_path: Path, words: list[str], said: str) ->
     assert not entry["paused"]
 
 
-def test_frames_as_data_are_no_contradiction(plan_file: Path) -> None:
+def test_check_and_nagios_are_no_contradiction(plan_file: Path) -> None:
     assert vcrecovery("status", "--check", "--nagios", "--plan", plan_file).returncode == 2
 
 
