@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,7 +32,11 @@ _CPU = {
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a full machine consists of."""
+    """What a full machine consists of.
+
+    `tsc_khz`: how fast the emulated CPU's clock counts, if that is known. A guest that has to find it out while its
+    host is busy may be wrong by a factor of 35, for as long as it runs: each time-out in it is over at once.
+    """
 
     name: str
     uuid: str
@@ -44,10 +49,21 @@ class Hardware:
     console: Path
     bridge: str
     mac: str
+    tsc_khz: int | None = None
+
+
+def emulated_tsc_khz(cpuinfo: str) -> int | None:
+    """From the text of /proc/cpuinfo: an emulated x86 CPU counts as fast as the host's.
+
+    That is half of its bogomips; "cpu MHz" may be what the host runs at to save power.
+    """
+    found = re.search(r"^bogomips\s*:\s*([\d.]+)$", cpuinfo, re.MULTILINE)
+    return round(float(found[1]) * 500) if found else None
 
 
 def full_domain(hardware: Hardware) -> str:
     """A machine with a disk and a network card that boots the given kernel."""
+    command_line = COMMAND_LINE + (f" tsc_early_khz={hardware.tsc_khz}" if hardware.tsc_khz else "")
     return f"""\
 <domain type={quoteattr(hardware.accelerator)}>
   <name>{escape(hardware.name)}</name>
@@ -58,7 +74,7 @@ def full_domain(hardware: Hardware) -> str:
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>{escape(str(hardware.kernel))}</kernel>
     <initrd>{escape(str(hardware.initrd))}</initrd>
-    <cmdline>{escape(COMMAND_LINE)}</cmdline>
+    <cmdline>{escape(command_line)}</cmdline>
   </os>
   <features><acpi/></features>
   {_CPU[hardware.accelerator]}

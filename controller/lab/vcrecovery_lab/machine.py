@@ -132,6 +132,7 @@ def _hardware(vm: VirtualMachine, image: Image, accel: domain.Accelerator, state
         console=_console(vm, state),
         bridge=vm.bridge,
         mac=vm.mac,
+        tsc_khz=domain.emulated_tsc_khz(Path("/proc/cpuinfo").read_text()) if accel == "qemu" else None,
     )
 
 

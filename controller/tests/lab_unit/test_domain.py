@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from vcrecovery_lab.disk import identity
-from vcrecovery_lab.domain import METADATA_NAMESPACE, Hardware, blank_domain, full_domain, signed
+from vcrecovery_lab.domain import METADATA_NAMESPACE, Hardware, blank_domain, emulated_tsc_khz, full_domain, signed
 
 HARDWARE = Hardware(
     name="vcrlab-a&b",
@@ -35,6 +35,17 @@ def test_values_are_where_libvirt_looks_for_them() -> None:
 def test_the_cpu_follows_the_accelerator() -> None:
     assert "host-passthrough" not in full_domain(HARDWARE)
     assert "host-passthrough" in full_domain(replace(HARDWARE, accelerator="kvm"))
+
+
+def test_an_emulated_cpu_is_told_how_fast_its_clock_counts() -> None:
+    khz = emulated_tsc_khz(
+        "processor\t: 0\ncpu MHz\t\t: 1200.000\nbogomips\t: 5200.00\n\nprocessor\t: 1\nbogomips\t: 5"
+    )
+    assert khz == 2_600_000
+    tree = ElementTree.fromstring(full_domain(replace(HARDWARE, tsc_khz=khz)))  # noqa: S314
+    assert "tsc_early_khz=2600000" in (tree.findtext("os/cmdline") or "").split()
+    assert "tsc_early_khz" not in full_domain(HARDWARE)
+    assert emulated_tsc_khz("BogoMIPS\t: 50.00\n") is None, "another architecture"
 
 
 def test_the_signature_tells_definitions_apart() -> None:

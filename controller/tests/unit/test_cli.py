@@ -28,6 +28,13 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
     ("words", "code", "said"),
     [
         (["failover", "wbe"], ExitCode.USAGE, "has no service 'wbe' (known: web; did you mean web?)"),
+        (["faliover", "web"], ExitCode.USAGE, "there is no verb 'faliover'; did you mean failover?"),
+        (["failover", "web", "--forse"], ExitCode.USAGE, "error: no such option '--forse'"),
+        (["failover", "web", "mail"], ExitCode.USAGE, "(mail); see `vcrecovery failover --help`"),
+        (["standby", "set", "web"], ExitCode.USAGE, "frozen, warm, cold, plan; see `vcrecovery standby set --help`"),
+        (["history", "--limit", "0"], ExitCode.USAGE, "'--limit': 0 is not in the range"),
+        (["failover", "--host", "hv1", "--host", "hv2"], ExitCode.USAGE, "--host stands there twice; name one"),
+        (["failover", "--group", "a", "--group", "a"], ExitCode.USAGE, "--group stands there twice; name one"),
         (["failover"], ExitCode.USAGE, "name one service, or one VM with --vm"),
         (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
@@ -127,6 +134,12 @@ def test_every_verb_explains_itself(verb: str) -> None:
     done = vcrecovery(verb, "--help")
     assert done.returncode == 0
     assert "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize("group", ["standby", "plan", "snmp-agent"])
+def test_no_line_of_a_list_of_verbs_breaks_off(group: str) -> None:
+    _, verbs = vcrecovery(group, "--help").stdout.split("Commands:")
+    assert "..." not in verbs
 
 
 def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,54 @@ def test_a_good_plan(plan_file: Path) -> None:
             "services.web.ports: this key stands here twice",
         ),
         ("version: 1", "version: [1", "not valid YAML"),
+        ("version: 1", "version: 2026-99-99", "line 1: version: not valid YAML: '2026-99-99' is no timestamp"),
+        ("version: 1", "version: !!int abc", "version: not valid YAML: 'abc' is no int"),
+        ("version: 1", "version: !mine 1", "version: not valid YAML: '1' is no mine"),
+        ("version: 1", f"version: 1{'0' * 5000}", "version: not valid YAML: '1000"),
+        ("version: 1", "version: [*x]", "not valid YAML: found undefined alias"),
+        ("version: 1", "version: &x [*x]", "not valid YAML: a value stands for itself, by an alias"),
+        ("  web:", "  ? [a, b]\n  :", "line 18: services: a key is a word, not a list or a mapping"),
+        ("  web:", '  "w\\eb":', "services.w\\x1bb: "),
+        ("  web:", "  Web:", "is no name: small letters, digits and dashes, at most 63"),
+        ("max_staleness: 2m", "max_staleness: .nan", "nan is not longer than zero"),
+        ("max_staleness: 2m", "max_staleness: .inf", "inf is longer than 100 years"),
+        ("max_staleness: 2m", "max_staleness: 99999999999d", "is longer than 100 years"),
+        ("max_staleness: 2m", f"max_staleness: 1{'0' * 400}", "is longer than 100 years"),
+        ("max_staleness: 2m", "<<: {mode: hot}", "services.web.<<: merge keys are not read: write out what it merges"),
+        ("uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001", "uuid: 5", "primary.uuid: UUID input should be"),
+        ("ports: [80, ", "ports: ['80', ", "ports[0]: a port is its number, or one of {tcp: ...}, {tls: ...}"),
+        ("  web:\n", "  mail: shop\n  web:\n", "services.mail: should be a mapping of keys to values"),
+        ("name: www.example.test", f"name: {'a.' * 121}example.test", "is no DNS name"),
+        ("address: 10.20.0.10", "address: 10.20.0.1", "standby.address: is the address of the network's bridge itself"),
+        ("address: 10.20.0.10", "address: 10.20.0.0", "standby.address: is the network's own address"),
+        ("address: 10.20.0.10", "address: 10.20.0.255", "standby.address: is the network's broadcast address"),
+        ("address: 10.10.0.10", "address: 0.0.0.0", "primary.address: is no address of one machine"),
+        ("address: 10.10.0.10", "address: 224.0.0.1", "primary.address: is no address of one machine"),
+        ("bridge: vcr0", "bridge: ''", "network.bridge"),
+        ("bridge: vcr0", "bridge: a/b", "network.bridge"),
     ],
 )
 def test_what_is_wrong_is_named(plan_file: Path, old: str, new: str, said: str) -> None:
     assert any(said in problem for problem in problems(plan_file, (old, new)))
+
+
+@pytest.mark.parametrize("state_dir", ["state", "''", '"/var/a\\0b"'])
+def test_the_state_is_in_one_place_wherever_a_verb_is_called(plan_file: Path, state_dir: str) -> None:
+    """A controller that looked elsewhere would find no journal, and no lock of the others."""
+    plan_file.write_text(re.sub("state_dir: .*", lambda _: f"state_dir: {state_dir}", plan_file.read_text()))
+    assert problems(plan_file) == ["line 2: state_dir: is no absolute path; start it with a slash"]
+
+
+@pytest.mark.parametrize("text", [f"a: {'[' * 1500}{']' * 1500}", "a: &a [*a]", "services: &a\n  web: *a\n"])
+def test_a_plan_that_has_no_end_is_named(plan_file: Path, text: str) -> None:
+    plan_file.write_text(text)
+    assert problems(plan_file)
+
+
+def test_aliases_that_multiply_are_named(plan_file: Path) -> None:
+    levels = [f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 10)}]" for n in range(9)]
+    plan_file.write_text("\n".join(["a: &a [x, x, x, x, x, x, x, x, x, x]", *levels]))
+    assert any("more than 1000000 values" in problem for problem in problems(plan_file))
 
 
 RECORD = "      - {name: www.example.test, zone: example.test}\n"
@@ -296,7 +341,10 @@ def test_durations(text: object, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5 parsecs", "-1s", "0s", True, None, [1], math.nan, math.inf, "9" * 400 + "d"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "5 parsecs", "-1s", "0s", True, None, [1], math.nan, math.inf, 1e300, "9" * 400 + "d", "99999999999d"],
+)
 def test_what_is_no_duration(text: object) -> None:
-    with pytest.raises(ValueError, match=r"duration|zero"):
+    with pytest.raises(ValueError, match=r"duration|zero|100 years"):
         parse_duration(text)

@@ -401,3 +401,11 @@ def test_texts() -> None:
 )
 def test_since(said: str, at: float) -> None:
     assert moment(said, NOW) == at
+
+
+def test_a_clock_that_was_set_back_gives_no_time_that_cannot_be() -> None:
+    episode = replace(DONE, closed_at=NOW - 3600)
+    shown = [*explain.lines(episode, Policy(), NOW), *status.detail(view(done=episode))]
+    said = [line for line in shown if "the clock was set back" in line]
+    assert len(said) == 2, shown
+    assert not any("after -" in line or "in -" in line for line in shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -51,7 +50,7 @@ def exclude_list(
         found = list_of(root, packages, keep, profile, assume_owned)
         text = render(found, dialect)
         if output is None:
-            sys.stdout.buffer.write(text)
+            click.echo(text, nl=False)
             return
         changed = write_if_changed(output, text)
         click.echo(f"{output}: {len(found.paths)} paths, {'changed' if changed else 'unchanged'}", err=True)

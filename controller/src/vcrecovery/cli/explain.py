@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vcrecovery.cli.options import json_option, plan_option, read_plan
+from vcrecovery.cli.options import as_text, json_option, plan_option, read_plan
 from vcrecovery.cli.terminal import paint, width
 from vcrecovery.errors import UsageError
 
@@ -65,7 +65,7 @@ def _find(world: World, plan_path: Path, said: str) -> Episode | None:
     from vcrecovery.plan.load import suggest
 
     # One that has left the plan may still have a history.
-    if gone := journal.history(said, 1):
+    if gone := journal.history(as_text(said), 1):
         return gone[0]
     raise UsageError(
         f"plan {plan_path} has no service {said[:80]!r} {suggest(said, sorted(world.plan.services))}",

@@ -9,21 +9,35 @@ import click
 
 from vcrecovery.cli.loading import without_collection
 from vcrecovery.cli.options import json_option, plan_option
+from vcrecovery.errors import UsageError
+
+
+def _once(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Of an option that is given again, only the last would count: whoever names two hosts means both."""
+    if len(values) > 1 and not context.resilient_parsing:
+        raise UsageError(f"{option.opts[0]} stands there twice", "name one")
+    return values[-1] if values else None
+
+
+_ONE: Any = {"multiple": True, "callback": _once}
 
 
 @click.command()
 @click.argument("service", required=False)
-@click.option("--vm", metavar="UUID", help="Name the service by its VM.")
-@click.option("--host", metavar="HYPERVISOR", help="Every service of this hypervisor.")
-@click.option("--site", help="Every service of this site's hypervisors.")
-@click.option("--group", help="Every service of this group of the plan.")
+@click.option("--vm", **_ONE, metavar="UUID", help="Name the service by its VM.")
+@click.option("--host", **_ONE, metavar="HYPERVISOR", help="Every service of this hypervisor.")
+@click.option("--site", **_ONE, metavar="NAME", help="Every service of this site's hypervisors.")
+@click.option("--group", **_ONE, metavar="NAME", help="Every service of this group of the plan.")
 @click.option("--force", is_flag=True, help="Also if the primary still answers, or the standby is too old.")
 @click.option(
     "--primary-is-down",
+    **_ONE,
     metavar="NAME",
     help="Your word, in place of a fence: type the name of the service, host, site or group.",
 )
-@click.option("--restore-point", metavar="NAME", help="Go back to this one before the start; `latest` is the newest.")
+@click.option(
+    "--restore-point", **_ONE, metavar="NAME", help="Go back to this one before the start; `latest` is the newest."
+)
 @json_option
 @plan_option
 def failover(plan_path: Path, **asked: Any) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import paint
 
+if TYPE_CHECKING:
+    from vcrecovery.recover.states import ServiceState
+
 
 @click.command()
 @click.argument("service", required=False)
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many failovers.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000), help="How many failovers.")
 @click.option("--since", metavar="TIME", help="Only those that began since: 2h, 3d, 2026-11-21, 2026-11-21T03:00.")
 @json_option
 @plan_option
@@ -31,15 +35,17 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
     if service:
         known_service(plan, plan_path, service)
     world = World(plan)
-    begin = moment(since, world.clock.now()) if since else 0.0
+    begin = moment(since, world.clock.now()) if since is not None else 0.0
     episodes = world.journal.history(service, limit, begin)[::-1]
     if as_json:
         click.echo(json.dumps(all_as_data(episodes), indent=2))
         return
     if not episodes:
-        click.echo(f"no failover since {since}" if since else "no failover yet")
+        click.echo(f"no failover since {since}" if since is not None else "no failover yet")
+    states: dict[str, ServiceState] = {}
     for episode in episodes:
         first, *rest = of_episode(episode)
         click.echo(paint(first, "green" if episode.outcome is Outcome.DONE else "yellow"))
-        state = world.journal.state(episode.service)
+        if (state := states.get(episode.service)) is None:
+            state = states[episode.service] = world.journal.state(episode.service)
         click.echo("\n".join([*rest, *cooling(episode, state, plan.detection.cool_down, world.clock.now())]))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import io
 import logging
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from vcrecovery.cli.loading import without_collection
-from vcrecovery.errors import ExitCode, VCRecoveryError
+from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 
 with without_collection():
     import click
+
+    from vcrecovery.cli import output
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -56,6 +57,19 @@ class _LazyGroup(click.Group):
             command: click.Command = getattr(importlib.import_module(f"vcrecovery.cli.{module}"), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises UsageError, which names the verb that was probably meant."""
+        said = args[0]
+        if said not in VERBS and not said.startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
+            near = difflib.get_close_matches(said, VERBS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"there is no verb {said[:80]!r}{hint}", "`vcrecovery --help` lists them")
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Without loading the verbs: this runs at every press of the tab key."""
         from click.shell_completion import CompletionItem
@@ -75,6 +89,16 @@ def cli() -> None:
     """Failure recovery of VMs with containers that stand by."""
 
 
+def _said(error: click.ClickException) -> str:
+    """What is wrong with the command line, as one line; for a verb's group without its verb, all that there is."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # older versions of click have none
+        return error.format_message()
+    context = getattr(error, "ctx", None)
+    program = context.command_path if context is not None else "vcrecovery"
+    text = " ".join(error.format_message().split()).rstrip(".")
+    return f"vcrecovery: error: {text[:1].lower()}{text[1:]}; see `{program} --help`"
+
+
 def main() -> NoReturn:
     """Runs the command line. Errors are one line on stderr; the exit status is an ExitCode."""
     if COMPLETE_VARIABLE in os.environ:
@@ -83,28 +107,29 @@ def main() -> NoReturn:
         know_the_plan()
     # Plugins of other packages have no business here, and to look for some takes time.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # What comes from outside may not be printable here.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    output.prepare()
     try:
         cli.main(standalone_mode=False, prog_name="vcrecovery", complete_var=COMPLETE_VARIABLE)
+        output.finish()
     except click.ClickException as error:
-        error.show()
+        output.say(_said(error), err=True)
         sys.exit(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("vcrecovery: interrupted; the same command goes on from here", err=True)
+        output.say("vcrecovery: interrupted; the same command goes on from here", err=True)
         sys.exit(130)
     except VCRecoveryError as error:
-        click.echo(f"vcrecovery: error: {error}", err=True)
+        output.say(f"vcrecovery: error: {error}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.DONE)
     except Exception as error:
+        if isinstance(error, OSError) and output.is_of_output(error):
+            why = f"the output cannot be written: {error.strerror}; write it elsewhere"
+            output.say(f"vcrecovery: error: {why}", err=True)
+            sys.exit(ExitCode.OUTSIDE)
         logging.getLogger("vcrecovery").debug("unexpected", exc_info=True)
         text = " ".join(str(error).split()) or "no message"
-        click.echo(
+        output.say(
             f"vcrecovery: internal error: {type(error).__name__}: {text}; this is a bug; "
             "VCRECOVERY_DEBUG=1 shows where",
             err=True,
@@ -112,4 +137,8 @@ def main() -> NoReturn:
         if os.environ.get("VCRECOVERY_DEBUG"):
             raise
         sys.exit(ExitCode.INTERNAL)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if output.broken(stream):
+                output.give_up(stream)
     sys.exit(ExitCode.DONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -57,6 +58,29 @@ def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
     return by_vm[wanted]
 
 
+def operator() -> str:
+    """Who calls, for the journal."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+class Seconds(click.FloatRange):
+    """So long that it can be waited for."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__(0.1, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"nan is not in the range {self._describe_range()}.", param, ctx)
+        return found
+
+
 def read_plan(plan_path: Path) -> Plan:
     """Raises PlanError."""
     # Reading a plan takes a quarter of a second's worth of imports, which --help and the shell's completion do without.
@@ -66,8 +90,18 @@ def read_plan(plan_path: Path) -> Plan:
         return load_plan(plan_path)
 
 
+def is_terminal() -> bool:
+    """Whether the output goes to a terminal that knows colours, and where its cursor is."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def colour(text: str, name: str) -> str:
     """Coloured on a terminal, unless NO_COLOR is set (no-color.org)."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not is_terminal() or os.environ.get("NO_COLOR"):
         return text
     return click.style(text, fg=name)
+
+
+def as_text(words: str) -> str:
+    """What was typed, also where it is not text in this locale: a journal takes nothing else."""
+    return words.encode(errors="backslashreplace").decode()

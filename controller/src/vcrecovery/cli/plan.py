@@ -20,7 +20,7 @@ def plan() -> None:
     """Check the plan file, or print its schema."""
 
 
-@plan.command()
+@plan.command(short_help="Find everything that is wrong with the plan.")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--online", is_flag=True, help="Also ask every hypervisor, secondary and DNS server.")
 @json_option

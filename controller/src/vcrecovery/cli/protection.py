@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 
 import click
 
-from vcrecovery.cli.options import known_service, plan_option, read_plan
+from vcrecovery.cli.options import as_text, known_service, operator, plan_option, read_plan
 from vcrecovery.cli.timeline import day_and_time
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.fields import parse_duration
@@ -34,7 +33,7 @@ def pause(service: str, duration: str, reason: str, plan_path: Path) -> None:
         until = None if duration == "forever" else now + parse_duration(duration)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from error
-    world.journal.pause(service, Pause(now, until, reason or f"by {getpass.getuser()}"))
+    world.journal.pause(service, Pause(now, until, as_text(reason) or f"by {operator()}"))
     end = f"until {day_and_time(until)}" if until else "until `vcrecovery resume`"
     click.echo(f"{service}: paused {end}")
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import getpass
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from vcrecovery.cli.options import colour, known_service, read_plan, service_of_vm
+from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
+from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.plan.groups import hypervisors_of, services_on
@@ -30,7 +27,7 @@ from vcrecovery.recover.several import (
 )
 from vcrecovery.recover.states import Episode, Outcome, Request
 from vcrecovery.recover.world import World
-from vcrecovery.report.text import plain
+from vcrecovery.report.text import plain, took
 
 if TYPE_CHECKING:
     from vcrecovery.plan.model import Plan
@@ -123,7 +120,7 @@ def run(
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     world = World(plan)
-    by = getpass.getuser()
+    by = operator()
     request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point)
     if meant.alone:
         _alone(world, meant.name, request, as_json)
@@ -142,12 +139,12 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
     if as_json:
         _print_json("service", name, [result_of(name, episode)])
     elif episode is None:
-        click.echo(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
+        say(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
-        took = episode.closed_at - episode.opened_at
-        click.echo(colour(f"{name}: served by its standby after {took:.1f} s", "green"))
+        seconds = took(episode.opened_at, episode.closed_at)
+        say(colour(f"{name}: served by its standby after {seconds}", "green"))
     else:
-        click.echo(f"{name}: {episode.reason}")
+        say(f"{name}: {episode.reason}")
 
 
 def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> None:
@@ -161,15 +158,14 @@ def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> Non
 
     def tell(result: Result) -> None:
         if not as_json and result.exit_code is not ExitCode.DONE:
-            with contextlib.suppress(BrokenPipeError):
-                click.echo(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
+            say(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 
     results = fail_over_all(meant.services, attempt, several, tell)
     if as_json:
         _print_json(meant.what, meant.name, results)
     else:
         for line in _table(results):
-            click.echo(line)
+            say(line)
     missing = [result for result in results if result.exit_code is not ExitCode.DONE]
     if missing:
         raise SeveralError(
@@ -190,11 +186,11 @@ def _table(results: list[Result]) -> list[str]:
     words = max(len("result"), *(len(result.result) for result in results))
     lines = ["", f"{'service':<{size}}  {'result':<{words}}  {'took':>9}  why"]
     for result in results:
-        took = "" if result.seconds is None else f"{result.seconds:.1f} s"
+        taken = "" if result.seconds is None else f"{result.seconds:.1f} s"
         good = result.exit_code is ExitCode.DONE
         word = colour(f"{result.result:<{words}}", "green" if good else "red")
         why = f"{result.reason}; {result.way_out}" if result.way_out else result.reason
-        lines.append(f"{result.service:<{size}}  {word}  {took:>9}  {plain(why)}".rstrip())
+        lines.append(f"{result.service:<{size}}  {word}  {taken:>9}  {plain(why)}".rstrip())
     return lines
 
 
@@ -204,4 +200,4 @@ def _print_json(what: str, name: str, results: list[Result]) -> None:
         "ok": all(result.exit_code is ExitCode.DONE for result in results),
         "services": as_data(results),
     }
-    click.echo(json.dumps(data, indent=2))
+    say(json.dumps(data, indent=2))

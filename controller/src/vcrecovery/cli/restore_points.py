@@ -14,7 +14,7 @@ from vcrecovery.recover.world import World
 from vcrecovery.sync.restore_points import age_in_words, make, restore_points
 
 
-@standby.command()
+@standby.command(short_help="Make a restore point, if one is due.")
 @click.argument("service", required=False)
 @plan_option
 def snapshot(service: str | None, plan_path: Path) -> None:
@@ -31,7 +31,7 @@ def snapshot(service: str | None, plan_path: Path) -> None:
         click.echo(f"{name}: {made.why}{removed}")
 
 
-@standby.command()
+@standby.command(short_help="List the restore points, newest first.")
 @click.argument("service")
 @json_option
 @plan_option

@@ -27,7 +27,7 @@ def standby() -> None:
     """Make and fill standbys on this secondary."""
 
 
-@standby.command()
+@standby.command(short_help="Make standbys what the plan says.")
 @click.argument("services", nargs=-1)
 @json_option
 @plan_option
@@ -46,7 +46,7 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
         click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
 
 
-@standby.command()
+@standby.command(short_help="Let the primary serve again, once it is back.")
 @click.argument("service")
 @plan_option
 def reset(service: str, plan_path: Path) -> None:
@@ -78,7 +78,7 @@ def reset(service: str, plan_path: Path) -> None:
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 
-@standby.command()
+@standby.command(short_help="Wait until a standby has everything.")
 @click.argument("service")
 @click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
 @click.option("--any", "any_time", is_flag=True, help="Be content with one whole sync, however old.")
@@ -95,12 +95,18 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
     secondary = plan.services[service].standby.secondary
     lxd, place = world.lxd[secondary], plan.secondaries[secondary]
     age = wait_for_sync(
-        lxd, service, place, world.clock, seconds, lambda line: click.echo(f"{service}: {line}", err=True)
+        lxd,
+        service,
+        place,
+        world.clock,
+        seconds,
+        lambda line: click.echo(f"{service}: {line}", err=True),
+        newer=not any_time,
     )
     click.echo(f"{service}: in sync, files {age:.0f} s old")
 
 
-@standby.command()
+@standby.command(short_help="Fill a standby from a tree that is here.")
 @click.argument("service")
 @click.option(
     "--from",

@@ -21,7 +21,7 @@ _LOOK_EVERY = 0.2
 PLAN = "plan"
 
 
-@standby.command("set")
+@standby.command("set", short_help="Have a standby wait in another mode.")
 @click.argument("service")
 @click.argument("mode", type=click.Choice([*(mode.value for mode in Mode), PLAN]))
 @click.option("--timeout", default="5m", show_default=True, help="How long to wait: 90s, 10m.")
@@ -69,7 +69,7 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
     click.echo(f"{service}: {looked.sentence}" + ("" if changed else "; nothing to do"))
 
 
-@standby.command()
+@standby.command(short_help="Show in which mode each standby waits.")
 @json_option
 @plan_option
 def modes(as_json: bool, plan_path: Path) -> None:

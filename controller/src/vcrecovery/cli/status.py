@@ -5,35 +5,34 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.options import Seconds, is_terminal, json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import height, paint, width
-from vcrecovery.errors import VCRecoveryError
+from vcrecovery.errors import UsageError, VCRecoveryError
 from vcrecovery.report.text import day_and_time
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.clock import Clock
     from vcrecovery.report.view import ServiceView
 
-#: What Nagios makes of an exit status: 0 OK, 1 WARNING, 2 CRITICAL.
+#: What Nagios makes of an exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 _NAGIOS = {0: ("OK", 0), 6: ("CRITICAL", 2), 7: ("WARNING", 1)}
+_UNKNOWN = 3
 
 
 @click.command()
 @click.argument("service", required=False)
 @json_option
 @click.option("--check", is_flag=True, help="A line per finding; exit status 6: somebody is needed now, 7: later.")
-@click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0, 1 or 2.")
+@click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0 to 3.")
 @click.option("--watch", "again", is_flag=True, help="Go on looking: on a terminal, redraw; else print what changes.")
-@click.option("--every", default=2.0, show_default=True, type=click.FloatRange(min=0.1), help="For --watch: seconds.")
-@click.option(
-    "--within", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds for all that is asked."
-)
+@click.option("--every", default=2.0, show_default=True, type=Seconds(86400), help="For --watch: seconds.")
+@click.option("--within", default=5.0, show_default=True, type=Seconds(3600), help="Seconds for all that is asked.")
 @plan_option
 def status(
     service: str | None,
@@ -53,19 +52,34 @@ def status(
     from vcrecovery.report.asking import Asker
     from vcrecovery.report.look import look
 
-    plan = read_plan(plan_path)
-    names = [known_service(plan, plan_path, service)] if service else list(plan.services)
-    world, asker = World(plan), Asker()
+    if (check or nagios) and (as_json or again):
+        raise UsageError(
+            "choose one of --check, --nagios, --json and --watch", "of these only --watch and --json go together"
+        )
+    with _told_to_nagios() if nagios else contextlib.nullcontext():
+        plan = read_plan(plan_path)
+        names = [known_service(plan, plan_path, service)] if service else list(plan.services)
+        world, asker = World(plan), Asker()
 
-    def seen() -> list[ServiceView]:
-        return look(world, names, asker, within, ports=service is not None)
+        def seen() -> list[ServiceView]:
+            return look(world, names, asker, within, ports=service is not None)
 
-    if check or nagios:
-        sys.exit(_check(seen(), nagios=nagios))
-    if again:
-        _watch(seen, every, world.clock, detailed=service is not None, as_json=as_json)
-        return
-    click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
+        if check or nagios:
+            sys.exit(_check(seen(), nagios=nagios))
+        if again:
+            _watch(seen, every, world.clock, detailed=service is not None, as_json=as_json)
+            return
+        click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
+
+
+@contextlib.contextmanager
+def _told_to_nagios() -> Iterator[None]:
+    """Nagios reads stdout only, and knows no other status for who could not look."""
+    try:
+        yield
+    except VCRecoveryError as error:
+        click.echo(f"VCRECOVERY UNKNOWN - {error}".replace("|", "/"))
+        sys.exit(_UNKNOWN)
 
 
 def _lines(views: Sequence[ServiceView], *, detailed: bool) -> list[str]:
@@ -106,7 +120,7 @@ def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *,
     """Looks again and again, until it is interrupted."""
     from vcrecovery.report.status import fingerprint
 
-    live = sys.stdout.isatty() and not as_json
+    live = is_terminal() and not as_json
     before: object = None
     with contextlib.suppress(KeyboardInterrupt):
         while True:

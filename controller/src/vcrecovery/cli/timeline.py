@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
-from vcrecovery.cli.options import colour
+from vcrecovery.cli.options import colour, is_terminal
+from vcrecovery.cli.output import say
 from vcrecovery.recover.states import DONE_WORD, Episode, Step
 from vcrecovery.report.text import clock_time, day_and_time
 from vcrecovery.report.timeline import line, of_episode
@@ -35,17 +32,11 @@ class LiveTimeline:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self._live = sys.stdout.isatty() and not prefix
+        self._live = is_terminal() and not prefix
         self._opened: int | None = None
 
     def _say(self, text: str) -> None:
-        self._write(f"\r\033[K{text}" if self._live else self._prefix + text)
-
-    @staticmethod
-    def _write(text: str, *, nl: bool = True) -> None:
-        # A failover goes on although nobody reads how it goes.
-        with contextlib.suppress(BrokenPipeError):
-            click.echo(text, nl=nl)
+        say(f"\r\033[K{text}" if self._live else self._prefix + text)
 
     def _open(self, episode: Episode) -> None:
         if self._opened != episode.id:
@@ -59,7 +50,7 @@ class LiveTimeline:
             # Whoever asked for it should know what is about to be done, and to what.
             self._say(line(f"{'fencing':<12}", seen.ended_at or episode.opened_at, episode.opened_at, sentence))
         if self._live:
-            self._write(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
+            say(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, str(evidence.get("summary", "")))

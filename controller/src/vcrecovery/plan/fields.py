@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+#: Seconds. More than that is a slip of the hand, and may be more than a calendar has.
+LONGEST = 36500 * 86400
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -18,23 +20,24 @@ def parse_duration(value: Any) -> float:
     Raises ValueError with the accepted forms.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        # Cut off first: an int may be too great for a float.
+        seconds = float(min(value, 2 * LONGEST))
     elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value.strip())):
         seconds = float(match[1]) * _UNITS[match[2]]
     else:
         raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
-    if not math.isfinite(seconds):
-        raise ValueError(f"{value!r} is no duration that ends; write 90s, 5m, 2h or 200ms")
-    if seconds <= 0:
+    if not seconds > 0:  # or not a number at all
         raise ValueError(f"{value!r} is not longer than zero")
+    if seconds > LONGEST:
+        raise ValueError(f"{value!r:.40} is longer than 100 years")
     return seconds
 
 
 def _domain_name(value: Any) -> str:
     name = str(value).rstrip(".").lower()
     label = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
-    if not re.fullmatch(rf"{label}(\.{label})*", name):
-        raise ValueError(f"{value!r} is no DNS name")
+    if len(name) > 253 or not re.fullmatch(rf"{label}(\.{label})*", name):
+        raise ValueError(f"{value!r:.80} is no DNS name")
     return name
 
 
@@ -46,7 +49,7 @@ class _Length:
 
 
 Duration = Annotated[float, _Length()]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 DomainName = Annotated[str, BeforeValidator(_domain_name)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 

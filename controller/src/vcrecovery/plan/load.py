@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,23 @@ from pydantic import ValidationError
 
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.agents import agent_problems, agent_warnings
+from vcrecovery.plan.fields import NAME_PATTERN
 from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.names import record_problems, record_warnings
 
 Key = tuple[str | int, ...]
+_MERGE = "tag:yaml.org,2002:merge"
+#: What aliases may come to, written out.
+_MOST_VALUES = 1_000_000
+#: What pydantic says in its own words.
+_MESSAGES = {
+    "extra_forbidden": "is no key of the plan",
+    "model_type": "should be a mapping of keys to values",
+    "model_attributes_type": "should be a mapping of keys to values",
+    "dict_type": "should be a mapping of keys to values",
+    "path_type": "should be a path",
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -57,16 +70,30 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             mapping: dict[str, Any] = {}
             for name_node, value_node in node.value:
-                name = str(getattr(name_node, "value", name_node))
+                if not isinstance(name_node, yaml.ScalarNode):
+                    self._wrong(name_node, key, "a key is a word, not a list or a mapping")
+                    continue
+                name = str(name_node.value)
                 here = (*key, name)
                 self.lines[here] = name_node.start_mark.line + 1
+                if name_node.tag == _MERGE:
+                    self._wrong(name_node, here, "merge keys are not read: write out what it merges")
+                    continue
                 if name in mapping:
                     self.problems.append(Problem(self.lines[here], dotted(here), "this key stands here twice"))
                 mapping[name] = self.data(value_node, here)
             return mapping
         if isinstance(node, yaml.SequenceNode):
             return [self.data(item, (*key, index)) for index, item in enumerate(node.value)]
-        return self._values.construct_object(node, deep=True)
+        try:
+            return self._values.construct_object(node, deep=True)
+        except (ValueError, yaml.YAMLError):
+            kind = node.tag.rpartition(":")[2].lstrip("!")
+            self._wrong(node, key, f"not valid YAML: {node.value!r:.40} is no {kind}")
+            return None
+
+    def _wrong(self, node: yaml.Node, key: Key, message: str) -> None:
+        self.problems.append(Problem(node.start_mark.line + 1, dotted(key), message))
 
     def line(self, key: Key) -> int:
         while key and key not in self.lines:
@@ -82,9 +109,39 @@ def _composed(text: str) -> yaml.Node | None:
         return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
+class _EndlessError(Exception):
+    """A value of the plan is within itself, or is far too large. Says so."""
+
+
+def _check_aliases(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """How many values it is when every alias is written out. Raises _EndlessError."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in sizes:
+        sizes[id(node)] = 0
+        parts = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+        sizes[id(node)] = 1 + sum(_check_aliases(part, sizes) for part in parts)
+    size = sizes[id(node)]
+    if not size:
+        raise _EndlessError("a value stands for itself, by an alias")
+    if size > _MOST_VALUES:
+        raise _EndlessError(f"its aliases stand for more than {_MOST_VALUES} values")
+    return size
+
+
+def _message(item: Any) -> str:
+    """What one thing that pydantic found means."""
+    message: str = _MESSAGES.get(item["type"], item["msg"].removeprefix("Value error, "))
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] == NAME_PATTERN:
+        message = "is no name: small letters, digits and dashes, at most 63"
+    return message if message[1:2].isupper() else message[:1].lower() + message[1:]
+
+
 def dotted(key: Key) -> str:
     text = ""
     for part in key:
+        if isinstance(part, str) and not part.isprintable():
+            part = repr(part)[1:-1]
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
@@ -164,6 +221,11 @@ def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
         if secondary and service.standby.address not in secondary.network.address.network:
             network = secondary.network.address.network
             yield (*here, "standby", "address"), f"is outside the secondary's network {network}"
+        elif secondary and (whose := _taken(service.standby.address, secondary.network.address)):
+            yield (*here, "standby", "address"), f"is {whose}"
+        primary = service.primary.address
+        if primary.is_unspecified or primary.is_multicast:
+            yield (*here, "primary", "address"), "is no address of one machine"
         if (address6 := service.standby.address6) and secondary:
             network6 = secondary.network.address6
             if network6 is None:
@@ -175,6 +237,18 @@ def _consistency(plan: Plan) -> Iterator[tuple[Key, str]]:
         for index, path in enumerate(service.sync.exclude):
             if not path.startswith("/") or path == "/":
                 yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
+
+
+def _taken(address: IPv4Address, bridge: IPv4Interface) -> str:
+    """Whose address it is already in the standbys' network; empty if nobody's."""
+    network = bridge.network
+    if address == bridge.ip:
+        return "the address of the network's bridge itself"
+    if network.prefixlen < 31 and address == network.network_address:
+        return "the network's own address"
+    if network.prefixlen < 31 and address == network.broadcast_address:
+        return "the network's broadcast address"
+    return ""
 
 
 def _place(raw: Any, location: tuple[int | str, ...]) -> Key:
@@ -210,14 +284,19 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise PlanError(path, [Problem(0, "", f"cannot be read: {reason}")]) from error
+    reader = _Reader()
     try:
         node = _composed(text)
+        if node is not None and "*" in text:
+            _check_aliases(node, {})
+        raw = reader.data(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or "it is not YAML"
         raise PlanError(path, [Problem(mark.line + 1 if mark else 0, "", f"not valid YAML: {what}")]) from error
-    reader = _Reader()
-    raw = reader.data(node)
+    except (_EndlessError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise PlanError(path, [Problem(0, "", f"not valid YAML: {what}")]) from error
     problems = list(reader.problems)
     if not isinstance(raw, dict):
         raise PlanError(path, [Problem(1, "", "is empty, or no mapping of keys to values")])
@@ -232,10 +311,7 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     except ValidationError as error:
         for item in error.errors():
             key = _place(raw, item["loc"])
-            message = item["msg"].removeprefix("Value error, ")
-            if item["type"] == "extra_forbidden":
-                message = "is no key of the plan"
-            problems.append(Problem(reader.line(key), dotted(key), message[:1].lower() + message[1:]))
+            problems.append(Problem(reader.line(key), dotted(key), _message(item)))
     if plan is not None:
         found = (*_consistency(plan), *record_problems(plan), *group_problems(plan), *agent_problems(plan))
         problems += [Problem(reader.line(key), dotted(key), message) for key, message in found]

@@ -34,6 +34,13 @@ def _absolute(path: str) -> str:
     return path
 
 
+def _place_of_state(path: Path) -> Path:
+    # Elsewhere, a controller would find no journal, and no lock of another one.
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("is no absolute path; start it with a slash")
+    return path
+
+
 class Fence(Section):
     """The operator's own way to end a hypervisor: IPMI, a PDU, a cloud's API."""
 
@@ -59,7 +66,7 @@ class Hypervisor(Section):
 class Network(Section):
     """The network that the standbys of one secondary are on."""
 
-    bridge: str = Field(description="an LXD-managed network or a bridge", max_length=15)
+    bridge: str = Field(description="an LXD-managed network or a bridge", pattern=r"^[^/\s]{1,15}$")
     address: IPv4Interface = Field(description="the bridge's own, and the standbys' gateway", examples=["10.20.0.1/24"])
     address6: IPv6Interface | None = Field(None, description="the same for IPv6", examples=["fd00:20::1/64"])
 
@@ -285,7 +292,9 @@ class Plan(Section):
     """The whole plan: who is protected, by what, and how."""
 
     version: Literal[1]
-    state_dir: Path = Field(Path("/var/lib/vcrecovery"), description="the journal and the locks")
+    state_dir: Annotated[Path, AfterValidator(_place_of_state)] = Field(
+        Path("/var/lib/vcrecovery"), description="the journal and the locks"
+    )
     hypervisors: dict[Name, Hypervisor] = Field({})
     secondaries: dict[Name, Secondary] = Field({})
     dns: Dns = unsaid()

@@ -50,7 +50,11 @@ def _asks_where_it_is_told(command: list[str]) -> list[str]:
 
 def _port(value: Any) -> Any:
     """`80` is short for `{tcp: 80}`."""
-    return {"tcp": value} if isinstance(value, int) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"tcp": value}
+    if not isinstance(value, dict | Section):
+        raise ValueError("a port is its number, or one of {tcp: ...}, {tls: ...}, {http: ...} and {command: ...}")
+    return value
 
 
 class _Port(Section):

@@ -107,10 +107,25 @@ class Journal:
         return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _unusable(self, error: Exception) -> OutsideError:
-        return OutsideError(
-            f"the journal {self._path} cannot be used: {error}",
-            "free some space or correct its rights, then call again",
-        )
+        said, way_out = str(error), "free some space or correct its rights, then call again"
+        if "is locked" in said:
+            way_out = f"`fuser -v {self._path}` shows by whom; then call again"
+        elif "not a database" in said or "malformed" in said:
+            way_out = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
+        elif "readonly" in said:
+            way_out = "call as the user to whom it belongs"
+        return OutsideError(f"the journal {self._path} cannot be used: {said}", way_out)
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Raises OutsideError for what is none of this version's values."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            raise OutsideError(
+                f"the journal {self._path} holds what this version does not know: {error}",
+                "use the vcrecovery that wrote it",
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -148,7 +163,9 @@ class Journal:
             return ServiceState(service, open_episode=episode)
         epoch, side, seen, since, until, reason, acknowledged, done, withdrawn = rows[0]
         pause = Pause(since, until, reason or "") if since is not None else None
-        return ServiceState(service, epoch, Side(side), seen, pause, episode, done, acknowledged, withdrawn)
+        with self._understood():
+            serves = Side(side)
+        return ServiceState(service, epoch, serves, seen, pause, episode, done, acknowledged, withdrawn)
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
@@ -304,7 +321,8 @@ class Journal:
         rows = self.rows(
             "SELECT service, outcome, count(*) FROM episode WHERE outcome IS NOT NULL GROUP BY service, outcome"
         )
-        return {(service, Outcome(outcome)): count for service, outcome, count in rows}
+        with self._understood():
+            return {(service, Outcome(outcome)): count for service, outcome, count in rows}
 
     def _episodes(self, where: str, *values: object) -> list[Episode]:
         """The newest first, with their steps in one statement: each statement costs a thread its turn."""
@@ -315,7 +333,8 @@ class Journal:
             "ORDER BY e.id DESC, s.id",
             *values,
         )
-        return [_episode(list(of_one)) for _, of_one in groupby(rows, key=itemgetter(0))]
+        with self._understood():
+            return [_episode(list(of_one)) for _, of_one in groupby(rows, key=itemgetter(0))]
 
 
 def _episode(rows: Sequence[tuple[Any, ...]]) -> Episode:

@@ -16,7 +16,7 @@ from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
 from vcrecovery.report.repeats import Repeats, condensed, same
 from vcrecovery.report.status import Paint, no_paint
-from vcrecovery.report.text import clock_time, day_and_time, plain, span, wrapped
+from vcrecovery.report.text import clock_time, day_and_time, plain, span, took, wrapped
 
 #: Seconds between two steps in which nothing happened, from which on they are worth a line.
 GAP = 0.05
@@ -113,6 +113,8 @@ def _who(request: Request) -> str:
 
 
 def _took(seconds: float) -> str:
+    if seconds < 0:
+        return took(0, seconds)
     return f"{seconds:.3f} s" if seconds < 60 else span(seconds)
 
 

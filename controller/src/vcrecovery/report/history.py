@@ -20,7 +20,10 @@ def moment(said: str, now: float) -> float:
     """
     text = said.strip()
     if re.fullmatch(r"[\d.]+\s*(ms|s|m|h|d)", text):
-        return now - parse_duration(text)
+        try:
+            return now - parse_duration(text)
+        except ValueError as error:
+            raise UsageError(f"--since: {error}") from error
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 from vcrecovery.detect.verdict import Kind
 from vcrecovery.recover.states import CAME_TO_NOTHING
 from vcrecovery.report.findings import Finding, Level, all_findings, findings
-from vcrecovery.report.text import cells, cut, day_and_time, plain, span, wrapped
+from vcrecovery.report.text import cells, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.report.view import NameView, ServiceView
 from vcrecovery.sync.freshness import progress_line
 
@@ -127,11 +127,8 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     if plan.virtual_ip:
         say("address", f"{plan.virtual_ip} of the controller's machine, while the standby serves")
     if view.done is not None and view.done.closed_at is not None:
-        took = view.done.closed_at - view.done.opened_at
-        say(
-            "failover",
-            f"the last one {day_and_time(view.done.opened_at)}, in {took:.1f} s: `vcrecovery explain {view.done.id}`",
-        )
+        begun, seconds = view.done.opened_at, took(view.done.opened_at, view.done.closed_at)
+        say("failover", f"the last one {day_and_time(begun)}, in {seconds}: `vcrecovery explain {view.done.id}`")
     if view.last is not None and view.last.outcome in CAME_TO_NOTHING:
         say("attempt", f"{day_and_time(view.last.opened_at)}: {view.last.outcome}: {view.last.reason}")
     for finding in found:

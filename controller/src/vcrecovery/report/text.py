@@ -53,11 +53,20 @@ def wrapped(first: str, text: str, width: int | None) -> list[str]:
 
 def clock_time(at: float) -> str:
     """Local time of day, with milliseconds."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    return _local(at, "%H:%M:%S.%f")[:-3]
 
 
 def day_and_time(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return _local(at, "%Y-%m-%d %H:%M:%S")
+
+
+def _local(at: float, form: str) -> str:
+    """A time may be anybody's word, also one that no calendar has: that is shown as the nearest that it has."""
+    earliest, latest = datetime(1970, 1, 2), datetime(9999, 12, 30)  # noqa: DTZ001  in any zone
+    try:
+        return datetime.fromtimestamp(at).astimezone().strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return (latest if at > 0 else earliest).strftime(form)
 
 
 def span(seconds: float) -> str:
@@ -68,3 +77,9 @@ def span(seconds: float) -> str:
             rest = whole % size // below
             return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
     return f"{whole} s"
+
+
+def took(begun_at: float, ended_at: float) -> str:
+    """How long something went on, by the machine's clock."""
+    seconds = ended_at - begun_at
+    return f"{seconds:.1f} s" if seconds >= 0 else "an unknown time (the clock was set back)"

@@ -25,6 +25,12 @@ from vcrecovery.sync.rootfs import Rootfs
 
 #: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
 AHEAD_AT_MOST = 60.0
+#: Bytes. Either file has a few hundred; the primary may write what it likes.
+_LARGEST = 65536
+#: The greatest number that is believed to be a count.
+_MOST = 1 << 53
+#: What text that is no heartbeat or report raises, however it was made up.
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
 
 
@@ -70,23 +76,29 @@ class Freshness:
 def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) -> Freshness:
     """From the two files as they came; the primary is not trusted to have written them well."""
     reconcile = _reconcile(report)
+    if len(heartbeat or b"") > _LARGEST:
+        return Freshness(None, _too_large("heartbeat", service), reconcile=reconcile)
     if heartbeat is None:
         return Freshness(None, f"no heartbeat has arrived in {service} yet", reconcile=reconcile)
     try:
         found = json.loads(heartbeat)
         heard_at, good_until, queue = _number(found["at"]), found.get("good_until"), found.get("queue")
         good = heard_at if good_until is None else _number(good_until)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except _MALFORMED:
         return Freshness(None, f"the heartbeat in {service} cannot be read", reconcile=reconcile)
-    queue = queue if isinstance(queue, int) else None
+    queue = _count(queue)
     if good <= 0:
         return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile)
     detail = ""
     if good != heard_at:
-        detail = (
-            "the whole tree has to be compared again" if reconcile is None or not reconcile.error else reconcile.error
-        )
+        detail = (reconcile and reconcile.error) or "the whole tree has to be compared again"
+    if len(report or b"") > _LARGEST:
+        detail = _too_large("report", service)
     return Freshness(good, detail, heard_at, queue, reconcile)
+
+
+def _too_large(what: str, service: str) -> str:
+    return f"the {what} in {service} is too large to be one: its primary has not written it well"
 
 
 def from_the_future(fresh: Freshness, now: float) -> str:
@@ -173,11 +185,14 @@ def _reader(lxd: LxdServer, service: str, secondary: Secondary) -> Callable[[str
     if lxd.is_here:
         rootfs = lxd.rootfs(secondary.storage_pool, service)
         if os.access(rootfs, os.R_OK | os.X_OK):
-            return Rootfs(rootfs, []).read
+            # One byte more tells that it is too large.
+            return lambda path: Rootfs(rootfs, []).read(path, _LARGEST + 1)
     return lambda path: lxd.file(service, path)
 
 
 def _reconcile(report: bytes | None) -> Reconcile | None:
+    if len(report or b"") > _LARGEST:
+        return None
     try:
         found = json.loads(report or b"")
         progress = found.get("progress") or {}
@@ -192,7 +207,7 @@ def _reconcile(report: bytes | None) -> Reconcile | None:
             percent=_count(progress.get("percent")),
             remaining=_number(progress["remaining"]) if progress.get("remaining") is not None else None,
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except _MALFORMED:
         return None
 
 
@@ -204,7 +219,7 @@ def _number(value: Any) -> float:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if isinstance(value, int) and 0 <= value <= _MOST else None
 
 
 def _line(value: Any) -> str | None:

@@ -1,0 +1,106 @@
+"""Arguments at their edges: nothing is half done, and no slip of the hand is called a bug."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from journal_cases import finish
+
+from vcrecovery.cli import options
+from vcrecovery.cli.main import cli
+from vcrecovery.errors import ExitCode
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Request, ServiceState
+
+
+def vcrecovery(*words: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vcrecovery", *(str(word) for word in words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **changes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pause", "web", "--for", "99999999999d"], "--for: '99999999999d' is longer than 100 years"),
+        (["history", "--since", "0s"], "--since: '0s' is not longer than zero"),
+        (["history", "--limit", "99999999999999999999"], "'--limit': 99999999999999999999 is not in the range"),
+        (["history", "--since", ""], "--since: '' is no time"),
+        (["status", "--within", "nan"], "'--within': nan is not in the range"),
+        (["status", "--within", "inf"], "'--within': inf is not in the range"),
+        (["status", "--watch", "--every", "nan"], "'--every': nan is not in the range"),
+        (["status", "--watch", "--every", "1e300"], "'--every': 1e+300 is not in the range"),
+        (["status", "--check", "--json"], "choose one of --check, --nagios, --json and --watch"),
+        (["status", "--check", "--watch"], "choose one of --check, --nagios, --json and --watch"),
+        (["standby", "wait", "web", "--timeout", "inf"], "--timeout: 'inf' is no duration"),
+        (["standby", "set", "web", "hot", "--timeout", "9999999999d"], "is longer than 100 years"),
+    ],
+)
+def test_errors(plan_file: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    done = vcrecovery(*words, "--plan", plan_file)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert said in done.stderr
+    assert done.stdout == ""
+    # The same goes for what the verb would have written.
+    assert not (tmp_path / "state/modes").exists()
+    entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
+    assert not entry["paused"]
+
+
+def test_check_and_nagios_are_no_contradiction(plan_file: Path) -> None:
+    assert vcrecovery("status", "--check", "--nagios", "--plan", plan_file).returncode == 2
+
+
+def test_nagios_gets_its_own_status_and_text_when_nobody_could_look(plan_file: Path, tmp_path: Path) -> None:
+    missing = vcrecovery("status", "--nagios", "--plan", tmp_path / "none.yml")
+    assert (missing.returncode, missing.stderr) == (3, "")
+    assert missing.stdout.startswith(f"VCRECOVERY UNKNOWN - plan {tmp_path}/none.yml: cannot be read: ")
+    (tmp_path / "state").write_text("a file where a folder should be")
+    unusable = vcrecovery("status", "--nagios", "--plan", plan_file)
+    assert (unusable.returncode, unusable.stderr) == (3, "")
+    assert unusable.stdout.startswith(f"VCRECOVERY UNKNOWN - the journal {tmp_path}/state/journal.db ")
+
+
+def test_whoever_has_no_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
+    assert options.operator() == "user 4000000001"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["pause", "web", "--reason", "\udcff"], ["history", "\udcff"], ["explain", "\udcff"], ["failover", "\udcff"]],
+)
+def test_bytes_that_are_no_text(plan_file: Path, words: list[str]) -> None:
+    done = vcrecovery(*words, "--plan", plan_file)
+    assert done.returncode in (ExitCode.DONE, ExitCode.USAGE), done.stderr
+    assert "web" in done.stdout + done.stderr
+    if words[0] == "pause":
+        assert r"(\udcff)" in vcrecovery("status", "web", "--plan", plan_file).stdout
+
+
+def test_a_long_history_asks_once_for_each_service(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(plan_file.parent / "state/journal.db")
+    for at in range(3):
+        finish(journal, journal.open("web", "libvirt: crashed", Request(automatic=True), at), at)
+        journal.serve_from_primary("web", at)
+    asked: list[str] = []
+    read = Journal.state
+
+    def noting(journal: Journal, service: str) -> ServiceState:
+        asked.append(service)
+        return read(journal, service)
+
+    monkeypatch.setattr(Journal, "state", noting)
+    done = CliRunner().invoke(cli, ["history", "--plan", str(plan_file)])
+    assert done.output.count("  episode ") == 3
+    assert asked == ["web"]

@@ -1,0 +1,73 @@
+"""A journal that is damaged, held, of a newer version: one line, with the way out of just that."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from journal_cases import finish
+
+from vcrecovery.errors import ExitCode, OutsideError
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Request
+
+VERBS = [["status"], ["status", "--json"], ["history"], ["explain"], ["metrics"]]
+
+
+def error_of(plan: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(plan)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (ExitCode.OUTSIDE, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+@pytest.fixture
+def journal(plan_file: Path) -> Path:
+    """With one failover of web in it."""
+    path = plan_file.parent / "state/journal.db"
+    journal = Journal(path)
+    finish(journal, journal.open("web", "libvirt: crashed", Request(automatic=True), 1.0), 1.0)
+    return path
+
+
+def test_one_that_is_damaged(plan_file: Path) -> None:
+    path = plan_file.parent / "state/journal.db"
+    path.parent.mkdir()
+    path.write_bytes(b"no database" * 1000)
+    said = error_of(plan_file, "history")
+    assert f"the journal {path} cannot be used: file is not a database; " in said
+    assert said.endswith("put a copy back, or move it away: then see yourself who serves, for it knows of no failover")
+
+
+def test_one_that_is_held(journal: Path) -> None:
+    opened = Journal(journal)
+    opened.rows("PRAGMA busy_timeout=1")
+    with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(OutsideError, match=re.escape(f"is locked; `fuser -v {journal}` shows by whom")):
+            opened.pause("web", None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE episode SET outcome = 'returned'",
+        'UPDATE episode SET request = \'{"automatic": true, "since": 3}\'',
+        "UPDATE episode SET request = 'none'",
+        "UPDATE step SET step = 'announce'",
+        "UPDATE service SET side = 'both'",
+    ],
+)
+def test_one_of_a_newer_version(plan_file: Path, journal: Path, change: str) -> None:
+    with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as database:
+        database.execute(change)
+    for words in VERBS if "episode" in change or "step" in change else [["status"], ["metrics"]]:
+        said = error_of(plan_file, *words)
+        assert f"the journal {journal} holds what this version does not know: " in said
+        assert said.endswith("; use the vcrecovery that wrote it")
