@@ -18,7 +18,7 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.load import load_plan
 from vcrecovery.report.status import detail
-from vcrecovery.sync.freshness import RECONCILE, freshness_of, read_age_quietly, read_freshness_quietly
+from vcrecovery.sync.freshness import RECONCILE, freshness_of, read_age, read_freshness_quietly
 from vcrecovery.sync.published import HEARTBEAT
 
 HUGE = 10**400
@@ -78,7 +78,7 @@ def test_a_file_that_is_too_large_is_not_read(plan_file: Path, tmp_path: Path, p
         large.truncate(1 << 20)
     lxd = cast("LxdServer", SimpleNamespace(is_here=True, rootfs=lambda _pool, _service: tmp_path / "rootfs"))
     secondary = load_plan(plan_file).secondaries["sec1"]
-    for read in (read_freshness_quietly, read_age_quietly):
+    for read in (read_freshness_quietly, read_age):
         fresh = read(lxd, "web", secondary)
         assert fresh.stamped_at == (None if what == "heartbeat" else 4)
         assert fresh.detail == f"the {what} in web is too large to be one: its primary has not written it well"
