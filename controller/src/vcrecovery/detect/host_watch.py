@@ -22,6 +22,8 @@ log = logging.getLogger("vcrecovery.watch")
 #: Seconds: between two questions, before a lost connection is tried again, and between looks at a connection.
 ASK_EVERY = 5.0
 RECONNECT_DELAY = 1.0
+#: Seconds for which it has to go well before the same trouble is told again.
+SAID_FOR = 60.0
 TICK = 1.0
 
 
@@ -104,11 +106,16 @@ class HostWatch:
 
     def _keep_on(self, target: Callable[[threading.Event], None], stop: threading.Event) -> None:
         """Whatever breaks, as where this machine can start no thread for a moment: nobody would miss one that ends."""
+        said = ""
         while not stop.is_set():
+            begun = self._monotonic()
             try:
                 target(stop)
             except Exception as error:  # noqa: BLE001  see above
-                log.error("hypervisor %s: %s: %s; watching it anew", self._name, type(error).__name__, error)
+                text = f"{type(error).__name__}: {error}"
+                if text != said or self._monotonic() - begun > SAID_FOR:
+                    log.error("hypervisor %s: %s; watching it anew", self._name, text)
+                said = text
                 stop.wait(RECONNECT_DELAY)
 
     def _keep_subscribed(self, stop: threading.Event) -> None:
@@ -130,11 +137,13 @@ class HostWatch:
                 stop.wait(RECONNECT_DELAY)
                 continue
             said = ""
-            self._inbox.put(Connected(self._name))
-            self._ask_now.set()
-            while not stop.is_set() and not lost.wait(TICK) and self._host.alive():
-                pass
-            end()
+            try:
+                self._inbox.put(Connected(self._name))
+                self._ask_now.set()
+                while not stop.is_set() and not lost.wait(TICK) and self._host.alive():
+                    pass
+            finally:
+                end()
             if not stop.is_set():
                 self._inbox.put(Lost(self._name, f"connection to hypervisor {self._name} lost"))
 
