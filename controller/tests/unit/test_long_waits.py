@@ -20,7 +20,7 @@ from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Power, Re
 class Silent:
     """A hypervisor that does not answer, and a neighbour that does, for as long as `neighbours` says so."""
 
-    neighbours = ("shop (10.0.0.2:443)",)
+    neighbours: tuple[str, ...] = ("shop (10.0.0.2:443)",)
 
     def epoch_elsewhere(self) -> int:
         return 0
