@@ -14,7 +14,7 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.detect import event_meaning, spool, zabbix_events
-from vcrecovery.detect.answers import AT_MOST, shortened
+from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.libvirt import DomainReading
@@ -310,6 +310,13 @@ def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     stage.world.journal.pause("web", None)
     stage.recover.refuses = True
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
+
+
+def test_zabbix_is_told_of_no_negative_time() -> None:
+    """The clock was set back by an hour while it was failed over."""
+    episode = Episode(1, "web", 1, "a test", Request(), 5000.0, (), 1400.0, Outcome.DONE, "web is served")
+    said = answer_of("", [Finding("web", "", episode)]).text
+    assert said.startswith("web: served by its standby after an unknown time (the clock was set back), epoch 1\n")
 
 
 def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
