@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.detect import host_watch, watch
+from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.errors import NotNowError, OutsideError, RefusedError
@@ -335,3 +337,30 @@ def test_what_breaks_while_a_hypervisor_is_watched_is_told_once_and_leaves_no_su
         wait_for(lambda: len(begun) >= 4, "the fourth subscription")
         assert len(ended) >= 3
     assert len([text for text in caplog.messages if "can't start new thread" in text]) == 1
+
+
+def test_what_breaks_while_a_hypervisor_is_silent_does_not_begin_its_silence_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_watch, "ASK_EVERY", 0.01)
+    monkeypatch.setattr(host_watch, "RECONNECT_DELAY", 0.01)
+    host, inbox, stop = FakeHost(), queue.Queue[Message](), threading.Event()
+    host.answers = False
+
+    def breaks_once(uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        if host.asked == 3:
+            host.asked += 1
+            raise RuntimeError("can't start new thread")
+        return FakeHost.usage(host, uuids)
+
+    monkeypatch.setattr(host, "usage", breaks_once)
+    monkeypatch.setattr(host, "subscribe", lambda *_words: lambda: None)
+    monkeypatch.setattr(host, "alive", lambda: True)
+    HostWatch("hv1", host, [], inbox).start(stop)  # type: ignore[arg-type]
+    try:
+        wait_for(lambda: host.asked >= 8, "some questions more")
+    finally:
+        stop.set()
+    heard = [message for message in list(inbox.queue) if isinstance(message, NotHeard)]
+    assert len(heard) >= 6
+    assert len({message.since for message in heard}) == 1

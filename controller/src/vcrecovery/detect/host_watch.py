@@ -96,10 +96,12 @@ class HostWatch:
         self._uuids = uuids
         self._inbox = inbox
         self._monotonic = monotonic
+        self._heard_at = monotonic()
         self._ask_now = threading.Event()
         self._events: queue.Queue[DomainEvent] = queue.Queue()
 
     def start(self, stop: threading.Event) -> None:
+        self._heard_at = self._monotonic()
         for target in (self._keep_subscribed, self._keep_reading, self._keep_asking):
             name = f"{target.__name__}-{self._name}"
             threading.Thread(target=self._keep_on, args=(target, stop), name=name, daemon=True).start()
@@ -164,15 +166,14 @@ class HostWatch:
                 self._inbox.put(Happened(self._name, event, reading, self._monotonic()))
 
     def _keep_asking(self, stop: threading.Event) -> None:
-        heard_at = self._monotonic()
         while not stop.is_set():
             asked_at = self._monotonic()
             try:
                 usage = self._host.usage(self._uuids)
             except OutsideError as error:
-                self._inbox.put(NotHeard(self._name, heard_at, error.message))
+                self._inbox.put(NotHeard(self._name, self._heard_at, error.message))
             else:
-                heard_at = self._monotonic()
-                self._inbox.put(Heard(self._name, asked_at, heard_at, usage))
+                self._heard_at = self._monotonic()
+                self._inbox.put(Heard(self._name, asked_at, self._heard_at, usage))
             self._ask_now.wait(ASK_EVERY)
             self._ask_now.clear()
