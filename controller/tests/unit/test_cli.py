@@ -29,7 +29,7 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
     [
         (["failover", "wbe"], ExitCode.USAGE, "has no service 'wbe' (known: web; did you mean web?)"),
         (["faliover", "web"], ExitCode.USAGE, "there is no verb 'faliover'; did you mean failover?"),
-        (["failover", "web", "--forse"], ExitCode.USAGE, "error: no such option '--forse'"),
+        (["failover", "web", "--forse"], ExitCode.USAGE, "error: no such option"),
         (["failover", "web", "mail"], ExitCode.USAGE, "(mail); see `vcrecovery failover --help`"),
         (["standby", "set", "web"], ExitCode.USAGE, "frozen, warm, cold, plan; see `vcrecovery standby set --help`"),
         (["history", "--limit", "0"], ExitCode.USAGE, "'--limit': 0 is not in the range"),

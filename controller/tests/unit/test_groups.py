@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from journal_cases import finish
 
+from vcrecovery.cli.recovery import _table
 from vcrecovery.detect.verdict import judge
 from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock
@@ -23,7 +24,7 @@ from vcrecovery.errors import ExitCode, OutsideError, RefusedError
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.recover import locked
 from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.several import STARTS_WHEN_NOT_KNOWN, OfWorld
+from vcrecovery.recover.several import STARTS_WHEN_NOT_KNOWN, OfWorld, Result
 from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, Step
 from vcrecovery.recover.unattended import Unattended
 from vcrecovery.recover.world import World
@@ -320,3 +321,11 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
     world.journal.pause("db", None)
     state = world.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is not None
+
+
+def test_the_table_has_no_negative_time() -> None:
+    """The clock was set back while they were failed over."""
+    *_, line = _table([Result("web", "done", "web is served by its standby", seconds=-3599.5)])
+    assert line.split("  ")[0] == "web"
+    assert "unknown" in line
+    assert "-" not in line

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +16,12 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.detect import host_watch, watch
+from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.errors import NotNowError, OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.states import Doubt, Episode, Power, Request, Step
+from vcrecovery.recover.states import Doubt, Episode, Pause, Power, Request, Step
 from vcrecovery.recover.world import World
 
 PLAN = """\
@@ -245,6 +248,19 @@ def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage
     assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Doubt.NONE)}
 
 
+def test_a_hypervisor_that_answers_the_watcher_and_no_failover_is_not_asked_at_each_answer(stage: Stage) -> None:
+    """Each try is a failover of its own in the journal, and a line in the log."""
+    stage.recover.refusal = NotNowError
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        begun = time.monotonic()
+        stage.hosts["hv2"].reading = DomainReading(Power.SHUTOFF, "crashed")
+        wait_for(lambda: len(stage.recover.calls) >= 3, "the third try")
+        calls, took = len(stage.recover.calls), time.monotonic() - begun
+    # At 0, 1, 3, 7 seconds, and so on.
+    assert took >= 2 ** (calls - 1) - 1
+
+
 def test_one_that_was_refused_is_given_up(stage: Stage) -> None:
     with stage.watching():
         wait_for(stage.seen, "the first look")
@@ -280,3 +296,70 @@ def test_without_the_embedded_detector_only_open_failovers_are_finished(tmp_path
         wait_for(lambda: stage.recover.calls, "the open failover")
     assert [service for service, _, _ in stage.recover.calls] == ["web"]
     assert all(host.asked == 0 for host in stage.hosts.values())
+
+
+def test_without_the_embedded_detector_an_open_failover_is_gone_on_with_after_a_pause(
+    tmp_path: Path, door: socket.socket
+) -> None:
+    stage = Stage(tmp_path, door.getsockname()[1], "false")
+    journal = stage.world.journal
+    for name in ("web", "mail"):
+        journal.saw_running(name, 1.0)
+        opened = journal.open(name, "Zabbix event 5", Request(automatic=True, by="Zabbix"), 1.0)
+        journal.begin(opened, Step.CONFIRM, 1.0)
+    journal.pause("web", Pause(0.0, None, "work"))
+    with stage.watching():
+        wait_for(lambda: stage.recover.calls, "the one that is not paused")
+        assert [service for service, _, _ in stage.recover.calls] == ["mail"]
+        journal.pause("web", None)
+        wait_for(lambda: len(stage.recover.calls) == 2, "the one that was paused")
+
+
+def test_what_breaks_while_a_hypervisor_is_watched_is_told_once_and_leaves_no_subscription(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, ended = stage.hosts["hv2"], list[int]()
+    begun = list[int]()
+
+    def subscribe(*_words: object) -> Callable[[], None]:
+        begun.append(1)
+        return lambda: ended.append(1)
+
+    def breaks() -> bool:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(host, "subscribe", subscribe)
+    monkeypatch.setattr(host, "alive", breaks)
+    monkeypatch.setattr(host_watch, "TICK", 0.01)
+    monkeypatch.setattr(host_watch, "RECONNECT_DELAY", 0.01)
+    with stage.watching():
+        wait_for(lambda: len(begun) >= 4, "the fourth subscription")
+        assert len(ended) >= 3
+    assert len([text for text in caplog.messages if "can't start new thread" in text]) == 1
+
+
+def test_what_breaks_while_a_hypervisor_is_silent_does_not_begin_its_silence_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_watch, "ASK_EVERY", 0.01)
+    monkeypatch.setattr(host_watch, "RECONNECT_DELAY", 0.01)
+    host, inbox, stop = FakeHost(), queue.Queue[Message](), threading.Event()
+    host.answers = False
+
+    def breaks_once(uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        if host.asked == 3:
+            host.asked += 1
+            raise RuntimeError("can't start new thread")
+        return FakeHost.usage(host, uuids)
+
+    monkeypatch.setattr(host, "usage", breaks_once)
+    monkeypatch.setattr(host, "subscribe", lambda *_words: lambda: None)
+    monkeypatch.setattr(host, "alive", lambda: True)
+    HostWatch("hv1", host, [], inbox).start(stop)  # type: ignore[arg-type]
+    try:
+        wait_for(lambda: host.asked >= 8, "some questions more")
+    finally:
+        stop.set()
+    heard = [message for message in list(inbox.queue) if isinstance(message, NotHeard)]
+    assert len(heard) >= 6
+    assert len({message.since for message in heard}) == 1

@@ -14,15 +14,17 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.detect import event_meaning, spool, zabbix_events
-from vcrecovery.detect.answers import AT_MOST, shortened
+from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
+from vcrecovery.recover import unattended as unattended_module
 from vcrecovery.recover.events import EventBook
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Power, Request, ServiceState, Step
+from vcrecovery.recover.unattended import Unattended, until_it_ends
 from vcrecovery.recover.world import World
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00{:02}"
@@ -310,6 +312,52 @@ def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
 
 
+def test_zabbix_is_told_of_no_negative_time() -> None:
+    """The clock was set back by an hour while it was failed over."""
+    episode = Episode(1, "web", 1, "a test", Request(), 5000.0, (), 1400.0, Outcome.DONE, "web is served")
+    said = answer_of("", [Finding("web", "", episode)]).text
+    assert said.startswith("web: served by its standby after an unknown time (the clock was set back), epoch 1\n")
+
+
+def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    stage.world.journal.saw_running("web", 1.0)
+
+    def attempt(*_words: object, **_more: object) -> Episode:
+        stage.world.journal.pause("web", Pause(0.0, None, "work"))
+        raise OutsideError("the neighbours still answer")
+
+    unattended = Unattended(stage.world, teller=None)  # type: ignore[arg-type]
+    monkeypatch.setattr(unattended_module, "fail_over_locked", attempt)
+    monkeypatch.setattr(stage.world.clock, "sleep", lambda _seconds: None)
+    meaning = EventMeaning(stage.world, unattended, stage.api.acknowledge)
+    answer = meaning.handle(FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}))
+    assert "web is paused" in answer.text
+    assert not answer.final
+
+
+def test_one_that_an_operator_was_refused_meanwhile_is_tried_again(stage: Stage) -> None:
+    """What was asked for by hand without --force says nothing about the failure."""
+    journal, tries = stage.world.journal, list[Episode]()
+    request = Request(automatic=True, by="Zabbix", doubt=Doubt.HOST)
+
+    def attempt() -> Episode:
+        tries.append(journal.open("web", "hypervisor hv1 does not answer", request, 1.0))
+        raise OutsideError("the neighbours still answer")
+
+    again = until_it_ends(journal, "web", attempt)
+    with pytest.raises(OutsideError, match="neighbours"):
+        again()
+    journal.close(tries[0], Outcome.REFUSED, "web cannot be fenced", 2.0)
+    with pytest.raises(OutsideError, match="neighbours"):
+        again()
+    journal.close(tries[1], Outcome.FALSE_ALARM, "no failure", 3.0)
+    assert again().outcome is Outcome.FALSE_ALARM
+    assert len(tries) == 2
+
+
 def test_a_service_that_was_failed_over_already_gets_that_timeline(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     first = stage.handle(kind="vm", uuid=UUID.format(1))
@@ -492,3 +540,18 @@ def test_a_long_answer_is_cut_at_a_line() -> None:
     assert cut.splitlines()[-1].startswith("... and ")
     assert cut.splitlines()[-2] in text.splitlines()
     assert shortened("short") == "short"
+
+
+def test_a_wait_that_breaks_again_and_again_is_told_once(
+    stage: Stage, running: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = list[int]()
+
+    def breaks(*_words: object) -> None:
+        waits.append(1)
+        raise ValueError("filedescriptor out of range in select()")
+
+    monkeypatch.setattr(ZabbixEvents, "_wait", breaks)
+    running()
+    wait_for(lambda: len(waits) >= 5, "the fifth try")
+    assert len([text for text in caplog.messages if "out of range in select" in text]) == 1

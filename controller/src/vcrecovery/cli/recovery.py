@@ -186,7 +186,7 @@ def _table(results: list[Result]) -> list[str]:
     words = max(len("result"), *(len(result.result) for result in results))
     lines = ["", f"{'service':<{size}}  {'result':<{words}}  {'took':>9}  why"]
     for result in results:
-        taken = "" if result.seconds is None else f"{result.seconds:.1f} s"
+        taken = "" if result.seconds is None else f"{result.seconds:.1f} s" if result.seconds >= 0 else "unknown"
         good = result.exit_code is ExitCode.DONE
         word = colour(f"{result.result:<{words}}", "green" if good else "red")
         why = f"{result.reason}; {result.way_out}" if result.way_out else result.reason

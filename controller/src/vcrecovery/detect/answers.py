@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcrecovery.recover.states import DONE_WORD, Episode, Outcome
+from vcrecovery.report.text import took
 
 #: The most characters of an acknowledgement in Zabbix 6.0 and 7.0.
 AT_MOST = 2048
@@ -62,9 +63,9 @@ def _in_a_line(finding: Finding) -> str:
     if (episode := finding.episode) is None:
         named = finding.sentence.startswith(f"{finding.service}:")
         return finding.sentence if named else f"{finding.service}: {finding.sentence}"
-    took = "" if episode.closed_at is None else f" after {episode.closed_at - episode.opened_at:.1f} s"
+    after = "" if episode.closed_at is None else f" after {took(episode.opened_at, episode.closed_at)}"
     if episode.outcome is Outcome.DONE:
-        return f"{finding.service}: served by its standby{took}, epoch {episode.epoch}"
+        return f"{finding.service}: served by its standby{after}, epoch {episode.epoch}"
     return f"{finding.service}: {episode.outcome or 'not finished'}: {episode.reason}"
 
 

@@ -22,6 +22,8 @@ log = logging.getLogger("vcrecovery.watch")
 #: Seconds: between two questions, before a lost connection is tried again, and between looks at a connection.
 ASK_EVERY = 5.0
 RECONNECT_DELAY = 1.0
+#: Seconds for which it has to go well before the same trouble is told again.
+SAID_FOR = 60.0
 TICK = 1.0
 
 
@@ -94,21 +96,28 @@ class HostWatch:
         self._uuids = uuids
         self._inbox = inbox
         self._monotonic = monotonic
+        self._heard_at = monotonic()
         self._ask_now = threading.Event()
         self._events: queue.Queue[DomainEvent] = queue.Queue()
 
     def start(self, stop: threading.Event) -> None:
+        self._heard_at = self._monotonic()
         for target in (self._keep_subscribed, self._keep_reading, self._keep_asking):
             name = f"{target.__name__}-{self._name}"
             threading.Thread(target=self._keep_on, args=(target, stop), name=name, daemon=True).start()
 
     def _keep_on(self, target: Callable[[threading.Event], None], stop: threading.Event) -> None:
         """Whatever breaks, as where this machine can start no thread for a moment: nobody would miss one that ends."""
+        said = ""
         while not stop.is_set():
+            begun = self._monotonic()
             try:
                 target(stop)
             except Exception as error:  # noqa: BLE001  see above
-                log.error("hypervisor %s: %s: %s; watching it anew", self._name, type(error).__name__, error)
+                text = f"{type(error).__name__}: {error}"
+                if text != said or self._monotonic() - begun > SAID_FOR:
+                    log.error("hypervisor %s: %s; watching it anew", self._name, text)
+                said = text
                 stop.wait(RECONNECT_DELAY)
 
     def _keep_subscribed(self, stop: threading.Event) -> None:
@@ -130,11 +139,13 @@ class HostWatch:
                 stop.wait(RECONNECT_DELAY)
                 continue
             said = ""
-            self._inbox.put(Connected(self._name))
-            self._ask_now.set()
-            while not stop.is_set() and not lost.wait(TICK) and self._host.alive():
-                pass
-            end()
+            try:
+                self._inbox.put(Connected(self._name))
+                self._ask_now.set()
+                while not stop.is_set() and not lost.wait(TICK) and self._host.alive():
+                    pass
+            finally:
+                end()
             if not stop.is_set():
                 self._inbox.put(Lost(self._name, f"connection to hypervisor {self._name} lost"))
 
@@ -155,15 +166,14 @@ class HostWatch:
                 self._inbox.put(Happened(self._name, event, reading, self._monotonic()))
 
     def _keep_asking(self, stop: threading.Event) -> None:
-        heard_at = self._monotonic()
         while not stop.is_set():
             asked_at = self._monotonic()
             try:
                 usage = self._host.usage(self._uuids)
             except OutsideError as error:
-                self._inbox.put(NotHeard(self._name, heard_at, error.message))
+                self._inbox.put(NotHeard(self._name, self._heard_at, error.message))
             else:
-                heard_at = self._monotonic()
-                self._inbox.put(Heard(self._name, asked_at, heard_at, usage))
+                self._heard_at = self._monotonic()
+                self._inbox.put(Heard(self._name, asked_at, self._heard_at, usage))
             self._ask_now.wait(ASK_EVERY)
             self._ask_now.clear()

@@ -23,6 +23,7 @@ from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, jud
 from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.recover.failover import retry_delay
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
@@ -61,6 +62,7 @@ class _Watched:
     said: str = ""
     given_up: str = ""
     not_before: float = 0.0
+    not_now: int = 0
     worker: threading.Thread | None = None
 
 
@@ -246,6 +248,8 @@ class Watch:
         verdict = self._judge(service, state, now)
         if (cause := cause_of(state, verdict)) is None:
             watched.given_up = ""
+            if verdict.kind is Kind.HEALTHY:
+                watched.not_now = 0
             if verdict.sentence:
                 self._say(service, verdict.sentence, logging.WARNING if verdict.kind in _LOUD else logging.INFO)
         elif watched.given_up != cause and self._monotonic() >= watched.not_before:
@@ -256,7 +260,7 @@ class Watch:
 
     def _judge(self, service: str, state: ServiceState, now: float) -> Verdict:
         if not self._detection.embedded:
-            return Verdict(Kind.UNKNOWN, "")
+            return Verdict(Kind.PAUSED if state.pause_at(now) else Kind.UNKNOWN, "")
         reading, cool_down = self._watched[service].reading, self._detection.cool_down
         suspicion = self._suspicion(service)
         return judge(state, reading.power, reading.reason, now, suspicion=suspicion, cool_down=cool_down)
@@ -276,6 +280,9 @@ class Watch:
         except NotNowError as error:
             # What the hypervisor said before counts no more. What it says next does, also if it is the same.
             watched.reading = _silent(watched.reading, error.message)
+            # One that answers the watcher and not the failover would have another one begin with each answer.
+            watched.not_now += 1
+            watched.not_before = self._monotonic() + retry_delay(watched.not_now)
             log.error("%s: no failover now: %s", service, error)
         except RefusedError as error:
             watched.given_up = cause

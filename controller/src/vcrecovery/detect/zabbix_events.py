@@ -72,8 +72,8 @@ class ZabbixEvents:
                         next_catch_up = time.monotonic() + CATCH_UP_EVERY
                         found += self._missed()
                     self._begin(found, stop)
-                    said = ""
                     self._wait(sock, stop)
+                    said = ""
                 except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
                     if said != str(error):
                         said = str(error)

@@ -87,7 +87,8 @@ class _Reader:
             return [self.data(item, (*key, index)) for index, item in enumerate(node.value)]
         try:
             return self._values.construct_object(node, deep=True)
-        except (ValueError, yaml.YAMLError):
+        except (ValueError, LookupError, AttributeError, yaml.YAMLError):
+            # Its constructors trust that whoever writes a tag writes a value of that kind.
             kind = node.tag.rpartition(":")[2].lstrip("!")
             self._wrong(node, key, f"not valid YAML: {node.value!r:.40} is no {kind}")
             return None

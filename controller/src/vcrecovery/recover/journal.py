@@ -63,6 +63,9 @@ CREATE TABLE IF NOT EXISTS step (
 CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
 """
 
+#: Steps of an episode that are kept while it has not come to its fence.
+_FIRST_LOOKS, _LAST_LOOKS = 50, 150
+
 
 def _request(said: str) -> Request:
     found = json.loads(said)
@@ -263,6 +266,8 @@ class Journal:
         """
         with self.transaction() as db:
             self._allow(episode, step)
+            if step is Step.CONFIRM:
+                self._thin_out(db, episode)
             if step is Step.FENCE:
                 self._set(db, episode.service, epoch=episode.epoch)
             cursor = db.execute(
@@ -271,6 +276,20 @@ class Journal:
             )
             assert cursor.lastrowid is not None  # noqa: S101  an INSERT has one
             return cursor.lastrowid
+
+    @staticmethod
+    def _thin_out(db: sqlite3.Connection, episode: Episode) -> None:
+        """What waits for others before its fence may do so for days, and is read whole at each look.
+
+        Nothing rests on a look before the newest one there; of the others, the first and the last ones tell it all.
+        """
+        db.execute(
+            "DELETE FROM step WHERE episode = :id "
+            "AND NOT EXISTS (SELECT 1 FROM step WHERE episode = :id AND step = 'fence') "
+            "AND id NOT IN (SELECT id FROM step WHERE episode = :id ORDER BY id LIMIT :first) "
+            "AND id NOT IN (SELECT id FROM step WHERE episode = :id ORDER BY id DESC LIMIT :last)",
+            {"id": episode.id, "first": _FIRST_LOOKS, "last": _LAST_LOOKS},
+        )
 
     def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
         with self.transaction() as db:

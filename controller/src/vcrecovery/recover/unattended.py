@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import NotNowError, OutsideError, RefusedError
 from vcrecovery.logs import about
 from vcrecovery.recover.failover import Teller, automatic
 from vcrecovery.recover.journal import Journal
@@ -22,13 +22,15 @@ def until_it_ends(journal: Journal, service: str, attempt: Callable[[], Episode]
     """`attempt`, for as long as the failover is open that it left; after that, the failover.
 
     Between two tries another controller may end it: since its primary serves, or its operator has brought that back.
-    Who went on would open another one for the same failure.
+    Who went on would open another one for the same failure. One that was refused says nothing of it: an operator has
+    asked for something else.
     """
     left: Episode | None = None
 
     def again() -> Episode:
         nonlocal left
-        if left is not None and (now := journal.episode(left.id)) is not None and now.outcome is not None:
+        now = journal.episode(left.id) if left is not None else None
+        if now is not None and now.outcome not in (None, Outcome.REFUSED):
             return now
         try:
             return attempt()
@@ -99,7 +101,7 @@ class Unattended:
         state = self._world.journal.state(service)
         begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
         if not begun and state.pause_at(self._world.clock.now()) is not None:
-            raise RefusedError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
+            raise NotNowError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
 
     def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
         world = self._world

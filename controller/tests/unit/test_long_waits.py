@@ -1,0 +1,66 @@
+"""A failover that waits before its fence for what others do, maybe for days: what the journal then holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcrecovery.cli.timeline import NoTimeline
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.errors import OutsideError
+from vcrecovery.recover import journal as journal_module
+from vcrecovery.recover.failover import fail_over
+from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Power, Request, Step
+
+
+class Silent:
+    """A hypervisor that does not answer, and a neighbour that does, for as long as `neighbours` says so."""
+
+    neighbours: tuple[str, ...] = ("shop (10.0.0.2:443)",)
+
+    def epoch_elsewhere(self) -> int:
+        return 0
+
+    def restore_problem(self, _episode: Episode) -> str:
+        return ""
+
+    def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+        if step is not Step.CONFIRM:
+            return {"summary": "done"}
+        signals = {"power": Power.UNREACHABLE.value, "open_ports": [], "fence_command": True, "freshness": 1.0}
+        return {**signals, "neighbours": list(self.neighbours), "summary": "hv1: unreachable"}
+
+
+def test_what_is_looked_at_again_and_again_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look reads the whole failover, so a weekend of them would keep the controller busy with nothing else."""
+    monkeypatch.setattr(journal_module, "_FIRST_LOOKS", 4)
+    monkeypatch.setattr(journal_module, "_LAST_LOOKS", 6)
+    journal, actuator = Journal(tmp_path / "journal.db"), Silent()
+    request = Request(automatic=True, doubt=Doubt.HOST)
+
+    def attempt() -> Episode:
+        words = ("web", "hypervisor hv1 does not answer", request)
+        policy = Policy(has_dns=False)
+        return fail_over(
+            *words, policy=policy, actuator=actuator, journal=journal, clock=SystemClock(), teller=NoTimeline()
+        )
+
+    for _ in range(20):
+        with pytest.raises(OutsideError, match=r"what still answers: shop"):
+            attempt()
+    waiting = journal.state("web").open_episode
+    assert waiting is not None
+    assert len(waiting.steps) == 4 + 6 + 1
+    # In their turns, as if nothing were missing.
+    assert [step.ok for step in waiting.steps] == [True, False] * 2 + [False] + [True, False] * 3
+
+    actuator.neighbours = ()
+    done = attempt()
+    assert done.outcome is Outcome.DONE
+    assert [step.step for step in done.steps][-4:] == [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE]
+    assert done.first_confirmed == done.steps[-4]
+    assert [step.ok for step in done.steps] == [True, False] * 5 + [True] * 4
