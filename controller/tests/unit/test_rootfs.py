@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,53 @@ def test_no_link_is_followed(tree: Rootfs, tmp_path: Path) -> None:
 def test_a_pipe_does_not_block_a_reader(tree: Rootfs) -> None:
     os.mkfifo(tree.path / "pipe")
     assert tree.read("/pipe") is None
+
+
+def test_what_is_no_file_is_not_even_opened(tree: Rootfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some devices do something as soon as they are opened: a watchdog restarts the machine later."""
+    os.mkfifo(tree.path / "heartbeat")
+    (tree.path / "file").write_bytes(b"content")
+    opened: list[object] = []
+    really = os.open
+
+    def noting(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if not flags & os.O_PATH:
+            opened.append(path)
+        return really(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", noting)
+    assert tree.read("/heartbeat") is None
+    assert "heartbeat" not in opened
+    assert tree.read("/file") == b"content"
+    assert tree.read("/file", 3) == b"con"
+
+
+def test_what_stands_in_the_way_of_a_new_file_is_not_written_to(tree: Rootfs) -> None:
+    """The primary knows the name under which a file is made: it could be that of a disk."""
+    (tree.path / "etc").mkdir()
+    (tree.path / "etc/shadow").write_text("secret")
+    (tree.path / "etc/.hostname.vcrecovery").hardlink_to(tree.path / "etc/shadow")
+    assert tree.file("/etc/hostname", b"web")
+    assert (tree.path / "etc/shadow").read_text() == "secret"
+    assert tree.read("/etc/hostname") == b"web"
+    assert sorted(path.name for path in (tree.path / "etc").iterdir()) == ["hostname", "shadow"]
+
+
+def test_a_pipe_in_the_way_of_a_new_file_holds_nobody_up(tree: Rootfs) -> None:
+    os.mkfifo(tree.path / ".file.vcrecovery")
+    done: list[bool] = []
+    thread = threading.Thread(target=lambda: done.append(tree.file("/file", b"new")), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert done == [True]
+    assert tree.read("/file") == b"new"
+
+
+def test_one_larger_than_memory_is_written_anew(tree: Rootfs) -> None:
+    with (tree.path / "file").open("wb") as file:
+        file.truncate(2**40)
+    assert tree.file("/file", b"new")
+    assert tree.read("/file") == b"new"
 
 
 def test_owners_are_mapped() -> None:
