@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import OutsideError
+from vcrecovery.plan.load import load_plan
 from vcrecovery.sync.rootfs import Rootfs, on_disk
+from vcrecovery.sync.standby import Changes, own_identity, secondary_of
 
 MAP = [
     {"Isuid": True, "Isgid": False, "Hostid": 100000, "Nsid": 0, "Maprange": 65536},
@@ -114,6 +116,19 @@ def test_one_larger_than_memory_is_written_anew(tree: Rootfs) -> None:
         file.truncate(2**40)
     assert tree.file("/file", b"new")
     assert tree.read("/file") == b"new"
+
+
+def test_a_primary_whose_identity_is_larger_than_memory(tree: Rootfs, plan_file: Path) -> None:
+    own = "address: 10.20.0.10, host_keys: own"
+    plan_file.write_text(plan_file.read_text().replace("address: 10.20.0.10", own))
+    plan = load_plan(plan_file)
+    service = plan.services["web"]
+    for name in ("etc/machine-id", "etc/ssh/ssh_host_ed25519_key"):
+        (tree.path / name).parent.mkdir(parents=True, exist_ok=True)
+        with (tree.path / name).open("wb") as file:
+            file.truncate(2**40)
+    own_identity(tree, "web", service, secondary_of(plan, service), Changes())
+    assert tree.read("/etc/hostname") == b"web\n"
 
 
 def test_owners_are_mapped() -> None:

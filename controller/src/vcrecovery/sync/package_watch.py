@@ -83,7 +83,7 @@ class PackageWatch:
         if before is None:
             self._handled.write(service, seen)
             return None
-        if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.now()):
+        if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.steady()):
             return None
         with one_act(self._plan.state_dir, service):
             # It may have been promoted or stopped since.
