@@ -100,11 +100,14 @@ class Rootfs:
             if self._read(parent, name, len(content) + 1) == content:
                 return False
             scratch = f".{name}.vcrecovery"
-            # What has that name already may be the primary's doing: a pipe, or a device of this machine's disk.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(scratch, dir_fd=parent)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(scratch, flags, mode, dir_fd=parent), "wb") as out:
+            try:
+                made = os.open(scratch, flags, mode, dir_fd=parent)
+            except FileExistsError:
+                # Of a run that was killed; or the primary's doing: a pipe, or a device that is this machine's disk.
+                os.unlink(scratch, dir_fd=parent)
+                made = os.open(scratch, flags, mode, dir_fd=parent)
+            with os.fdopen(made, "wb") as out:
                 os.fchmod(out.fileno(), mode)
                 os.fchown(out.fileno(), self._uid, self._gid)
                 out.write(content)

@@ -68,7 +68,7 @@ class StandbyKeeper:
     def __init__(self, plan: Plan, lxd: Mapping[str, LxdServer], journal: States, clock: Clock) -> None:
         self._plan, self._lxd, self._journal, self._clock = plan, lxd, journal, clock
         self._chosen = ChosenModes(plan.state_dir)
-        #: How often each was booted or tried to, without having settled; and when it may be again.
+        #: How often each was booted or tried to, without having settled; and when, by steady(), it may be again.
         self._tries: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
 
@@ -87,7 +87,7 @@ class StandbyKeeper:
         said: dict[str, str] = {}
         while not stop.wait(EVERY):
             for service in services:
-                if self._clock.now() < self._not_before.get(service, 0.0):
+                if self._clock.steady() < self._not_before.get(service, 0.0):
                     continue
                 try:
                     # One act leads to the next: thaw, refresh, freeze.
@@ -98,11 +98,12 @@ class StandbyKeeper:
                         log.info("%s: %s", service, looked.sentence)
                 except BusyError:
                     continue  # a failover is at work; it decides what this container does
-                except VCRecoveryError as error:
+                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
                     self._put_off(service)
-                    if said.get(service) != error.message:
+                    message = error.message if isinstance(error, VCRecoveryError) else repr(error)
+                    if said.get(service) != message:
                         log.warning("%s: the standby is not in its mode: %s", service, error)
-                    said[service] = error.message
+                    said[service] = message
                     continue
                 if not looked.there and looked.act is None and said.get(service) != looked.sentence:
                     log.warning("%s: %s", service, looked.sentence)
@@ -205,4 +206,4 @@ class StandbyKeeper:
 
     def _put_off(self, service: str) -> None:
         self._tries[service] = self._tries.get(service, 0) + 1
-        self._not_before[service] = self._clock.now() + self._delay(service)
+        self._not_before[service] = self._clock.steady() + self._delay(service)
