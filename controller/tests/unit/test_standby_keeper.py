@@ -14,9 +14,10 @@ from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.modes import Mode
 from vcrecovery.recover.journal import Journal
 from vcrecovery.sync import inside, package_watch, restore_point_loop, standby_keeper
-from vcrecovery.sync.modes import Level
+from vcrecovery.sync.modes import ChosenModes, Level
 from vcrecovery.sync.package_watch import PackageWatch
 from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
 from vcrecovery.sync.standby_keeper import StandbyKeeper
@@ -48,14 +49,14 @@ class Containers:
 
     def __init__(self) -> None:
         self.looked: list[str] = []
+        self.status = "Stopped"
         self.trouble: Callable[[str], None] = lambda _name: None
 
     def get(self, name: str) -> Instance:
         self.looked.append(name)
         self.trouble(name)
-        return Instance(
-            name, running=False, status="Stopped", config={ROLE_KEY: STANDBY, READY_KEY: "true"}, devices={}
-        )
+        config = {ROLE_KEY: STANDBY, READY_KEY: "true"}
+        return Instance(name, running=False, status=self.status, config=config, devices={})
 
     def rootfs(self, _pool: str, _name: str) -> Path:
         return Path("/none")
@@ -156,6 +157,17 @@ def test_a_clock_that_was_set_back_puts_nothing_off(plan: Plan, monkeypatch: pyt
     clock.set_by = -86400.0
     clock.time += 400.0
     is_there(lxd, run, "the next look", rounds(2))
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot", "frozen"])
+@pytest.mark.parametrize("status", ["Stopping", "Error"])
+def test_one_that_is_changing_or_broken_is_not_in_its_mode(plan: Plan, mode: str, status: str) -> None:
+    lxd = Containers()
+    lxd.status = status
+    keeper = keeper_of(plan, lxd, SetClock())
+    ChosenModes(plan.state_dir).write("s1", Mode(mode))
+    looked = keeper.look("s1")
+    assert (looked.there, looked.act, looked.sentence) == (False, None, f"the standby is {status.lower()}")
 
 
 class Said:

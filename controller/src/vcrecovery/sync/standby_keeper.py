@@ -16,7 +16,7 @@ from typing import Protocol
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
-from vcrecovery.drivers.lxd.instances import RUNNING, STOPPED
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
@@ -119,8 +119,10 @@ class StandbyKeeper:
         assert found is not None  # noqa: S101  `_hands_off` has an answer for that
         act = self._next(entry, mode, found)
         if act is None:
-            there = mode is Mode.COLD or found.status != STOPPED
-            return Looked(there, f"the standby is {found.status.lower()}, as mode {mode} has it")
+            is_so = f"the standby is {found.status.lower()}"
+            if found.status in ((STOPPED,) if mode is Mode.COLD else (RUNNING, FROZEN)):
+                return Looked(True, f"{is_so}, as mode {mode} has it")
+            return Looked(False, is_so)  # or is changing; or LXD has lost it
         if act is Act.BOOT and (why := self._not_bootable(service, entry, lxd, found)):
             return Looked(False, why)
         if act is Act.SETTLE:
