@@ -10,8 +10,9 @@ import libvirt
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, LibvirtHost, connection
+from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, DomainReading, LibvirtHost, connection
 from vcrecovery.errors import OutsideError
+from vcrecovery.recover.states import Power
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 
@@ -94,6 +95,20 @@ def test_one_that_is_not_ended_starts_with_its_host_as_before(
     with pytest.raises(OutsideError, match="hypervisor hv1 did not destroy VM"):
         host.destroy(UUID, 50)
     assert starts_with_host == [1, 0, 1]
+
+
+def test_a_guest_that_panicked_was_not_shut_down_by_anybody(
+    host: LibvirtHost, domain: SlowDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt counts its reasons for each state anew: that of a panic has the number of a shutdown."""
+    panicked = libvirt.VIR_DOMAIN_CRASHED, libvirt.VIR_DOMAIN_CRASHED_PANICKED
+    monkeypatch.setattr(domain, "state", lambda: panicked)
+    monkeypatch.setattr(domain, "info", lambda: (panicked[0], 1024, 1024, 1, 5), raising=False)
+    monkeypatch.setattr(domain, "UUIDString", lambda: UUID, raising=False)
+    monkeypatch.setattr(domain, "name", lambda: "web", raising=False)
+    monkeypatch.setattr(Daemon, "listAllDomains", lambda _self: [domain])
+    assert host.read(UUID) == DomainReading(Power.CRASHED)
+    assert host.usage([UUID])[UUID].reading == DomainReading(Power.CRASHED)
 
 
 def test_what_asks_does_not_wait_behind_what_ends_vms(host: LibvirtHost, domain: SlowDomain) -> None:

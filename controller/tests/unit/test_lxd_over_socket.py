@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import re
@@ -499,6 +500,32 @@ def test_no_answer_is_an_error_that_says_so(place: Path, answer: bytes, said: st
         pytest.raises(OutsideError, match=f"LXD on secondary sec1 .* does not answer: .*{said}"),
     ):
         LxdServer("sec1", place, SystemClock()).get("web")
+
+
+def test_a_file_larger_than_memory_is_not_read(place: Path) -> None:
+    """A primary makes its standby's files as large as it likes."""
+    with (
+        saying(place, GOOD + b"Content-Length: 1099511627776\r\n\r\nsome"),
+        pytest.raises(OSError, match="more than"),
+    ):
+        UnixSocketSession(place).request("GET", "/1.0/instances/web/files", timeout=30)
+
+
+def test_a_file_larger_than_memory_is_not_read_over_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    import requests
+    from requests.adapters import HTTPAdapter
+
+    from vcrecovery.drivers.lxd.https import PinnedAdapter
+
+    large = requests.Response()
+    large.raw = io.BytesIO()
+    large.headers["Content-Length"] = "1099511627776"
+    monkeypatch.setattr(HTTPAdapter, "send", lambda *_args, **_words: large)
+    adapter = object.__new__(PinnedAdapter)
+    with pytest.raises(OSError, match="more than"):
+        adapter.send(requests.PreparedRequest())
+    large.headers["Content-Length"] = "4"
+    assert adapter.send(requests.PreparedRequest()) is large
 
 
 def test_a_server_that_stops_in_the_middle_of_an_answer_is_given_up(

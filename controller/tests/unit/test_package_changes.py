@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import BusyError
+from vcrecovery.errors import BusyError, OutsideError
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.lock import service_lock
 from vcrecovery.sync.package_changes import read_packages, units_of
@@ -22,10 +23,10 @@ STANZA = "Package: {}\nStatus: install ok {}\nArchitecture: amd64\nVersion: {}\n
 
 class FakeClock:
     def __init__(self) -> None:
-        self.time = 1000.0
+        self.time, self.set_by = 1000.0, 0.0
 
     def now(self) -> float:
-        return self.time
+        return self.time + self.set_by
 
     def steady(self) -> float:
         return self.time
@@ -186,3 +187,47 @@ def test_an_rpm_database_is_known_by_its_content(tmp_path: Path) -> None:
     assert first is not None
     assert second is not None
     assert first.fingerprint != second.fingerprint
+
+
+def test_a_database_larger_than_memory_is_none(world: World) -> None:
+    with (world.tree / "var/lib/dpkg/status").open("wb") as database:
+        database.truncate(2**40)
+    world.pass_time(100)
+    assert world.lxd.did == []
+
+
+def test_what_is_no_package_ends_no_watch(tmp_path: Path) -> None:
+    """The primary writes the names, and the lists of files."""
+    world = World(tmp_path, "units")
+    info = world.tree / "var/lib/dpkg/info"
+    (info / "nginx.list").write_bytes(b"/lib/systemd/system/nginx.service\n/srv/\xff\n")
+    (info / "huge.list").write_bytes(b"/lib/systemd/system/huge.service\n")
+    os.truncate(info / "huge.list", 2**40)
+    (tmp_path / "outside.list").write_text("/lib/systemd/system/outside.service\n")
+    world.pass_time(5)
+    world.install(**{"nginx": "2", "bash": "5", "huge": "1", "no\0thing": "1", "../../../../../outside": "1"})
+    world.pass_time(40)
+    assert world.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
+
+
+def test_a_clock_that_is_set_neither_hurries_nor_delays_a_restart(world: World) -> None:
+    world.install(nginx="2", bash="5")
+    world.pass_time(10)
+    world.clock.set_by = -86400.0
+    world.pass_time(10)
+    world.clock.set_by = 86400.0
+    world.pass_time(5)
+    assert world.lxd.did == []
+    world.clock.set_by = -86400.0
+    world.pass_time(30)
+    assert world.lxd.did == ["restart"]
+
+
+def test_a_full_disk_does_not_restart_a_standby_again_and_again(world: World) -> None:
+    notes = world.plan.state_dir / "packages"
+    (notes / "web.new").mkdir()
+    world.install(nginx="2", bash="5")
+    with pytest.raises(OutsideError, match="cannot be used"):
+        world.pass_time(40)
+    world.pass_time(300)
+    assert world.lxd.did == ["restart"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +103,29 @@ def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -
 def test_all_else_is_refused(command: str) -> None:
     with pytest.raises(RefusedError, match="refused"):
         server_arguments(command)
+
+
+REFUSED_NAMESPACE = """\
+import ctypes, os, types
+from vcrecovery.errors import OutsideError
+from vcrecovery.sync import receiver
+receiver._libc = types.SimpleNamespace(unshare=lambda _flags: -1)
+entry = {"Isuid": True, "Isgid": True, "Nsid": 0, "Hostid": 100000, "Maprange": 65536}
+try:
+    receiver._enter_user_namespace([entry], os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+except OutsideError as error:
+    print(error.message)
+"""
+
+
+def test_a_session_that_gets_no_namespace_leaves_no_process() -> None:
+    """It would hold the session's lock for good. Here it would keep the output open."""
+    with subprocess.Popen(
+        [sys.executable, "-c", REFUSED_NAMESPACE], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=60)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert said.startswith("unshare user namespace: ")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.errors import RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.world import World
 from vcrecovery.sync import restore_point_loop
+from vcrecovery.sync.published import HEARTBEAT
 from vcrecovery.sync.restore_points import RestorePoint, age_in_words, find, make, restore_points
+from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
 
 
 class Snapshots(LxdServer):
@@ -62,6 +66,53 @@ def test_ages(seconds: float, words: str) -> None:
 
 def test_a_service_that_keeps_none(plan_file: Path) -> None:
     assert "keep is 0" in make(plan(plan_file), "web", Snapshots(), SystemClock()).why
+
+
+NOW = 1_790_000_000.0
+
+
+class SetClock(SystemClock):
+    """Shows the time that it was set to."""
+
+    def now(self) -> float:
+        return NOW
+
+
+class Making(Snapshots):
+    """Its standby is off, and whole at this moment."""
+
+    def get(self, instance: str) -> Instance:
+        config = {ROLE_KEY: STANDBY, READY_KEY: "true"}
+        return Instance(instance, running=False, status="Stopped", config=config, devices={})
+
+    def file(self, instance: str, path: str) -> bytes | None:
+        return json.dumps({"at": NOW - 1}).encode() if path == HEARTBEAT else None
+
+    def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        self._names.append(snapshot)
+
+    def rename_snapshot(self, instance: str, snapshot: str, name: str) -> None:
+        self._names[self._names.index(snapshot)] = name
+
+    def delete_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        self._names.remove(snapshot)
+
+
+def named(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("vcr-%Y%m%dT%H%M%SZ")
+
+
+def test_points_of_a_clock_that_was_set_back_keep_none_from_being_made(plan_file: Path) -> None:
+    wanted, year = plan(plan_file, keep=2, every="1h"), 365 * 86400
+    lxd = Making(named(NOW - 7200), named(NOW + year), named(NOW + year + 3600))
+    made = make(wanted, "web", lxd, SetClock())
+    assert made.point is not None
+    assert made.point.name == named(NOW)
+    assert sorted(lxd.snapshots("web")) == [named(NOW - 7200), named(NOW)]
+    assert "nothing to do: the newest is 0 s old" in make(wanted, "web", lxd, SetClock()).why
+    # A clock that was corrected by seconds is no reason to make another.
+    lxd = Making(named(NOW + 30))
+    assert "nothing to do: the newest is 0 s old" in make(wanted, "web", lxd, SetClock()).why
 
 
 def keep_making(plan: Plan, stop: threading.Event) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import socket
 import struct
 import time
@@ -30,6 +31,8 @@ PROBE_WAIT, PROBES = 0.1, 3
 ANNOUNCEMENTS, PAUSE = 3, 0.05
 #: Seconds for the kernel's own look for an IPv6 address that is there twice.
 DAD_WITHIN = 5.0
+#: What the errors of iptables say where there is no chain, table or program.
+_NO_CHAIN = re.compile(r" failed with status [123]: | is not installed")
 _ARP, _IPV6 = 0x0806, 0x86DD
 _SIOCGIFHWADDR = 0x8927
 
@@ -123,11 +126,16 @@ def _nat(wanted: VirtualIp, *words: str) -> bytes:
 
 
 def _rules(wanted: VirtualIp) -> list[list[str]]:
-    """The rules of our chain for this address, as they are given to iptables."""
+    """The rules of our chain for this address, as they are given to iptables; none where there is no such chain.
+
+    Raises OutsideError when that cannot be told now, such as while somebody else holds the lock of netfilter.
+    """
     try:
         text = _nat(wanted, "-S", CHAIN).decode()
-    except OutsideError:
-        return []
+    except OutsideError as error:
+        if _NO_CHAIN.search(error.message):
+            return []
+        raise
     found = [line.split()[2:] for line in text.splitlines() if line.startswith(f"-A {CHAIN} ")]
     network = f"{wanted.ip}/{wanted.ip.max_prefixlen}"
     return [rule for rule in found if rule[:2] == ["-d", network]]

@@ -10,6 +10,7 @@ A failover may come in between: from its mark on, what the keeper began changes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,10 @@ from vcrecovery.sync.modes import Level
 _MARGIN = 30.0
 #: Seconds: a file's time of change is that of the kernel's last tick.
 _TICK = 0.1
+
+#: What a settlement prints first, and how much of the rest is taken: lines, and letters of each.
+_NOW = re.compile(r"now(?: (\d{1,12}(?:\.\d{1,9})?)?)?")
+_LINES, _LENGTH = 20, 2000
 
 #: Where the script leaves what a promotion did; one that found nothing to do leaves nothing.
 _SAID = "/run/vcrecovery-promoted"
@@ -187,11 +192,10 @@ def settle(
     """
     arguments = ["settle", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience)]
     status, printed = lxd.ask(instance, _command(_SETTLE, arguments), patience * 3 + _MARGIN)
-    first, *lines = printed.splitlines() or [""]
-    word, _, seconds = first.partition(" ")
-    if status or word != "now":
+    first, *lines = _lines(printed) or [""]
+    if status or not (now := _NOW.fullmatch(first)):
         raise _failed(lxd, instance, status, lines)
-    return Did(float(seconds) if seconds else None, "; ".join(lines))
+    return Did(float(now[1]) if now[1] else None, "; ".join(lines))
 
 
 def promote(lxd: Containers, instance: str, since: float, patience: float) -> str:
@@ -203,10 +207,16 @@ def promote(lxd: Containers, instance: str, since: float, patience: float) -> st
     status = lxd.status_of(instance, _command(_PROMOTE, arguments), patience + _MARGIN)
     if status == 0:
         return ""
-    lines = (lxd.file(instance, _SAID) or b"").decode(errors="replace").splitlines()
+    lines = _lines((lxd.file(instance, _SAID) or b"").decode(errors="replace"))
     if status != _HAS_SAID:
         raise _failed(lxd, instance, status, lines)
     return "; ".join(lines)
+
+
+def _lines(printed: str) -> list[str]:
+    """The container's programs are its primary's, and print what they like."""
+    lines = printed[: _LINES * _LENGTH].splitlines()[:_LINES]
+    return ["".join(c if c.isprintable() else "?" for c in line[:_LENGTH]) for line in lines]
 
 
 def _whole(seconds: float) -> int:

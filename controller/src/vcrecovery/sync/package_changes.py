@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vcrecovery.errors import OutsideError
 from vcrecovery.sync.rootfs import Rootfs
 
 DPKG_STATUS = "/var/lib/dpkg/status"
@@ -22,6 +23,10 @@ RPM_DATABASES = ("/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlit
 #: Seconds without a change after which a package run counts as ended; and the longest that this is waited for.
 SETTLE, PATIENCE = 30.0, 600.0
 
+#: Bytes. A primary may write what it likes; one that is larger is no database.
+_LARGEST_STATUS, _LARGEST_RPM, _LARGEST_LIST = 1 << 26, 1 << 28, 1 << 24
+#: A name of Debian's, perhaps with its architecture: of others there is no list, and they may lead out of the tree.
+_NAME = re.compile(r"[\w.+:~-]+")
 _UNIT = re.compile(r"^(?:/usr)?/lib/systemd/system/([\w.\\-]+\.service)$", re.MULTILINE)
 
 
@@ -40,14 +45,16 @@ class Packages:
 
 def read_packages(tree: Rootfs) -> Packages | None:
     """The packages of a standby's tree; None if it has no database that is known."""
-    status = tree.read(DPKG_STATUS)
+    status = tree.read(DPKG_STATUS, _LARGEST_STATUS + 1)
     if status is not None:
+        if len(status) > _LARGEST_STATUS:
+            return None
         versions = dict(_installed(status.decode("utf-8", "replace")))
         text = json.dumps(versions, sort_keys=True)
         return Packages(hashlib.sha256(text.encode()).hexdigest(), versions)
     for path in RPM_DATABASES:
-        content = tree.read(path)
-        if content is not None:
+        content = tree.read(path, _LARGEST_RPM + 1)
+        if content is not None and len(content) <= _LARGEST_RPM:
             return Packages(hashlib.sha256(content).hexdigest())
     return None
 
@@ -55,18 +62,17 @@ def read_packages(tree: Rootfs) -> Packages | None:
 def units_of(tree: Rootfs, packages: Sequence[str]) -> list[str]:
     """The systemd services that these packages (`name:arch`, dpkg) own in the tree, sorted."""
     units: set[str] = set()
-    for label in packages:
+    for label in filter(_NAME.fullmatch, packages):
         name = label.partition(":")[0]
         for list_name in (name, label):
-            lines = tree.read(f"/var/lib/dpkg/info/{list_name}.list") or b""
-            units.update(
-                re.findall(r"^(?:/usr)?/lib/systemd/system/([\w.\\-]+\.service)$", lines.decode(), re.MULTILINE)
-            )
+            lines = tree.read(f"/var/lib/dpkg/info/{list_name}.list", _LARGEST_LIST + 1) or b""
+            if len(lines) <= _LARGEST_LIST:
+                units.update(_UNIT.findall(lines.decode(errors="replace")))
     return sorted(units)
 
 
 class Settling:
-    """Says when a change is over. Times are monotonic seconds or a clock's, as long as they are of one kind."""
+    """Says when a change is over. Times are those of a clock that is never set."""
 
     def __init__(self, settle: float = SETTLE, patience: float = PATIENCE) -> None:
         self._settle, self._patience = settle, patience
@@ -93,8 +99,12 @@ class Handled:
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / "packages"
+        #: Those that could not be written.
+        self._unwritten: dict[str, Packages] = {}
 
     def read(self, service: str) -> Packages | None:
+        if service in self._unwritten:
+            return self._unwritten[service]
         try:
             found = json.loads((self._folder / f"{service}.json").read_text())
             return Packages(found["fingerprint"], found["versions"])
@@ -102,10 +112,20 @@ class Handled:
             return None
 
     def write(self, service: str, packages: Packages) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        scratch = self._folder / f"{service}.new"
-        scratch.write_text(json.dumps({"fingerprint": packages.fingerprint, "versions": dict(packages.versions)}))
-        scratch.replace(self._folder / f"{service}.json")
+        """Raises OutsideError when the disk does not take it; until the program ends it is known all the same."""
+        self._unwritten[service] = packages
+        text = json.dumps({"fingerprint": packages.fingerprint, "versions": dict(packages.versions)})
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            scratch = self._folder / f"{service}.new"
+            scratch.write_text(text)
+            scratch.replace(self._folder / f"{service}.json")
+        except OSError as error:
+            raise OutsideError(
+                f"the noted packages in {self._folder} cannot be used: {error.strerror}",
+                "free some space or correct its rights",
+            ) from error
+        del self._unwritten[service]
 
 
 def _installed(status: str) -> Sequence[tuple[str, str]]:

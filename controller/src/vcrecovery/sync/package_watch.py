@@ -10,7 +10,7 @@ from typing import Protocol
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import BusyError, VCRecoveryError
+from vcrecovery.errors import BusyError
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.lock import one_act
 from vcrecovery.sync.package_changes import Handled, Packages, Settling, read_packages, units_of
@@ -59,7 +59,7 @@ class PackageWatch:
                     said.pop(service, None)
                 except BusyError:
                     pass  # a failover is at work; it decides what this container does
-                except VCRecoveryError as error:
+                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
                     if said.get(service) != str(error):
                         said[service] = str(error)
                         log.warning("%s: packages have changed: %s", service, error)
@@ -83,7 +83,7 @@ class PackageWatch:
         if before is None:
             self._handled.write(service, seen)
             return None
-        if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.now()):
+        if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.steady()):
             return None
         with one_act(self._plan.state_dir, service):
             # It may have been promoted or stopped since.

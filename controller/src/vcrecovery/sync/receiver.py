@@ -241,7 +241,10 @@ def _enter_user_namespace(id_map: Sequence[Mapping[str, Any]], proc: int) -> Non
     if child == 0:
         status = 1
         try:
-            os.read(inside_ready, 1)
+            # With our own end open, we would wait for ever for a parent that has ended, and hold its session's lock.
+            os.close(tell_child)
+            if not os.read(inside_ready, 1):
+                return
             for which, text in lines.items():
                 file = os.open(f"{parent}/{which}", os.O_WRONLY, dir_fd=proc)
                 os.write(file, text.encode())

@@ -25,10 +25,11 @@ def keep_making(plan: Plan, servers: Mapping[str, LxdServer], clock: Clock, stop
         for name, service in due.items():
             try:
                 made = make(plan, name, servers[service.standby.secondary], clock)
-            except VCRecoveryError as error:
-                if said.get(name) != error.message:
+            except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
+                message = error.message if isinstance(error, VCRecoveryError) else repr(error)
+                if said.get(name) != message:
                     log.warning("%s: no restore point: %s", name, error)
-                said[name] = error.message
+                said[name] = message
             else:
                 said.pop(name, None)
                 if made.point is not None:

@@ -106,11 +106,13 @@ def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> Made:
             lxd.delete_snapshot(service, unfinished, COPY_TIMEOUT)
             return Made(None, f"given up: {why}")
         lxd.rename_snapshot(service, unfinished, point.name)
-    return Made(point, f"restore point {point.name} made", _prune(lxd, service, wanted.keep))
+    return Made(point, f"restore point {point.name} made", _prune(lxd, service, wanted.keep, point))
 
 
-def _prune(lxd: LxdServer, service: str, keep: int) -> list[str]:
-    surplus = [point.name for point in restore_points(lxd, service)[:-keep]]
+def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> list[str]:
+    # What was made before and has a later time is of a clock that was set back since: that goes first.
+    points = sorted(restore_points(lxd, service), key=lambda point: (point <= newest, point))
+    surplus = [point.name for point in points[:-keep]]
     for name in surplus:
         lxd.delete_snapshot(service, name, COPY_TIMEOUT)
     return surplus
@@ -120,8 +122,9 @@ def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
     """Why none is to be made; empty when one is."""
     entry, now = plan.services[service], clock.now()
     points = restore_points(lxd, service)
-    if points and now - points[-1].taken_at < entry.restore_points.every:
-        return f"nothing to do: the newest is {age_in_words(now - points[-1].taken_at)} old"
+    # One of a clock that was set back since must not keep others from being made until its time has come.
+    if recent := [point for point in points if abs(now - point.taken_at) < entry.restore_points.every]:
+        return f"nothing to do: the newest is {age_in_words(now - recent[-1].taken_at)} old"
     if why := _not_a_standby(lxd, service):
         return f"not now: {why}"
     fresh = read_freshness(lxd, service, secondary_of(plan, entry))

@@ -97,11 +97,17 @@ class Rootfs:
     def file(self, inside: str, content: bytes, mode: int = 0o644) -> bool:
         """Makes sure that the file holds `content`; whether that changed anything."""
         with self._parent(inside) as (parent, name):
-            if self._read(parent, name) == content:
+            if self._read(parent, name, len(content) + 1) == content:
                 return False
             scratch = f".{name}.vcrecovery"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(scratch, flags, mode, dir_fd=parent), "wb") as out:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                made = os.open(scratch, flags, mode, dir_fd=parent)
+            except FileExistsError:
+                # Of a run that was killed; or the primary's doing: a pipe, or a device that is this machine's disk.
+                os.unlink(scratch, dir_fd=parent)
+                made = os.open(scratch, flags, mode, dir_fd=parent)
+            with os.fdopen(made, "wb") as out:
                 os.fchmod(out.fileno(), mode)
                 os.fchown(out.fileno(), self._uid, self._gid)
                 out.write(content)
@@ -147,11 +153,19 @@ class Rootfs:
     @staticmethod
     def _read(parent: int, name: str, at_most: int = -1) -> bytes | None:
         try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+            # Not opened before it is known to be a file: to open a device may do something by itself.
+            handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         except OSError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(at_most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            with open(f"/proc/self/fd/{handle}", "rb") as file:  # noqa: PTH123  there is no quicker one
+                return file.read(at_most)
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
 
 
 def _has_file(parent: int, name: str, depth: int) -> bool:

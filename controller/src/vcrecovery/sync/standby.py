@@ -219,7 +219,7 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
     }
     for inside, text in files.items():
         changes.note(tree.file(inside, text.encode()), inside)
-    if not tree.read("/etc/machine-id"):
+    if not tree.read("/etc/machine-id", 1):
         # Without one, systemd takes the boot for the first ever and enables units by its presets.
         changes.note(tree.file("/etc/machine-id", f"{uuid.uuid4().hex}\n".encode(), 0o444), "/etc/machine-id")
     for unit in identity.MASKED_UNITS:
@@ -229,7 +229,7 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
     for unit, text in rest_units(service.first_units).items():
         rest = tree.file(identity.unit_path(unit), text.encode())
         changes.note(rest, f"{unit}, first units: {' '.join(service.first_units) or 'none'}")
-    if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key"):
+    if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key", 1):
         _make_host_key(tree)
         changes.note(True, "SSH host key made")
 

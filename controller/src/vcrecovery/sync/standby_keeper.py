@@ -16,7 +16,7 @@ from typing import Protocol
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
-from vcrecovery.drivers.lxd.instances import RUNNING, STOPPED
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
@@ -68,7 +68,7 @@ class StandbyKeeper:
     def __init__(self, plan: Plan, lxd: Mapping[str, LxdServer], journal: States, clock: Clock) -> None:
         self._plan, self._lxd, self._journal, self._clock = plan, lxd, journal, clock
         self._chosen = ChosenModes(plan.state_dir)
-        #: How often each was booted or tried to, without having settled; and when it may be again.
+        #: How often each was booted or tried to, without having settled; and when, by steady(), it may be again.
         self._tries: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
 
@@ -87,7 +87,7 @@ class StandbyKeeper:
         said: dict[str, str] = {}
         while not stop.wait(EVERY):
             for service in services:
-                if self._clock.now() < self._not_before.get(service, 0.0):
+                if self._clock.steady() < self._not_before.get(service, 0.0):
                     continue
                 try:
                     # One act leads to the next: thaw, refresh, freeze.
@@ -98,11 +98,12 @@ class StandbyKeeper:
                         log.info("%s: %s", service, looked.sentence)
                 except BusyError:
                     continue  # a failover is at work; it decides what this container does
-                except VCRecoveryError as error:
+                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
                     self._put_off(service)
-                    if said.get(service) != error.message:
+                    message = error.message if isinstance(error, VCRecoveryError) else repr(error)
+                    if said.get(service) != message:
                         log.warning("%s: the standby is not in its mode: %s", service, error)
-                    said[service] = error.message
+                    said[service] = message
                     continue
                 if not looked.there and looked.act is None and said.get(service) != looked.sentence:
                     log.warning("%s: %s", service, looked.sentence)
@@ -118,8 +119,10 @@ class StandbyKeeper:
         assert found is not None  # noqa: S101  `_hands_off` has an answer for that
         act = self._next(entry, mode, found)
         if act is None:
-            there = mode is Mode.COLD or found.status != STOPPED
-            return Looked(there, f"the standby is {found.status.lower()}, as mode {mode} has it")
+            is_so = f"the standby is {found.status.lower()}"
+            if found.status in ((STOPPED,) if mode is Mode.COLD else (RUNNING, FROZEN)):
+                return Looked(True, f"{is_so}, as mode {mode} has it")
+            return Looked(False, is_so)  # or is changing; or LXD has lost it
         if act is Act.BOOT and (why := self._not_bootable(service, entry, lxd, found)):
             return Looked(False, why)
         if act is Act.SETTLE:
@@ -205,4 +208,4 @@ class StandbyKeeper:
 
     def _put_off(self, service: str) -> None:
         self._tries[service] = self._tries.get(service, 0) + 1
-        self._not_before[service] = self._clock.now() + self._delay(service)
+        self._not_before[service] = self._clock.steady() + self._delay(service)

@@ -10,9 +10,9 @@ import libvirt
 
 from vcrecovery.drivers.libvirt.connection import Call
 from vcrecovery.drivers.libvirt.events import Events
-from vcrecovery.drivers.libvirt.readings import POWER, REASON, DomainReading, DomainUsage, Guest
+from vcrecovery.drivers.libvirt.readings import POWER, DomainReading, DomainUsage, Guest, reason_of
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.states import OFF, Power
+from vcrecovery.recover.states import Power
 
 
 class LibvirtHost(Events):
@@ -29,9 +29,7 @@ class LibvirtHost(Events):
             if domain is None:
                 return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
             state, reason = domain.state()
-            power = POWER.get(state, Power.RUNNING)
-            word = REASON.get(reason, "") if power in OFF else ""
-            return DomainReading(power, word)
+            return DomainReading(POWER.get(state, Power.RUNNING), reason_of(state, reason))
 
         try:
             return self._call(reading)
@@ -171,5 +169,5 @@ def _guest(domain: Any) -> Guest | None:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         raise
-    word = REASON.get(reason, "") if POWER.get(state, Power.RUNNING) in OFF else ""
+    word = reason_of(state, reason)
     return Guest(domain.UUIDString(), domain.name(), state, vcpus, memory, memory_limit, cpu_time, word)

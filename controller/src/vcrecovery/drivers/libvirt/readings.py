@@ -115,6 +115,11 @@ class Guest:
         return DomainReading(POWER.get(self.state, Power.RUNNING), self.reason)
 
 
+def reason_of(state: int, reason: int) -> str:
+    """libvirt's word for why a VM is off; empty for none. Each state has its own reasons, all counted from 0."""
+    return REASON.get(reason, "") if state == libvirt.VIR_DOMAIN_SHUTOFF else ""
+
+
 def words_of(event: int, detail: int) -> tuple[str, str]:
     """libvirt's words for a lifecycle event. Numbers of newer libvirts, which have none here, stay numbers."""
     word, details = EVENT.get(event, (str(event), ()))

@@ -19,6 +19,7 @@ from pylxd.exceptions import ClientConnectionFailed, LXDAPIException
 from requests.adapters import HTTPAdapter
 
 from vcrecovery.drivers.lxd.routes import AnswerError, Route
+from vcrecovery.drivers.lxd.unix_socket import LARGEST
 
 
 class _Resuming(ssl.SSLContext):
@@ -54,6 +55,14 @@ class PinnedAdapter(HTTPAdapter):
             "assert_hostname": False,
         }
         super().__init__(pool_maxsize=kept)
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Raises OSError for an answer that is too large; nothing of it has been read then."""
+        response = super().send(request, *args, **options)
+        if int(response.headers.get("Content-Length") or 0) > LARGEST:
+            response.close()
+            raise ConnectionError(f"it answers with more than {LARGEST} bytes")
+        return response
 
     def resume_from_here(self) -> None:
         """Has later connections take up the session of the newest one.

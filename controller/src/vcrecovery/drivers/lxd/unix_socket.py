@@ -19,6 +19,8 @@ from urllib.parse import quote, urlencode
 
 #: So many connections are kept; more are made when they are needed.
 KEPT = 32
+#: Bytes of an answer: a standby's files are as large as its primary likes.
+LARGEST = 1 << 26
 #: What may stand in a path beside letters and digits.
 _IN_PATHS = "/:@!$&'()*+,;=~"
 
@@ -100,6 +102,8 @@ class UnixSocketSession:
             connection.wait_at_most(timeout)
             connection.request(method, place, body, described)
             response = connection.getresponse()
+            if (response.length or 0) > LARGEST:
+                raise ConnectionError(f"it answers with more than {LARGEST} bytes")
             answer = Answer(response.status, response.headers, response.read())
         except HTTPException as error:
             connection.close()

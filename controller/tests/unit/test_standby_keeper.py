@@ -1,0 +1,204 @@
+"""What keeps the standbys goes on, whatever one of them, its clock or the machine's does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.waiting import wait_for
+from vcrecovery.drivers.lxd import Instance
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.model import Plan
+from vcrecovery.plan.modes import Mode
+from vcrecovery.recover.journal import Journal
+from vcrecovery.sync import inside, package_watch, restore_point_loop, standby_keeper
+from vcrecovery.sync.modes import ChosenModes, Level
+from vcrecovery.sync.package_watch import PackageWatch
+from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.sync.standby_keeper import StandbyKeeper
+
+#: More than there are workers, so that some have one in common.
+NAMES = [f"s{number}" for number in range(9)]
+
+
+class SetClock:
+    """A clock that somebody sets."""
+
+    def __init__(self) -> None:
+        self.time, self.set_by = 1_790_000_000.0, 0.0
+
+    def now(self) -> float:
+        return self.time + self.set_by
+
+    def steady(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+class Containers:
+    """Cold standbys; `trouble` may raise what it likes when one is asked for."""
+
+    name, is_here = "sec1", True
+
+    def __init__(self) -> None:
+        self.looked: list[str] = []
+        self.status = "Stopped"
+        self.trouble: Callable[[str], None] = lambda _name: None
+
+    def get(self, name: str) -> Instance:
+        self.looked.append(name)
+        self.trouble(name)
+        config = {ROLE_KEY: STANDBY, READY_KEY: "true"}
+        return Instance(name, running=False, status=self.status, config=config, devices={})
+
+    def rootfs(self, _pool: str, _name: str) -> Path:
+        return Path("/none")
+
+    def snapshots(self, name: str) -> list[str]:
+        self.get(name)
+        return []
+
+
+@pytest.fixture
+def plan(plan_file: Path) -> Plan:
+    data = load_plan(plan_file).model_dump(mode="json")
+    web = {**data["services"]["web"], "mode": "cold", "dns": [], "restore_points": {"keep": 1, "every": "1s"}}
+    data["services"] = {
+        name: {
+            **web,
+            "primary": {
+                **web["primary"],
+                "uuid": f"6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e{number:04}",
+                "address": f"10.9.0.{number}",
+            },
+            "standby": {**web["standby"], "address": f"10.20.0.{number + 10}"},
+        }
+        for number, name in enumerate(NAMES)
+    }
+    return Plan.model_validate(data)
+
+
+def keeper_of(plan: Plan, lxd: Containers, clock: SetClock) -> StandbyKeeper:
+    servers: Any = {"sec1": lxd}
+    return StandbyKeeper(plan, servers, Journal(plan.state_dir / "journal.db"), clock)
+
+
+def is_there(lxd: Containers, run: Callable[[threading.Event], object], what: str, done: Callable[[], bool]) -> None:
+    """Runs it until `done`."""
+    stop = threading.Event()
+    thread = threading.Thread(target=run, args=(stop,), daemon=True)
+    thread.start()
+    try:
+        wait_for(done, what)
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def breaks(name: str) -> None:
+    if name == "s0":
+        raise KeyError("status")
+
+
+def test_one_that_breaks_the_keeper_holds_no_other_up(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby_keeper, "EVERY", 0.01)
+    lxd = Containers()
+    lxd.trouble = breaks
+    keeper = keeper_of(plan, lxd, SetClock())
+    is_there(lxd, keeper.run, "every other", lambda: all(lxd.looked.count(name) > 1 for name in NAMES[1:]))
+
+
+def test_one_that_breaks_the_look_at_packages_holds_no_other_up(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_watch, "EVERY", 0.01)
+    lxd = Containers()
+    lxd.trouble = breaks
+    servers: Any = {"sec1": lxd}
+    watch = PackageWatch(plan, servers, SetClock())
+    is_there(lxd, watch.run, "all others", lambda: all(lxd.looked.count(name) > 1 for name in NAMES[1:]))
+
+
+def test_one_that_breaks_the_restore_points_holds_no_other_up(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore_point_loop, "_LOOK_EVERY", 0.01)
+    lxd = Containers()
+    lxd.trouble = breaks
+    servers: Any = {"sec1": lxd}
+
+    def run(stop: threading.Event) -> None:
+        restore_point_loop.keep_making(plan, servers, SetClock(), stop)
+
+    is_there(lxd, run, "all others", lambda: all(lxd.looked.count(name) > 1 for name in NAMES[1:]))
+
+
+def test_a_clock_that_was_set_back_puts_nothing_off(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby_keeper, "EVERY", 0.01)
+    lxd, clock = Containers(), SetClock()
+
+    def is_away(_name: str) -> None:
+        raise OutsideError("LXD does not answer")
+
+    lxd.trouble = is_away
+    keeper = keeper_of(plan, lxd, clock)
+
+    def rounds(count: int) -> Callable[[], bool]:
+        return lambda: all(lxd.looked.count(name) >= count for name in NAMES)
+
+    def run(stop: threading.Event) -> None:
+        keeper.run(stop)
+
+    is_there(lxd, run, "the first look", rounds(1))
+    # A day back, and longer than anything is put off.
+    clock.set_by = -86400.0
+    clock.time += 400.0
+    is_there(lxd, run, "the next look", rounds(2))
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot", "frozen"])
+@pytest.mark.parametrize("status", ["Stopping", "Error"])
+def test_one_that_is_changing_or_broken_is_not_in_its_mode(plan: Plan, mode: str, status: str) -> None:
+    lxd = Containers()
+    lxd.status = status
+    keeper = keeper_of(plan, lxd, SetClock())
+    ChosenModes(plan.state_dir).write("s1", Mode(mode))
+    looked = keeper.look("s1")
+    assert (looked.there, looked.act, looked.sentence) == (False, None, f"the standby is {status.lower()}")
+
+
+class Said:
+    """A container that prints what its primary wants it to."""
+
+    name = "sec1"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def ask(self, _instance: str, _command: Sequence[str], _timeout: float) -> tuple[int, str]:
+        return 0, self.text
+
+    def status_of(self, _instance: str, _command: Sequence[str], _timeout: float) -> int:
+        return 10
+
+    def file(self, _instance: str, _path: str) -> bytes | None:
+        return self.text.encode()
+
+
+@pytest.mark.parametrize("clock", ["1.2.3", "now", "nan", "inf", "-1"])
+def test_a_containers_clock_may_say_what_it_likes(clock: str) -> None:
+    with pytest.raises(OutsideError, match=r"container web of sec1 could not be started"):
+        inside.settle(Said(f"now {clock}\n"), "web", 1.0, Level.ALL, [], [], 1.0)
+
+
+def test_what_a_container_says_is_short_and_harmless() -> None:
+    lines = "\n".join(["now 5", "started \x1b[2Ja.service", *(["x" * 10_000] * 100)])
+    did = inside.settle(Said(lines), "web", 1.0, Level.ALL, [], [], 1.0)
+    assert did.at == 5.0
+    assert did.words.startswith("started ?[2Ja.service; xxx")
+    assert len(did.words) < 50_000
+    assert did.words.isprintable()
+    assert len(inside.promote(Said(lines), "web", 1.0, 1.0)) < 50_000
