@@ -101,6 +101,16 @@ def test_what_stands_in_the_way_of_a_new_file_is_not_written_to(tree: Rootfs) ->
     assert sorted(path.name for path in (tree.path / "etc").iterdir()) == ["hostname", "shadow"]
 
 
+def test_a_folder_in_the_way_is_named(tree: Rootfs) -> None:
+    (tree.path / "etc/hostname").mkdir(parents=True)
+    (tree.path / "etc/.machine-id.vcrecovery").mkdir()
+    for inside in ("/etc/hostname", "/etc/machine-id"):
+        with pytest.raises(OutsideError, match=rf"{inside} cannot be written: is a directory; see what its primary"):
+            tree.file(inside, b"web")
+    with pytest.raises(OutsideError, match="/etc/hostname cannot be written"):
+        tree.link("/etc/hostname", "/dev/null")
+
+
 def test_a_pipe_in_the_way_of_a_new_file_holds_nobody_up(tree: Rootfs) -> None:
     os.mkfifo(tree.path / ".file.vcrecovery")
     done: list[bool] = []

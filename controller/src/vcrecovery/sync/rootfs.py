@@ -40,7 +40,10 @@ class Rootfs:
 
     @contextmanager
     def _parent(self, inside: str, make: bool = True) -> Iterator[tuple[int, str]]:
-        """The open folder that holds `inside`, made as needed if `make`, and the last part of the name."""
+        """The open folder that holds `inside`, made as needed if `make`, and the last part of the name.
+
+        With `make`, whatever goes wrong in the block is an OutsideError.
+        """
         parts = PurePosixPath(inside).parts[1:]
         here = os.open(self.path, _DIRECTORY)
         try:
@@ -60,6 +63,13 @@ class Rootfs:
                 if make:
                     self._own(here)
             yield here, parts[-1]
+        except OSError as error:
+            if not make:
+                raise
+            raise OutsideError(
+                f"{self.path}{inside} cannot be written: {(error.strerror or str(error)).lower()}",
+                "see what its primary has there, and whether the disk is full",
+            ) from error
         finally:
             os.close(here)
 
