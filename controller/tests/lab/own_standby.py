@@ -120,7 +120,7 @@ class OwnStandby:
     def rsync(self, *options: str) -> list[str]:
         """The command that sends the primary's tree through the receiver."""
         receiver = [sys.executable, "-m", "vcrecovery", "receive", "--state-dir", str(self.state), "--local", self.name]
-        kept = ["rsync", "-aHAXS", "--numeric-ids", "--delete", "--force"]
+        kept = ["rsync", "-aHAXS", "--numeric-ids", "--modify-window=-1", "--delete", "--force"]
         # What every exclude list has: the standby's own.
         own = [f"--exclude={path}" for path in ("/dev/*", "/proc/*", "/sys/*", "/etc/hostname", "/etc/resolv.conf")]
         own += [f"--exclude={path}" for path in ("/etc/fstab", "/etc/network/", "/etc/machine-id", "/etc/systemd/")]
