@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from set_clock import SetClock
 
 from vcrecovery.drivers.libvirt import DomainReading, DomainUsage
 from vcrecovery.drivers.lxd import Instance
@@ -41,22 +42,6 @@ class Host:
             self.jump()
         used = self.asked * 5 * 10**8
         return {uuid: DomainUsage(DomainReading(Power.RUNNING), used, 1) for uuid in uuids}
-
-
-class Clocks:
-    """One that shows the time, and may be set, and a steady one."""
-
-    def __init__(self) -> None:
-        self.seconds, self.set_by = 0.5, 1000.0
-
-    def now(self) -> float:
-        return self.seconds + self.set_by
-
-    def steady(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 class Lxd:
@@ -126,7 +111,7 @@ def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(world: W
 
 def test_neighbours_are_asked_again_whatever_the_clock_says(world: World) -> None:
     """What was seen before a clock was set back is not of just now."""
-    clock, asked = Clocks(), list[str]()
+    clock, asked = SetClock(0.5, 1000.0), list[str]()
     neighbours = Neighbours(world.plan, clock, world.journal)
     look = neighbours._look
 
@@ -138,14 +123,14 @@ def test_neighbours_are_asked_again_whatever_the_clock_says(world: World) -> Non
     neighbours.answering("hv1", besides="mail")
     neighbours.answering("hv1", besides="mail")
     assert len(asked) == 1
-    clock.seconds, clock.set_by = 60.0, 941.0
+    clock.time, clock.set_by = 60.0, 941.0
     neighbours.answering("hv1", besides="mail")
     assert len(asked) == 2
 
 
 def test_how_much_cpu_is_used_does_not_depend_on_a_clock_that_is_set(world: World) -> None:
     """Set back within the second in which it is measured, it would double what a guest uses."""
-    clock = world.clock = Clocks()
+    clock = world.clock = SetClock(0.5, 1000.0)
     host = Host()
     host.jump = lambda: setattr(clock, "set_by", -0.5)
     world.hosts = {"hv1": host}  # type: ignore[dict-item]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from set_clock import SetClock
 
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import BusyError, OutsideError
@@ -19,20 +20,6 @@ from vcrecovery.sync.rootfs import Rootfs
 from vcrecovery.sync.standby import ROLE_KEY
 
 STANZA = "Package: {}\nStatus: install ok {}\nArchitecture: amd64\nVersion: {}\n\n"
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.time, self.set_by = 1000.0, 0.0
-
-    def now(self) -> float:
-        return self.time + self.set_by
-
-    def steady(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 class FakeLxd:
@@ -61,7 +48,7 @@ class World:
     """A watch over one running standby."""
 
     def __init__(self, folder: Path, choice: str = "restart") -> None:
-        self.clock, self.lxd = FakeClock(), FakeLxd(folder / "rootfs")
+        self.clock, self.lxd = SetClock(1000.0), FakeLxd(folder / "rootfs")
         service = {
             "primary": {"hypervisor": "h", "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001", "address": "10.0.0.1"},
             "standby": {"secondary": "s", "address": "10.1.0.2"},

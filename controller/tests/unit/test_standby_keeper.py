@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from set_clock import SetClock
 
 from lab.waiting import wait_for
 from vcrecovery.drivers.lxd import Instance
@@ -24,22 +25,6 @@ from vcrecovery.sync.standby_keeper import StandbyKeeper
 
 #: More than there are workers, so that some have one in common.
 NAMES = [f"s{number}" for number in range(9)]
-
-
-class SetClock:
-    """A clock that somebody sets."""
-
-    def __init__(self) -> None:
-        self.time, self.set_by = 1_790_000_000.0, 0.0
-
-    def now(self) -> float:
-        return self.time + self.set_by
-
-    def steady(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 class Containers:

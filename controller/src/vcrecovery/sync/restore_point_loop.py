@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.errors import VCRecoveryError
 from vcrecovery.plan.model import Plan
 from vcrecovery.sync.restore_points import make
 
@@ -26,10 +25,9 @@ def keep_making(plan: Plan, servers: Mapping[str, LxdServer], clock: Clock, stop
             try:
                 made = make(plan, name, servers[service.standby.secondary], clock)
             except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
-                message = error.message if isinstance(error, VCRecoveryError) else repr(error)
-                if said.get(name) != message:
+                if said.get(name) != str(error):
                     log.warning("%s: no restore point: %s", name, error)
-                said[name] = message
+                said[name] = str(error)
             else:
                 said.pop(name, None)
                 if made.point is not None:

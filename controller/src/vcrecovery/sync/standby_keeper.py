@@ -17,7 +17,7 @@ from typing import Protocol
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
-from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
+from vcrecovery.errors import BusyError, OutsideError
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
 from vcrecovery.recover.lock import one_act
@@ -100,10 +100,9 @@ class StandbyKeeper:
                     continue  # a failover is at work; it decides what this container does
                 except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
                     self._put_off(service)
-                    message = error.message if isinstance(error, VCRecoveryError) else repr(error)
-                    if said.get(service) != message:
+                    if said.get(service) != str(error):
                         log.warning("%s: the standby is not in its mode: %s", service, error)
-                    said[service] = message
+                    said[service] = str(error)
                     continue
                 if not looked.there and looked.act is None and said.get(service) != looked.sentence:
                     log.warning("%s: %s", service, looked.sentence)
