@@ -13,6 +13,7 @@ from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.recover.fence_tries import may_power_off, must_look_again
 from vcrecovery.recover.host_fence import PROVEN_FOR
 from vcrecovery.recover.outside import ages_of
+from vcrecovery.recover.sighting import OffTime
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.sync.freshness import Freshness
 from vcrecovery.sync.restore_points import RestorePoint, find
@@ -38,6 +39,8 @@ class SimulatedWorld:
     site: str = "main"
     power: Power = Power.RUNNING
     reason: str = ""
+    #: Whether the VM starts with its hypervisor.
+    autostart: bool = False
     hypervisor_answers: bool = True
     #: The hypervisor takes connections, and libvirtd on it never answers.
     libvirtd_hangs: bool = False
@@ -120,6 +123,7 @@ class SimulatedActuator:
         self.name = name
         self.fleet = fleet
         self.tell: Callable[[str], None] = lambda _text: None
+        self.off_times: Callable[[], Sequence[OffTime]] = list
         self.policy = policy
         self.world = world
         self.clock = clock
@@ -142,13 +146,18 @@ class SimulatedActuator:
         open_ports = self.world.open_ports
         doubtful = episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH)
         stamped = self.world.heartbeat_at
-        began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
+        began_at = episode.request.began_at
+        if began_at is None:
+            began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
         fresh = Freshness(stamped, "no heartbeat has arrived" if stamped is None else "", stamped)
-        ages = ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self.clock.now())
+        ages = ages_of(
+            fresh, began_at=began_at, noticed_at=episode.opened_at, now=self.clock.now(), off=self.off_times()
+        )
         return {
             "power": power.value,
             "reason": reason,
             "detail": self._silence() if power is Power.UNREACHABLE else "",
+            "starts_by_itself": "autostart" if self.world.autostart and (power, reason) == (Power.SHUTOFF, "") else "",
             "open_ports": open_ports,
             "freshness": ages.files,
             "freshness_detail": ages.detail,

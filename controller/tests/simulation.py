@@ -15,19 +15,24 @@ from simulated_world import SimulatedActuator, SimulatedWorld
 from vcrecovery.cli.recovery import operators_word
 from vcrecovery.detect import hold
 from vcrecovery.detect.cpu import Suspicion
-from vcrecovery.detect.verdict import Verdict, failed_hosts, judge
+from vcrecovery.detect.verdict import Circumstances, Verdict, failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import ALONE, automatic, fail_over
 from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.meaning import Meaning, meaning_of
 from vcrecovery.recover.several import Several
+from vcrecovery.recover.sighting import OffTime, Sighting, sighted, still_off, worth_writing
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
 from vcrecovery.recover.unattended import until_it_ends
 from virtual_time import KilledError, VirtualClock
 
 if TYPE_CHECKING:
     from simulated_fleet import Fleet
+
+#: `detection.autostart_within`.
+AUTOSTART_WITHIN = 60.0
 
 __all__ = ["KilledError", "Simulation", "VirtualClock"]
 
@@ -64,9 +69,7 @@ class Simulation:
         self.boundaries = 0
         #: Whether an old primary that comes back is held paused.
         self.hold_returning = False
-        self._said = ""
-        self._given_up: str | None = None
-        self._not_before = 0.0
+        self.forget()
         #: After so many failed tries in a row, whoever watches the watcher ends it.
         self.patience: int | None = None
         self._at_work = False
@@ -110,7 +113,14 @@ class Simulation:
 
     def forget(self) -> None:
         """What a controller has in memory only."""
-        self._said, self._given_up, self._not_before = "", None, 0.0
+        self._said = ""
+        self._given_up: str | None = None
+        self._not_before = 0.0
+        self._seen: Sighting | None = None
+        self._written: Sighting | None = None
+        self._off: OffTime | None = None
+        self._stalled_since: float | None = None
+        self._back_at: float | None = None
 
     def _killed(self, where: KilledError) -> None:
         if where.args:  # else it is one of the threads that end with it
@@ -138,6 +148,7 @@ class Simulation:
             return self.journal.history(self.name, 1)[0]
         actuator = SimulatedActuator(self.world, self.clock, self.boundary, self.policy, self.name, self.fleet)
         actuator.tell = self.say
+        actuator.off_times = lambda: self.journal.off_times(self.name)
         return fail_over(
             self.name,
             cause,
@@ -197,8 +208,14 @@ class Simulation:
         if power is Power.RUNNING and state.seen_running_at is None:
             self.journal.saw_running(self.name, now)
             state = replace(state, seen_running_at=now)
-        suspicion = self._suspicion(power, self.clock.time)
-        verdict = judge(state, power, reason, now, suspicion=suspicion, cool_down=self.policy.cool_down)
+        state = replace(state, seen=self._remember(power, reason, now) or state.seen)
+        also = Circumstances(
+            self._suspicion(power, self.clock.time),
+            self._stalled(power, reason),
+            self.policy.stalled_for,
+            self._starting(power, reason),
+        )
+        verdict = judge(state, power, reason, now, cool_down=self.policy.cool_down, also=also)
         cause = cause_of(state, verdict)
         if cause is None:
             self._given_up = None
@@ -217,7 +234,8 @@ class Simulation:
         def attempt() -> Episode:
             if gate is not None:
                 gate.try_again(self.name)
-            return self._fail_over(cause, Request(automatic=True, by=by, doubt=verdict.doubt), now, gate)
+            request = Request(automatic=True, by=by, doubt=verdict.doubt, began_at=verdict.began_at)
+            return self._fail_over(cause, request, now, gate)
 
         failures = 0
 
@@ -281,6 +299,33 @@ class Simulation:
                 return
         self._given_up, self._not_before = None, 0.0
         self.watch(by="Zabbix")
+
+    def _remember(self, power: Power, reason: str, now: float) -> Sighting | None:
+        """What `detect.primaries` does, and the watcher with it."""
+        before, self._off = self._off, still_off(self._off, power, now)
+        ended = before if self._off is None else None
+        self._seen = sighted(self._seen, power, reason, self.world.host, now)
+        if self._seen is not None and (ended or worth_writing(self._written, self._seen)):
+            with suppress(OutsideError):
+                self.journal.saw(self.name, self._seen, ended or self._off)
+                self._written = self._seen
+        return self._seen
+
+    def _stalled(self, power: Power, reason: str) -> float:
+        if meaning_of(power, reason) is not Meaning.STALLED:
+            self._stalled_since = None
+            return 0.0
+        self._stalled_since = self.clock.time if self._stalled_since is None else self._stalled_since
+        return self.clock.time - self._stalled_since
+
+    def _starting(self, power: Power, reason: str) -> str:
+        """Autostart, while the hypervisor has time for it."""
+        if not self.world.libvirt_answers:
+            self._back_at = None
+        elif self._back_at is None:
+            self._back_at = self.clock.time
+        lost = self.world.autostart and meaning_of(power, reason) is Meaning.LOST
+        return "autostart" if lost and self.clock.time - (self._back_at or 0.0) < AUTOSTART_WITHIN else ""
 
     def _suspicion(self, power: Power, now: float) -> Suspicion | None:
         world, answering = self.world, tuple(self.world.open_ports)

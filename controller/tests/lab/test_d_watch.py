@@ -68,7 +68,7 @@ def test_what_an_operator_does_is_no_failure(lab: Lab, blank: int, tmp_path: Pat
     plan = lab.other_plan(tmp_path)
     with watching(lab, plan) as watcher:
         virsh("destroy", BLANK)
-        wait_for(lambda: watcher.says("shutoff (destroyed): somebody asked for that"), "the verdict")
+        wait_for(lambda: watcher.says("shutoff (destroyed): requested shutdown"), "the verdict")
         pid = restart_blank()
         wait_for(lambda: watcher.says("web: the primary is running", 2), "the return")
         assert lab.vcrecovery("pause", "web", "--for", "1h", "--reason", "work", plan=plan).returncode == 0

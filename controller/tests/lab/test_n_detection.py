@@ -46,7 +46,9 @@ class Recorder:
 
     calls: list[tuple[str, Doubt, float]] = field(default_factory=list)
 
-    def __call__(self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE) -> Episode:
+    def __call__(
+        self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE, *, began_at: float | None = None
+    ) -> Episode:
         self.calls.append((cause, doubt, time.monotonic()))
         raise RefusedError(f"{service} is not failed over in this test")
 

@@ -61,7 +61,7 @@ def test_the_steps_come_in_the_order_of_the_promises() -> None:
         ({"power": "running"}, Outcome.FALSE_ALARM, "running"),
         ({"power": "unreachable", "detail": "hypervisor hv1 does not answer"}, Outcome.REFUSED, "cannot be fenced"),
         ({"power": "absent", "detail": "hv1 knows no VM"}, Outcome.REFUSED, "knows no VM"),
-        ({"reason": "destroyed"}, Outcome.FALSE_ALARM, "somebody asked for it"),
+        ({"reason": "destroyed"}, Outcome.FALSE_ALARM, "off on request"),
         ({"reason": "migrated"}, Outcome.FALSE_ALARM, "may run elsewhere"),
         ({"standby_problem": "no container web"}, Outcome.REFUSED, "no standby to start: no container web"),
         ({"freshness": 61.0}, Outcome.REFUSED, "61 s old"),

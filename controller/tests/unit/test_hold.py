@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from lab.waiting import wait_for
 from vcrecovery.detect import host_hold
 from vcrecovery.detect.hold import Act, decide
 from vcrecovery.detect.host_hold import HostHold
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
+from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover.holds import Hold, HoldBook, hold_lock, serve_from_primary
@@ -112,9 +112,9 @@ class FakeHost:
         if self.away:
             raise OutsideError("hypervisor hv1 does not answer")
 
-    def read(self, _uuid: str) -> DomainReading:
+    def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         self._ask()
-        return DomainReading(self.power)
+        return {uuid: DomainUsage(DomainReading(self.power)) for uuid in uuids}
 
     def suspend(self, _uuid: str, _timeout: float | None = None) -> bool:
         self._ask()
@@ -228,13 +228,13 @@ def test_a_hypervisor_that_was_away_is_looked_at_when_it_is_back(
 def test_one_that_somebody_works_on_is_looked_at_soon_after(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at the next round only: two copies may be alive meanwhile."""
     monkeypatch.setattr(host_hold, "LOOK_EVERY", 1e9)
-    looks, read = threading.Semaphore(0), stage.host.read
+    looks, usage = threading.Semaphore(0), stage.host.usage
 
-    def counted(uuid: str) -> DomainReading:
+    def counted(uuids: Sequence[str]) -> dict[str, DomainUsage]:
         looks.release()
-        return read(uuid)
+        return usage(uuids)
 
-    monkeypatch.setattr(stage.host, "read", counted)
+    monkeypatch.setattr(stage.host, "usage", counted)
     stage.fail_over()
     stage.host.start()
     with hold_lock(stage.world.plan.state_dir, "web"), stage.holding():
@@ -242,7 +242,7 @@ def test_one_that_somebody_works_on_is_looked_at_soon_after(stage: Stage, monkey
             assert looks.acquire(timeout=30)
 
 
-@pytest.mark.parametrize("where", ["alive", "read"])
+@pytest.mark.parametrize("where", ["alive", "usage"])
 def test_what_breaks_once_does_not_end_the_holding(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:

@@ -107,8 +107,8 @@ def test_a_guest_that_panicked_was_not_shut_down_by_anybody(
     monkeypatch.setattr(domain, "UUIDString", lambda: UUID, raising=False)
     monkeypatch.setattr(domain, "name", lambda: "web", raising=False)
     monkeypatch.setattr(Daemon, "listAllDomains", lambda _self: [domain])
-    assert host.read(UUID) == DomainReading(Power.CRASHED)
-    assert host.usage([UUID])[UUID].reading == DomainReading(Power.CRASHED)
+    assert host.read(UUID) == DomainReading(Power.CRASHED, "panicked")
+    assert host.usage([UUID])[UUID].reading == DomainReading(Power.CRASHED, "panicked")
 
 
 def test_what_asks_does_not_wait_behind_what_ends_vms(host: LibvirtHost, domain: SlowDomain) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from vcrecovery.detect.cpu import Suspicion
-from vcrecovery.detect.verdict import Kind, failed_hosts, judge
+from vcrecovery.detect.verdict import Circumstances, Kind, failed_hosts, judge
 from vcrecovery.recover.states import Doubt, Pause, Power, ServiceState, Side
 
 SEEN = ServiceState("web", seen_running_at=1.0)
@@ -26,9 +26,9 @@ NOW = 100.0
         (Power.ABSENT, "failed", Kind.FAILED),
         (Power.SHUTOFF, "destroyed", Kind.INTENDED),
         (Power.SHUTOFF, "shutdown", Kind.INTENDED),
-        (Power.SHUTOFF, "migrated", Kind.INTENDED),
+        (Power.SHUTOFF, "migrated", Kind.UNKNOWN),
         (Power.SHUTOFF, "saved", Kind.INTENDED),
-        (Power.SHUTOFF, "", Kind.INTENDED),
+        (Power.SHUTOFF, "", Kind.UNKNOWN),
         (Power.ABSENT, "", Kind.UNKNOWN),
         (Power.UNREACHABLE, "", Kind.UNKNOWN),
     ],
@@ -90,14 +90,14 @@ def test_after_a_failover_a_primary_that_runs_again_is_reported() -> None:
         (Doubt.HOST, Power.UNREACHABLE, ("10.0.0.1:80",), Kind.UNKNOWN),
         (Doubt.HOST, Power.UNREACHABLE, None, Kind.UNKNOWN),
         (Doubt.HOST, Power.RUNNING, (), Kind.HEALTHY),
-        (Doubt.HOST, Power.SHUTOFF, (), Kind.INTENDED),
+        (Doubt.HOST, Power.SHUTOFF, (), Kind.UNKNOWN),
     ],
 )
 def test_a_doubt_alone_is_no_failure(doubt: Doubt, power: Power, answering: tuple[str, ...] | None, kind: Kind) -> None:
-    verdict = judge(SEEN, power, "", NOW, suspicion=Suspicion(doubt, "was seen", answering))
+    verdict = judge(SEEN, power, "", NOW, also=Circumstances(Suspicion(doubt, "was seen", answering)))
     assert verdict.kind is kind
     paused = replace(SEEN, pause=Pause(since=50.0, until=None, reason="work"))
-    assert judge(paused, power, "", NOW, suspicion=Suspicion(doubt, "was seen", ())).kind is not Kind.HUNG
+    assert judge(paused, power, "", NOW, also=Circumstances(Suspicion(doubt, "was seen", ()))).kind is not Kind.HUNG
 
 
 def test_no_second_failover_within_the_cool_down_unless_acknowledged() -> None:

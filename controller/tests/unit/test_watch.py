@@ -50,9 +50,10 @@ def nobody_listens(_event: DomainEvent) -> None: ...
 
 
 class FakeHost:
-    """A hypervisor whose VMs run, while it answers."""
+    """A hypervisor whose VMs run, while it answers. `has`: their UUIDs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *has: str) -> None:
+        self.has = set(has)
         self.answers = True
         self.asked = 0
         self.reading = DomainReading(Power.RUNNING)
@@ -65,11 +66,11 @@ class FakeHost:
 
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         self._ask()
-        return {uuid: DomainUsage(self.reading, self.asked * 10**7, 1) for uuid in uuids}
+        return {uuid: DomainUsage(self.reading, self.asked * 10**7, 1) for uuid in uuids if uuid in self.has}
 
-    def read(self, _uuid: str) -> DomainReading:
+    def read(self, uuid: str) -> DomainReading:
         self._ask()
-        return self.reading
+        return self.reading if uuid in self.has else DomainReading(Power.ABSENT)
 
     def subscribe(
         self,
@@ -90,7 +91,9 @@ class Recorder:
         self.calls: list[tuple[str, str, Doubt]] = []
         self.refusal: type[RefusedError] = RefusedError
 
-    def __call__(self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE) -> Episode:
+    def __call__(
+        self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE, *, began_at: float | None = None
+    ) -> Episode:
         self.calls.append((service, cause, doubt))
         raise self.refusal(f"{service} cannot be fenced")
 
@@ -108,6 +111,8 @@ class Stage:
         (folder / "plan.yml").write_text(text)
         self.world = World(load_plan(folder / "plan.yml"))
         self.hosts = {name: FakeHost() for name in self.world.hosts}
+        for service in self.world.plan.services.values():
+            self.hosts[service.primary.hypervisor].has.add(str(service.primary.uuid))
         self.world.hosts = dict(self.hosts)  # type: ignore[arg-type]
         self.recover = Recorder()
 

@@ -17,7 +17,7 @@ from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
-from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.drivers.libvirt import DomainReading, Guest
 from vcrecovery.errors import OutsideError, RefusedError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.recover import unattended as unattended_module
@@ -103,6 +103,11 @@ class FakeHost:
             raise OutsideError("hypervisor does not answer")
         return self.reading
 
+    def guests(self) -> list[Guest]:
+        """Of whoever asks whether another one's VM is here."""
+        self.read("")
+        return []
+
 
 class FakeRecover:
     """Fails over by journal only."""
@@ -121,6 +126,7 @@ class FakeRecover:
         detected_at: float,
         doubt: Doubt = Doubt.NONE,
         *,
+        began_at: float | None = None,
         by: str = "watch",
         on_trouble: Callable[[OutsideError], None] = lambda _error: None,
     ) -> Episode:
@@ -212,7 +218,7 @@ def test_a_crashed_vm_is_failed_over_and_zabbix_is_told_the_timeline(stage: Stag
     ("power", "reason", "tags", "said"),
     [
         (Power.RUNNING, "", {"kind": "vm", "uuid": UUID.format(1)}, "the primary is running"),
-        (Power.SHUTOFF, "destroyed", {"kind": "vm", "uuid": UUID.format(1)}, "somebody asked for that"),
+        (Power.SHUTOFF, "destroyed", {"kind": "vm", "uuid": UUID.format(1)}, "requested shutdown"),
         (Power.PAUSED, "", {"kind": "cpu-zero", "uuid": UUID.format(1)}, "the primary is paused"),
         (Power.UNREACHABLE, "", {"kind": "vm", "uuid": UUID.format(1)}, "its hypervisor does not answer"),
         (Power.RUNNING, "", {"kind": "host", "host": "hv1"}, "0 of 2 services"),

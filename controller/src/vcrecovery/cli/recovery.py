@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
-from vcrecovery.plan.groups import hypervisors_of, services_on
+from vcrecovery.plan.groups import hypervisors_of
 from vcrecovery.plan.load import suggest
 from vcrecovery.recover.failover import ALONE, Teller
 from vcrecovery.recover.locked import fail_over_locked
@@ -28,9 +27,6 @@ from vcrecovery.recover.several import (
 from vcrecovery.recover.states import Episode, Outcome, Request
 from vcrecovery.recover.world import World
 from vcrecovery.report.text import plain, took
-
-if TYPE_CHECKING:
-    from vcrecovery.plan.model import Plan
 
 
 class SeveralError(VCRecoveryError):
@@ -55,7 +51,7 @@ class _Meant:
 
 
 def _meant(
-    plan: Plan,
+    world: World,
     plan_path: Path,
     service: str | None,
     vm: str | None,
@@ -64,14 +60,15 @@ def _meant(
     group: str | None,
 ) -> _Meant:
     """Raises UsageError with near names for one that the plan does not have."""
+    plan = world.plan
     if sum(word is not None for word in (service, vm, host, site, group)) != 1:
         raise UsageError("name one service, or one VM with --vm, or use one of --host, --site and --group")
     if host is not None:
         _known("hypervisor", host, list(plan.hypervisors), plan_path)
-        return _together("host", host, services_on(plan, {host}), plan_path)
+        return _together("host", host, world.whereabouts.on({host}), plan_path)
     if site is not None:
         _known("site", site, sorted({entry.site for entry in plan.hypervisors.values()}), plan_path)
-        return _together("site", site, services_on(plan, hypervisors_of(plan, site)), plan_path)
+        return _together("site", site, world.whereabouts.on(hypervisors_of(plan, site)), plan_path)
     if group is not None:
         _known("group", group, list(plan.groups), plan_path)
         return _together("group", group, plan.groups[group].services, plan_path)
@@ -114,12 +111,11 @@ def run(
     as_json: bool,
 ) -> None:
     """What `vcrecovery failover` does."""
-    plan = read_plan(plan_path)
-    meant = _meant(plan, plan_path, service, vm, host, site, group)
+    world = World(read_plan(plan_path))
+    meant = _meant(world, plan_path, service, vm, host, site, group)
     word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
-    world = World(plan)
     by = operator()
     request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point)
     if meant.alone:

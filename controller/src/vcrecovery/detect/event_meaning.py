@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.detect.cpu import Suspicion
-from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, judge, listed
-from vcrecovery.drivers.libvirt import DomainReading
+from vcrecovery.detect.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError
 from vcrecovery.recover.failover import retry_delay
+from vcrecovery.recover.sighting import Place, Sighting
 from vcrecovery.recover.states import Doubt, Episode, Power, Side
 from vcrecovery.recover.world import World
+from vcrecovery.sentences import listed
 
 log = logging.getLogger("vcrecovery.zabbix")
 
@@ -58,6 +60,7 @@ class Recover(Protocol):
         detected_at: float,
         doubt: Doubt = Doubt.NONE,
         *,
+        began_at: float | None = None,
         by: str = "watch",
         on_trouble: Callable[[OutsideError], None] = ...,
     ) -> Episode: ...
@@ -89,7 +92,7 @@ class EventMeaning:
             hosts, what = [h for h, entry in plan.hypervisors.items() if entry.site == site], f"site {site[:64]}"
         else:
             return Answer(f"nothing done: the event's tag vcr-kind is {kind[:64]!r}", final=True)
-        names = [name for name, service in plan.services.items() if service.primary.hypervisor in hosts]
+        names = self._world.whereabouts.on(set(hosts))
         if not names:
             return Answer(f"nothing done: the plan has no service on {what}", final=True)
         return self._failed_as_a_whole(event, what, hosts, names)
@@ -98,14 +101,15 @@ class EventMeaning:
         """All services of some hypervisors, at the same time."""
         said = f"{what} does not answer" if len(hosts) == 1 else f"{what} has failed: {listed(hosts)} do not answer"
         log.warning("%s (event %s)", said, event.id)
-        silent: dict[str, DomainReading | None] = {}
+        silent: dict[str, Place | None] = {}
         findings: dict[str, Finding] = {}
+        homes = self._world.whereabouts.homes()
 
         def ask(host: str) -> None:
-            silent[host] = self._reading_of_any(host, names)
+            silent[host] = self._silent_place(host, next((name for name in names if homes[name] == host), None))
 
         def work(name: str) -> None:
-            reading = silent.get(self._world.plan.services[name].primary.hypervisor)
+            reading = silent.get(homes[name])
             failures = 0
             while name not in findings:
                 try:
@@ -119,42 +123,40 @@ class EventMeaning:
         _at_once(names, work)
         return answer_of(what, [findings.get(name, Finding(name, "an internal error, see the log")) for name in names])
 
-    def _reading_of_any(self, host: str, names: Sequence[str]) -> DomainReading | None:
-        """UNREACHABLE when the hypervisor is silent: each question to one takes its whole time, so one is enough."""
-        service = next((name for name in names if self._world.plan.services[name].primary.hypervisor == host), None)
-        if service is None:
-            return None
-        reading = self._read(service)
-        return reading if reading.power is Power.UNREACHABLE else None
-
-    def _read(self, service: str) -> DomainReading:
-        primary = self._world.plan.services[service].primary
-        try:
-            return self._world.hosts[primary.hypervisor].read(str(primary.uuid))
-        except OutsideError as error:
-            return DomainReading(Power.UNREACHABLE, detail=error.message)
+    def _silent_place(self, host: str, service: str | None) -> Place | None:
+        """Where all that was on `host` is, if that is silent: each question takes its whole time, so one is enough."""
+        place = self._world.whereabouts.find(service) if service is not None else None
+        return place if place is not None and (place.host, place.reading.power) == (host, Power.UNREACHABLE) else None
 
     def _look_and_act(
-        self, event: Event, service: str, doubt: Doubt, said: str = "", reading: DomainReading | None = None
+        self, event: Event, service: str, doubt: Doubt, said: str = "", place: Place | None = None
     ) -> Finding:
         """Judges the service, with Zabbix's word as one signal, and fails it over when it has failed."""
         try:
-            verdict = self._judge(event, service, doubt, said, reading or self._read(service))
+            verdict = self._judge(event, service, doubt, said, place or self._world.whereabouts.find(service))
             if verdict.kind is Kind.FAILED_OVER and self._world.journal.state(service).open_episode is not None:
                 pass  # its standby has been started and does not serve yet: how that ends is waited for
             elif verdict.kind not in FAILURES:
                 return self._left_alone(service, verdict)
             cause = f"Zabbix event {event.id} ({event.name}): {verdict.cause}"
-            return Finding(service, "", self._fail_over(event, service, cause, verdict.doubt or doubt))
+            return Finding(service, "", self._fail_over(event, service, cause, verdict, doubt))
         except RefusedError as error:
             return Finding(service, f"no failover: {error}", will_change=isinstance(error, NotNowError))
 
-    def _judge(self, event: Event, service: str, doubt: Doubt, said: str, reading: DomainReading) -> Verdict:
+    def _judge(self, event: Event, service: str, doubt: Doubt, said: str, place: Place) -> Verdict:
         state, entry = self._world.journal.state(service), self._world.plan.services[service]
+        detection, now, reading = self._world.plan.detection, self._world.clock.now(), place.reading
         if state.seen_running_at is None and state.side is Side.PRIMARY:
             # Zabbix has seen it: what was never running raises no problem.
             self._world.journal.saw_running(service, event.at)
             state = self._world.journal.state(service)
+        if not detection.embedded and place.host != self._world.whereabouts.home(service):
+            # Nobody else writes it down.
+            seen = Sighting(reading.power, reading.reason, now, now, place.host)
+            self._world.journal.saw(service, seen)
+        if not detection.embedded or state.seen is None:
+            # Nobody else looks, so what was seen last is what made the problem: it ran, and ceased to.
+            state = replace(state, seen=Sighting(Power.RUNNING, "", event.at, event.at, place.host))
         reason, suspicion = reading.reason, None
         if doubt is Doubt.VM:
             # A transient VM is forgotten when it ends; why, only Zabbix has heard.
@@ -162,8 +164,14 @@ class EventMeaning:
         else:
             found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
             suspicion = Suspicion(doubt, said or self._seen(doubt), tuple(found))
-        now, cool_down = self._world.clock.now(), self._world.plan.detection.cool_down
-        return judge(state, reading.power, reason, now, suspicion=suspicion, cool_down=cool_down)
+        lasted = now - event.at
+        also = Circumstances(
+            suspicion,
+            stalled=lasted,
+            stalled_for=detection.stalled_for,
+            starting=reading.starts_by_itself if 0 <= lasted < detection.autostart_within else "",
+        )
+        return judge(state, reading.power, reason, now, cool_down=detection.cool_down, also=also)
 
     def _seen(self, doubt: Doubt) -> str:
         detection = self._world.plan.detection
@@ -177,7 +185,7 @@ class EventMeaning:
             return Finding(service, "", self._world.journal.history(service, 1)[0])
         return Finding(service, verdict.sentence, will_change=verdict.kind is not Kind.INTENDED)
 
-    def _fail_over(self, event: Event, service: str, cause: str, doubt: Doubt) -> Episode:
+    def _fail_over(self, event: Event, service: str, cause: str, verdict: Verdict, doubt: Doubt) -> Episode:
         told: list[str] = []
 
         def on_trouble(error: OutsideError) -> None:
@@ -188,7 +196,15 @@ class EventMeaning:
 
         while True:
             try:
-                return self._recover(service, cause, event.at, doubt, by="Zabbix", on_trouble=on_trouble)
+                return self._recover(
+                    service,
+                    cause,
+                    event.at,
+                    verdict.doubt or doubt,
+                    began_at=verdict.began_at,
+                    by="Zabbix",
+                    on_trouble=on_trouble,
+                )
             except BusyError:
                 self._world.clock.sleep(BUSY_DELAY)
 

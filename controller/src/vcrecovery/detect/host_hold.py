@@ -35,10 +35,9 @@ def hold_returning(world: World, stop: threading.Event) -> None:
     """Starts the threads, if the plan wants it. They end soon after `stop` is set."""
     if not world.plan.detection.hold_returning:
         return
-    on: dict[str, list[str]] = {}
-    for name, service in world.plan.services.items():
-        on.setdefault(service.primary.hypervisor, []).append(name)
-    for host, names in on.items():
+    # It may come back on any of them: whoever starts it need not know where it was last.
+    for host in world.plan.hypervisors:
+        names = list(world.plan.services)
         threading.Thread(
             target=HostHold(world, host, names).run, args=(stop,), name=f"hold-{host}", daemon=True
         ).start()
@@ -139,14 +138,14 @@ class HostHold:
             self._next_look = 0.0
 
     def _look(self, names: Sequence[str]) -> None:
+        try:
+            found = self._host.usage([self._uuids[name] for name in names])
+        except OutsideError as error:
+            self._unanswered(error)
+            return
         for name in names:
-            try:
-                power = self._host.read(self._uuids[name]).power
-            except OutsideError as error:
-                # The others would take their time too; the next look tries again.
-                self._unanswered(error)
-                return
-            self._consider(name, power, None)
+            usage = found.get(self._uuids[name])
+            self._consider(name, Power.ABSENT if usage is None else usage.reading.power, None)
         self._said.pop(self._name, None)
 
     # -- what is done ------------------------------------------------------------------------------------------
@@ -169,7 +168,7 @@ class HostHold:
             self._said.pop(name, None)
 
     def _decide(self, name: str, power: Power) -> tuple[Act, ServiceState, Hold | None]:
-        state, hold = self._world.journal.state(name), self._book.open(name)
+        state, hold = self._world.journal.state(name), self._book.open(name, self._here(name))
         return decide(state, power, hold, self._world.clock.now()), state, hold
 
     def _act(
@@ -193,11 +192,16 @@ class HostHold:
             self._book.release(hold.id, now, why_forgotten(power))
             log.info("%s: its old primary is not held any more: %s", name, why_forgotten(power))
 
+    def _here(self, name: str) -> list[str]:
+        """What this hypervisor is called in the journal: by its name, and by none where it is the plan's."""
+        home = self._world.plan.services[name].primary.hypervisor == self._name
+        return [self._name, ""] if home else [self._name]
+
     def _pause(self, name: str, state: ServiceState, hold: Hold | None, event_at: float | None) -> None:
         uuid, now = self._uuids[name], self._world.clock.now
         number: int | None = None
         try:
-            number = self._book.begin(name, state.epoch, uuid, now())
+            number = self._book.begin(name, state.epoch, uuid, now(), self._here(name))
         except OutsideError as error:
             # Two live copies are worse than a VM that somebody has to resume by hand.
             self._say(self._name, f"{name}: its old primary is paused, and that is not written down: {error}")

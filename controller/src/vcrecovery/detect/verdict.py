@@ -1,21 +1,24 @@
 """From signals to a verdict: has it failed? Pure; the same for the controller's own watcher and for Zabbix's events.
 
 The state counts, not the event that made us look: it can be read again after a restart, and libvirt keeps with it why
-a VM is off. A VM that an operator shut down, destroyed or suspended has not failed; one whose QEMU died has. One that
-libvirt calls running has failed only when two signals that do not depend on each other say so: its CPU and its ports.
+a VM is off, until its host reboots; then what was seen before decides (`recover.meaning` has both tables). A VM that an
+operator shut down, destroyed or suspended has not failed; one whose QEMU died has. One that libvirt calls running has
+failed only when two signals that do not depend on each other say so: its CPU and its ports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from vcrecovery.detect.cpu import Suspicion
+from vcrecovery.recover.meaning import End, Meaning, end_of, meaning_of
 from vcrecovery.recover.states import Doubt, Power, ServiceState, Side
+from vcrecovery.sentences import listed
 
-#: libvirt's words for an end that nobody asked for. `daemon`: libvirtd came back and the QEMU process was gone.
-UNASKED = frozenset({"crashed", "failed", "daemon"})
+#: Seconds for which nobody may have the VM in the middle of its migration, as far as is told.
+MIGRATION_TAKES = 15.0
 
 
 class Kind(StrEnum):
@@ -26,6 +29,10 @@ class Kind(StrEnum):
     HOST_SILENT = "host silent"
     COOLING = "cooling down"
     INTENDED = "intended"
+    #: Its hypervisor is back, and starts it by itself in a moment.
+    STARTING = "starting"
+    #: A fault has paused it; it gets some time to be resumed.
+    STALLED = "stalled"
     PAUSED = "paused"
     UNKNOWN = "unknown"
     FAILED_OVER = "failed over"
@@ -39,12 +46,36 @@ FAILURES = frozenset({Kind.FAILED, Kind.HUNG, Kind.HOST_SILENT})
 
 @dataclass(frozen=True)
 class Verdict:
-    """`cause` is why a failover begins; it stays the same for as long as the reason does."""
+    """`cause` is why a failover begins; it stays the same for as long as the reason does.
+
+    `began_at`: when the failure began, where that is known better than from its cause.
+    """
 
     kind: Kind
     sentence: str
     cause: str = ""
     doubt: Doubt = Doubt.NONE
+    began_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What else bears on a state. Times in seconds.
+
+    `stalled`: for how long the VM has been paused by a fault. `starting`: how its hypervisor starts it by itself, while
+    it has time for that. `maybe_on`: silent hypervisors that may have it, since nobody has looked for long. `runs_on`:
+    the hypervisors on which it runs, if there are several.
+    """
+
+    suspicion: Suspicion | None = None
+    stalled: float = 0.0
+    stalled_for: float = 30.0
+    starting: str = ""
+    maybe_on: tuple[str, ...] = ()
+    runs_on: tuple[str, ...] = ()
+
+
+_NOTHING_ELSE = Circumstances()
 
 
 def judge(
@@ -53,11 +84,11 @@ def judge(
     reason: str,
     now: float,
     *,
-    suspicion: Suspicion | None = None,
     cool_down: float = 0.0,
+    also: Circumstances = _NOTHING_ELSE,
 ) -> Verdict:
-    """What `power`, libvirt's `reason` and a suspicion mean for a service in `state`. `cool_down` in seconds."""
-    verdict = _late_fence(state, power, reason, now) or _of_signals(state, power, reason, suspicion)
+    """What `power`, libvirt's `reason` and what `also` is known mean for a service in `state`. `cool_down` in s."""
+    verdict = _late_fence(state, power, reason, now) or _of_signals(state, power, reason, now, also)
     name, said = state.service, _said(power, reason)
     off = state.side is Side.PRIMARY and power not in _NOT_OFF
     if not off and verdict.kind not in FAILURES:
@@ -88,7 +119,7 @@ def _late_fence(state: ServiceState, power: Power, reason: str, now: float) -> V
     return Verdict(Kind.FAILED, f"{state.service}: the primary is {_said(power, reason)}", cause, Doubt.LATE_FENCE)
 
 
-def _of_signals(state: ServiceState, power: Power, reason: str, suspicion: Suspicion | None) -> Verdict:
+def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also: Circumstances) -> Verdict:
     """What they say by themselves, before pauses and the like."""
     name, said = state.service, _said(power, reason)
     if state.side is Side.STANDBY:
@@ -98,17 +129,92 @@ def _of_signals(state: ServiceState, power: Power, reason: str, suspicion: Suspi
                 f"{name}: the old primary is {said} although the standby serves: shut it down",
             )
         return Verdict(Kind.FAILED_OVER, f"{name}: the standby serves")
-    if power is Power.UNREACHABLE:
-        return _silent(name, suspicion)
+    seen, last = meaning_of(power, reason), state.seen
+    end, why = end_of(last.meaning if last is not None else None, seen)
+    match end:
+        case End.SILENT:
+            return _silent(name, also.suspicion)
+        case End.ALIVE if also.runs_on:
+            return Verdict(
+                Kind.UNKNOWN,
+                f"{name}: the primary runs on {listed(also.runs_on)} at the same time: end one of them",
+            )
+        case End.ALIVE:
+            return _alive(name, power, said, also.suspicion)
+        case End.PAUSED:
+            return Verdict(Kind.HEALTHY, f"{name}: the primary is {said}")
+        case End.STALLED:
+            return _stalled(name, said, now, also)
+        case End.FAILED if seen is Meaning.GONE:
+            return _gone(state, also)
+        case End.FAILED:
+            return _failed(state, seen, said, also)
+        case End.INTENDED if seen is Meaning.SILENT:
+            return Verdict(Kind.INTENDED, f"{name}: its hypervisor does not answer; {why}, no failure")
+        case End.INTENDED:
+            before = "requested shutdown" if seen is Meaning.STOPPED else why
+            return Verdict(Kind.INTENDED, f"{name}: the primary is {said}: {before}, no failure")
+        case End.ELSEWHERE:
+            if last is not None and last.meaning is Meaning.MIGRATED and 0 <= now - last.since < MIGRATION_TAKES:
+                return Verdict(Kind.HEALTHY, f"{name}: the primary is being migrated")
+            return Verdict(
+                Kind.UNKNOWN,
+                f"{name}: the primary was migrated, and no hypervisor of the plan has it: it is not protected; add the "
+                "one that has it to the plan",
+            )
+        case End.UNKNOWN if seen is Meaning.GONE:
+            return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not know the VM: look at the plan")
+        case End.UNKNOWN:
+            return Verdict(Kind.UNKNOWN, f"{name}: the primary is {said}: {why}")
+
+
+def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) -> Verdict:
+    name = state.service
+    if seen is not Meaning.LOST:
+        return Verdict(Kind.FAILED, f"{name}: the primary is {said}", f"libvirt: {said}")
+    if also.starting:
+        return Verdict(
+            Kind.STARTING, f"{name}: the primary is {said}; its hypervisor is back and starts it ({also.starting})"
+        )
+    if also.maybe_on:
+        return Verdict(
+            Kind.UNKNOWN,
+            f"{name}: the primary is {said} where it was seen last, long ago, and may be on {listed(also.maybe_on)}, "
+            "which does not answer",
+        )
+    cause = f"libvirt: {said}, and nobody was seen to stop it"
+    began_at = state.seen.at if state.seen is not None else None
+    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Doubt.LOST, began_at)
+
+
+def _gone(state: ServiceState, also: Circumstances) -> Verdict:
+    name, answering = state.service, also.suspicion.answering if also.suspicion is not None else None
+    seen = f"{name}: no hypervisor of the plan knows the VM any more"
+    if also.maybe_on:
+        return Verdict(Kind.UNKNOWN, f"{seen}, and {listed(also.maybe_on)} does not answer")
+    if answering is None:
+        return Verdict(Kind.UNKNOWN, seen)
+    if answering:
+        return Verdict(Kind.UNKNOWN, f"{seen}, but {', '.join(answering)} answers: add the one that has it to the plan")
+    cause = "no hypervisor of the plan knows the VM any more, nobody was seen to stop it, and no port answers"
+    began_at = state.seen.at if state.seen is not None else None
+    return Verdict(Kind.FAILED, seen, cause, Doubt.LOST, began_at)
+
+
+def _stalled(name: str, said: str, now: float, also: Circumstances) -> Verdict:
+    patience = f"{also.stalled_for:g} s"
+    if also.stalled < also.stalled_for:
+        return Verdict(
+            Kind.STALLED, f"{name}: the primary is {said}: it has failed unless it is resumed within {patience}"
+        )
+    cause = f"libvirt: {said} for {patience}, and nobody resumed it"
+    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Doubt.STALLED, now - also.stalled)
+
+
+def _alive(name: str, power: Power, said: str, suspicion: Suspicion | None) -> Verdict:
     if power is Power.RUNNING and suspicion is not None and suspicion.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
         return _doubtful(name, suspicion)
-    if power in (Power.RUNNING, Power.PAUSED):
-        return Verdict(Kind.HEALTHY, f"{name}: the primary is {said}")
-    if power is Power.ABSENT and reason not in UNASKED:
-        return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not know the VM: look at the plan")
-    if power is Power.CRASHED or reason in UNASKED:
-        return Verdict(Kind.FAILED, f"{name}: the primary is {said}", f"libvirt: {said}")
-    return Verdict(Kind.INTENDED, f"{name}: the primary is {said}: somebody asked for that, no failure")
+    return Verdict(Kind.HEALTHY, f"{name}: the primary is {said}")
 
 
 def _silent(name: str, suspicion: Suspicion | None) -> Verdict:
@@ -154,8 +260,3 @@ def failed_hosts(silent: Mapping[str, float], sites: Mapping[str, str], threshol
         else:
             failed.update({host: f"hypervisor {host} does not answer" for host in over})
     return failed
-
-
-def listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -13,17 +13,18 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from vcrecovery.detect import host_watch
-from vcrecovery.detect.cpu import CpuSample, Suspicion, suspect, with_sample
+from vcrecovery.detect.cpu import Suspicion, suspect
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
-from vcrecovery.detect.verdict import FAILURES, Kind, Verdict, failed_hosts, judge
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading
+from vcrecovery.detect.primaries import Primaries
+from vcrecovery.detect.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import retry_delay
+from vcrecovery.recover.meaning import Meaning, meaning_of
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
@@ -36,13 +37,21 @@ ASK_PORTS_EVERY = 5.0
 #: Seconds after a start or a reboot in which a guest may use all its CPU with its ports closed.
 BOOT_GRACE = 300.0
 
-_LOUD = frozenset({Kind.STALE_PRIMARY, Kind.UNKNOWN, Kind.COOLING, Kind.OVERLOADED})
+_LOUD = frozenset({Kind.STALE_PRIMARY, Kind.UNKNOWN, Kind.COOLING, Kind.OVERLOADED, Kind.STALLED})
 
 
 class Recover(Protocol):
     """Fails services over; raises as `fail_over` does."""
 
-    def __call__(self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE) -> Episode: ...
+    def __call__(
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        doubt: Doubt = Doubt.NONE,
+        *,
+        began_at: float | None = None,
+    ) -> Episode: ...
 
     def at_work(self, service: str) -> bool:
         """Whether this program is failing the service over."""
@@ -50,12 +59,8 @@ class Recover(Protocol):
 
 @dataclass
 class _Watched:
-    """What the watcher remembers of a service between two looks."""
+    """What the watcher remembers of a service between two looks, beside what hypervisors say of its primary."""
 
-    reading: DomainReading = field(default_factory=lambda: DomainReading(Power.UNREACHABLE))
-    read_at: float = 0.0
-    samples: tuple[CpuSample, ...] = ()
-    began_at: float | None = None
     asked: tuple[Doubt, float, tuple[str, ...]] | None = None
     asking: threading.Thread | None = None
     cannot_ask: str = ""
@@ -83,11 +88,6 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     return None
 
 
-def _silent(known: DomainReading, detail: str) -> DomainReading:
-    """When nothing is heard any more. Of a transient VM that has ended, only what was `known` says how."""
-    return DomainReading(Power.UNREACHABLE, known.reason, detail)
-
-
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
@@ -98,18 +98,18 @@ class Watch:
         self._detection = world.plan.detection
         self._inbox: queue.Queue[Message] = queue.Queue()
         self._watched = {name: _Watched() for name in world.plan.services}
-        self._by_vm = {str(s.primary.uuid): name for name, s in world.plan.services.items()}
-        self._on: dict[str, list[str]] = {host: [] for host in world.plan.hypervisors}
-        for name, service in world.plan.services.items():
-            self._on[service.primary.hypervisor].append(name)
+        self._primaries = Primaries(world.plan, world.whereabouts.homes(), world.clock.now, monotonic)
+        #: Services of which nothing that was heard counts any more, and why: what the failovers' threads have found.
+        self._forgotten: queue.Queue[tuple[str, str]] = queue.Queue()
         self._silent: dict[str, float] = {}
         self._heard_at: dict[str, float] = {}
         self._failed: dict[str, str] = {}
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
         if self._detection.embedded:
+            # A VM may be migrated to any of them.
+            uuids = [str(service.primary.uuid) for service in self._world.plan.services.values()]
             for name, host in self._world.hosts.items():
-                uuids = [str(self._world.plan.services[service].primary.uuid) for service in self._on[name]]
                 HostWatch(name, host, uuids, self._inbox, self._monotonic).start(stop)
         ready()
         next_round = self._monotonic()
@@ -126,57 +126,26 @@ class Watch:
     def _take(self, message: Message) -> Iterable[str]:
         """Remembers what a hypervisor has said; the services that it concerns."""
         match message:
-            case Happened(_, event, reading, at):
-                service = self._by_vm.get(event.uuid)
-                if service is None:
-                    return []
-                log.debug("%s: libvirt event: %s", service, event)
-                self._watched[service].read_at = at
-                self._note(service, reading, event)
-                return [service]
-            case Began(_, uuid):
-                service = self._by_vm.get(uuid)
-                if service is not None:
-                    self._watched[service].samples, self._watched[service].began_at = (), self._monotonic()
+            case Happened(host, event, reading, at):
+                log.debug("%s: libvirt event: %s", self._primaries.service_of(event.uuid), event)
+                service = self._primaries.happened(host, event, reading, at)
+                return [] if service is None else [service]
+            case Began(host, uuid):
+                self._primaries.began(host, uuid)
                 return []
             case Connected(host):
                 log.info("hypervisor %s: connected, reading every VM's state", host)
                 return []
             case Lost(host, detail):
                 log.warning("hypervisor %s: %s", host, detail)
-                return self._unreachable(host, detail)
+                return self._primaries.lost(host, detail)
             case NotHeard(host, since, detail):
                 self._silent[host] = since
-                return self._unreachable(host, detail)
+                return self._primaries.lost(host, detail)
             case Heard(host, asked_at, at, usage):
                 self._silent.pop(host, None)
                 self._heard_at[host] = at
-                for service in self._on[host]:
-                    found = usage[str(self._world.plan.services[service].primary.uuid)]
-                    watched = self._watched[service]
-                    if watched.read_at <= asked_at:
-                        self._note(service, found.reading, None)
-                    if found.reading.power is Power.RUNNING:
-                        sample = CpuSample(at, found.cpu_time, found.vcpus)
-                        keep = max(self._detection.cpu_zero_for, self._detection.cpu_high_for)
-                        watched.samples = with_sample(watched.samples, sample, keep)
-                    else:
-                        watched.samples = ()
-                return self._on[host]
-
-    def _unreachable(self, host: str, detail: str) -> list[str]:
-        for service in self._on[host]:
-            watched = self._watched[service]
-            watched.reading, watched.samples = _silent(watched.reading, detail), ()
-        return self._on[host]
-
-    def _note(self, service: str, reading: DomainReading, event: DomainEvent | None) -> None:
-        known = self._watched[service].reading
-        if reading.power in (Power.ABSENT, Power.UNREACHABLE):
-            # A transient VM is forgotten when it ends: only the event, or what was known before, says how.
-            reason = event.reason if event is not None and event.stopped else known.reason
-            reading = DomainReading(reading.power, reason, detail=reading.detail)
-        self._watched[service].reading = reading
+                return self._primaries.heard(host, asked_at, at, usage)
 
     def _look_for_failed_hosts(self) -> None:
         sites = {name: entry.site for name, entry in self._world.plan.hypervisors.items()}
@@ -196,13 +165,15 @@ class Watch:
 
     def _suspicion(self, service: str) -> Suspicion | None:
         """What makes a failure likely, with what the ports say of it once they were asked."""
-        watched, now = self._watched[service], self._monotonic()
+        watched, primary, now = self._watched[service], self._primaries[service], self._monotonic()
         found: Suspicion | None = None
-        if sentence := self._failed.get(self._world.plan.services[service].primary.hypervisor):
+        if sentence := self._failed.get(primary.place.host):
             found = Suspicion(Doubt.HOST, sentence)
-        elif watched.reading.power is Power.RUNNING:
-            found = suspect(watched.samples, self._detection)
-            boots = watched.began_at is not None and now - watched.began_at < BOOT_GRACE
+        elif meaning_of(primary.reading.power, primary.reading.reason) is Meaning.GONE:
+            found = Suspicion(Doubt.LOST, "no hypervisor knows its VM")
+        elif primary.reading.power is Power.RUNNING:
+            found = suspect(primary.samples, self._detection)
+            boots = primary.began_at is not None and now - primary.began_at < BOOT_GRACE
             if found is not None and found.doubt is Doubt.CPU_HIGH and boots:
                 found = None
         if found is None:
@@ -230,6 +201,9 @@ class Watch:
     # -- what is done about it ---------------------------------------------------------------------------------
 
     def _consider_all(self, services: Iterable[str]) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._primaries.forget(*self._forgotten.get_nowait())
         for service in services:
             self._consider(service)
 
@@ -239,9 +213,7 @@ class Watch:
             return
         now = self._world.clock.now()
         try:
-            state = self._world.journal.state(service)
-            if watched.reading.power is Power.RUNNING and state.seen_running_at is None:
-                self._world.journal.saw_running(service, now)
+            state = self._remembered(service, now)
         except VCRecoveryError as error:
             self._say(service, str(error), logging.ERROR)
             return
@@ -254,21 +226,45 @@ class Watch:
                 self._say(service, verdict.sentence, logging.WARNING if verdict.kind in _LOUD else logging.INFO)
         elif watched.given_up != cause and self._monotonic() >= watched.not_before:
             self._say(service, f"{service}: {cause}", logging.WARNING)
-            words = (service, cause, now, verdict.doubt)
+            words = (service, cause, now, verdict.doubt, verdict.began_at)
             watched.worker = threading.Thread(target=self._work, args=words, daemon=True)
             watched.worker.start()
+
+    def _remembered(self, service: str, now: float) -> ServiceState:
+        """The journal's state, once it has what the hypervisors have said since. Raises OutsideError."""
+        journal, primary = self._world.journal, self._primaries[service]
+        state = journal.state(service)
+        if primary.reading.power is Power.RUNNING and state.seen_running_at is None:
+            journal.saw_running(service, now)
+        if (news := self._primaries.news(service)) is not None:
+            # On a full disk what is remembered here has to do.
+            with contextlib.suppress(OutsideError):
+                journal.saw(service, *news)
+                self._primaries.told(service)
+        return state if primary.seen is None else replace(state, seen=primary.seen)
 
     def _judge(self, service: str, state: ServiceState, now: float) -> Verdict:
         if not self._detection.embedded:
             return Verdict(Kind.PAUSED if state.pause_at(now) else Kind.UNKNOWN, "")
-        reading, cool_down = self._watched[service].reading, self._detection.cool_down
-        suspicion = self._suspicion(service)
-        return judge(state, reading.power, reading.reason, now, suspicion=suspicion, cool_down=cool_down)
+        primary = self._primaries[service]
+        stalled = 0.0 if primary.stalled_since is None else self._monotonic() - primary.stalled_since
+        also = Circumstances(
+            self._suspicion(service),
+            stalled,
+            self._detection.stalled_for,
+            self._primaries.starting(service),
+            self._primaries.maybe_on(service),
+            self._primaries.runs_on(service),
+        )
+        reading = primary.reading
+        if not self._primaries.asked(primary.place.host):
+            return Verdict(Kind.UNKNOWN, "")
+        return judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
 
-    def _work(self, service: str, cause: str, detected_at: float, doubt: Doubt) -> None:
+    def _work(self, service: str, cause: str, detected_at: float, doubt: Doubt, began_at: float | None) -> None:
         watched = self._watched[service]
         try:
-            outcome = self._recover(service, cause, detected_at, doubt).outcome
+            outcome = self._recover(service, cause, detected_at, doubt, began_at=began_at).outcome
             if outcome is Outcome.FALSE_ALARM:
                 # The state may change, so it is not given up, but looked at again after a while.
                 watched.not_before = self._monotonic() + FALSE_ALARM_DELAY
@@ -278,8 +274,7 @@ class Watch:
         except BusyError:
             pass  # the other controller does the work; the next tick looks again
         except NotNowError as error:
-            # What the hypervisor said before counts no more. What it says next does, also if it is the same.
-            watched.reading = _silent(watched.reading, error.message)
+            self._forgotten.put((service, error.message))
             # One that answers the watcher and not the failover would have another one begin with each answer.
             watched.not_now += 1
             watched.not_before = self._monotonic() + retry_delay(watched.not_now)

@@ -48,10 +48,5 @@ def _circles(plan: Plan) -> Iterator[tuple[Key, str]]:
             needs[first].discard(second)
 
 
-def services_on(plan: Plan, hypervisors: set[str]) -> list[str]:
-    """The services whose primaries are on these hypervisors."""
-    return [name for name, service in plan.services.items() if service.primary.hypervisor in hypervisors]
-
-
 def hypervisors_of(plan: Plan, site: str) -> set[str]:
     return {name for name, entry in plan.hypervisors.items() if entry.site == site}

@@ -71,6 +71,13 @@ class Detection(Section):
     cpu_high_for: Duration = Field(60.0, description="a VM above that for so long is overloaded, or spins")
     cpu_zero_for: Duration = Field(60.0, description="a VM that used no CPU at all for so long may hang")
     host_silent_for: Duration = Field(15.0, description="a hypervisor of which nothing is heard for so long has failed")
+    stalled_for: Duration = Field(
+        30.0, description="a VM that a fault has paused, such as a full disk of its host, for so long has failed"
+    )
+    autostart_within: Duration = Field(
+        60.0,
+        description="a hypervisor that is back gets so long to start a VM that has autostart or a managed save image",
+    )
     cool_down: Duration = Field(
         3600.0,
         description="after a failover of a service no second one by itself for so long, unless acknowledged",

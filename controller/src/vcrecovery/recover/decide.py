@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vcrecovery.recover.fence_tries import was_away
+from vcrecovery.recover.meaning import Meaning, meaning_of
 from vcrecovery.recover.states import (
     ASKED,
     ENDED_BY_A_FENCE,
@@ -21,6 +22,7 @@ from vcrecovery.recover.states import (
     Step,
     StepRecord,
 )
+from vcrecovery.sentences import listed
 
 
 @dataclass(frozen=True)
@@ -228,14 +230,23 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
         return None
     if power is Power.UNREACHABLE:
         return _not_to_be_powered_off(episode, confirm)
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
     if power is Power.ABSENT and not confirm.evidence.get("vanished"):
         return Close(
             Outcome.REFUSED,
-            f"{name}: {confirm.evidence.get('detail', 'its hypervisor does not know the VM')}",
-            "correct the plan, or, if you know that the VM is down: "
-            f"`vcrecovery failover {name} --primary-is-down {name}`",
+            f"{name}: {confirm.evidence.get('detail') or 'its hypervisor does not know the VM'}",
+            f"correct the plan, or, {word}",
         )
     reason = confirm.evidence.get("reason", "")
+    silent: list[str] = list(confirm.evidence.get("silent") or [])
+    if silent and (power is Power.ABSENT or reason == "migrated"):
+        # Of several silent hypervisors nobody knows which has it, so none of them can be fenced for it.
+        return Close(
+            Outcome.REFUSED,
+            f"{name}: the VM has left its hypervisor and may be on {listed(silent)}, which do not answer",
+            f"bring one of them back, or, {word}",
+            passing=request.automatic,
+        )
     # Something lives there even if it does not answer as it should.
     alive: list[str] = list(confirm.evidence.get("reached", answering))
     if power in OFF and (alive or reason == "migrated"):
@@ -244,12 +255,14 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
         return Close(
             Outcome.FALSE_ALARM if request.automatic else Outcome.REFUSED,
             f"the primary of {name} is off on its hypervisor but {where}: it may run elsewhere",
-            "correct the plan's hypervisor, or, if you know that the VM is down: "
-            f"`vcrecovery failover {name} --primary-is-down {name}`",
+            f"add the hypervisor that has it to the plan, or, {word}",
         )
     ours = request.doubt is Doubt.LATE_FENCE and reason in ENDED_BY_A_FENCE
     if request.automatic and reason in ASKED and not ours:
-        return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off since somebody asked for it ({reason})")
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off on request ({reason})")
+    if request.automatic and request.doubt is Doubt.HOST and (how := confirm.evidence.get("starts_by_itself")):
+        # The detector counts the time that its hypervisor gets for that.
+        return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM by itself ({how})")
     if request.force:
         return None
     if answering:
@@ -359,6 +372,8 @@ def _does_not_hang(episode: Episode, confirm: StepRecord, policy: Policy, power:
     """
     name, doubt, evidence = episode.service, episode.request.doubt, confirm.evidence
     used, heard = evidence.get("cpu"), evidence.get("heard")
+    if doubt is Doubt.STALLED and meaning_of(power, evidence.get("reason", "")) is Meaning.STALLED:
+        return None
     if power is not Power.RUNNING or doubt not in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
         return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {power}: no failure")
     if used is None:

@@ -6,12 +6,13 @@ None; the next one pauses the VM, or sees that it is paused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vcrecovery.errors import OutsideError
 from vcrecovery.recover.lock import service_lock
 
 if TYPE_CHECKING:
@@ -22,17 +23,20 @@ HOLD_SCHEMA = """
 CREATE TABLE IF NOT EXISTS hold (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     service TEXT NOT NULL, epoch INTEGER NOT NULL, uuid TEXT NOT NULL,
-    found_at REAL NOT NULL, held_at REAL, released_at REAL, released TEXT
+    found_at REAL NOT NULL, held_at REAL, released_at REAL, released TEXT,
+    host TEXT NOT NULL DEFAULT ''
 ) STRICT;
-CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold ON hold (service) WHERE released_at IS NULL;
 """
+#: A primary may come back on two hypervisors, after a migration that broke in the middle.
+HOLD_INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
 
 
 @dataclass(frozen=True)
 class Hold:
     """An old primary that was found running at `found_at` and has been paused since `held_at`.
 
-    `released`: why it is not held any more; while `released_at` is None, it is, or is about to be.
+    `released`: why it is not held any more; while `released_at` is None, it is, or is about to be. `host`: where; empty
+    in entries of older versions, for the plan's hypervisor.
     """
 
     id: int
@@ -43,6 +47,7 @@ class Hold:
     held_at: float | None = None
     released_at: float | None = None
     released: str = ""
+    host: str = ""
 
 
 class HoldBook:
@@ -51,25 +56,35 @@ class HoldBook:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def open(self, service: str) -> Hold | None:
-        """The one that was not released."""
-        found = self._read("service = ? AND released_at IS NULL", service)
+    def open(self, service: str, hosts: Sequence[str] | None = None) -> Hold | None:
+        """The newest that was not released; `hosts`: on one of these."""
+        found = [hold for hold in self.all_open(service) if hosts is None or hold.host in hosts]
         return found[0] if found else None
+
+    def all_open(self, service: str) -> list[Hold]:
+        """Newest first."""
+        return self._read("service = ? AND released_at IS NULL ORDER BY id DESC", service)
 
     def history(self, service: str) -> list[Hold]:
         """Newest first."""
         return self._read("service = ? ORDER BY id DESC", service)
 
-    def begin(self, service: str, epoch: int, uuid: str, found_at: float) -> int:
-        """Says that the VM is about to be paused; the number of its hold, which may be an earlier one's."""
+    def begin(self, service: str, epoch: int, uuid: str, found_at: float, hosts: Sequence[str] = ("",)) -> int:
+        """Says that the VM is about to be paused; the number of its hold, which may be an earlier one's.
+
+        `hosts`: where, first by the name that a new entry gets.
+        """
         with self._journal.transaction() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO hold (service, epoch, uuid, found_at) VALUES (?, ?, ?, ?)",
-                (service, epoch, uuid, found_at),
+            for host in hosts:
+                query = "SELECT id FROM hold WHERE service = ? AND host = ? AND released_at IS NULL"
+                if (row := db.execute(query, (service, host)).fetchone()) is not None:
+                    return int(row[0])
+            cursor = db.execute(
+                "INSERT INTO hold (service, epoch, uuid, found_at, host) VALUES (?, ?, ?, ?, ?)",
+                (service, epoch, uuid, found_at, hosts[0]),
             )
-            query = "SELECT id FROM hold WHERE service = ? AND released_at IS NULL"
-            number: int = db.execute(query, (service,)).fetchone()[0]
-            return number
+            assert cursor.lastrowid is not None  # noqa: S101  an INSERT has one
+            return cursor.lastrowid
 
     def held(self, number: int, at: float) -> None:
         """The VM is paused."""
@@ -92,7 +107,7 @@ class HoldBook:
         return {name for (name,) in rows}
 
     def _read(self, where: str, *values: object) -> list[Hold]:
-        columns = "id, service, epoch, uuid, found_at, held_at, released_at, coalesce(released, '')"
+        columns = "id, service, epoch, uuid, found_at, held_at, released_at, coalesce(released, ''), host"
         return [Hold(*row) for row in self._journal.rows(f"SELECT {columns} FROM hold WHERE {where}", *values)]  # noqa: S608
 
 
@@ -113,11 +128,21 @@ def serve_from_primary(world: World, service: str) -> bool:
     """
     book = HoldBook(world.journal)
     with hold_lock(world.plan.state_dir, service):
-        hold, resumed = book.open(service), False
-        if hold is not None:
-            host = world.plan.services[service].primary.hypervisor
-            resumed = world.hosts[host].resume(hold.uuid)
+        holds, resumed = book.all_open(service), False
+        if len(holds) > 1:
+            where = " and ".join(sorted(_host_of(world, hold) for hold in holds))
+            raise OutsideError(
+                f"the primary of {service} is held paused on {where}: which of them is to serve?",
+                f"`virsh destroy {holds[0].uuid}` on the other one, then call again",
+            )
+        for hold in holds:
+            resumed = world.hosts[_host_of(world, hold)].resume(hold.uuid)
             book.release(hold.id, world.clock.now(), "the primary serves again")
         # If we died before this, the watcher would hold it again, and the operator would call again.
         world.journal.serve_from_primary(service, world.clock.now())
         return resumed
+
+
+def _host_of(world: World, hold: Hold) -> str:
+    """A hypervisor that has left the plan since has nothing that could be resumed from here."""
+    return hold.host if hold.host in world.plan.hypervisors else world.plan.services[hold.service].primary.hypervisor

@@ -21,13 +21,15 @@ from typing import Any
 from vcrecovery.errors import InternalError, OutsideError
 from vcrecovery.recover.events import EVENT_SCHEMA
 from vcrecovery.recover.group_commit import GroupCommit
-from vcrecovery.recover.holds import HOLD_SCHEMA
+from vcrecovery.recover.holds import HOLD_INDEX, HOLD_SCHEMA
+from vcrecovery.recover.sighting import OffTime, Sighting
 from vcrecovery.recover.states import (
     ALLOWED,
     Doubt,
     Episode,
     Outcome,
     Pause,
+    Power,
     Request,
     ServiceState,
     Side,
@@ -43,8 +45,13 @@ CREATE TABLE IF NOT EXISTS service (
     side TEXT NOT NULL DEFAULT 'primary',
     seen_running_at REAL,
     paused_since REAL, paused_until REAL, pause_reason TEXT,
-    acknowledged_at REAL
+    acknowledged_at REAL,
+    seen_power TEXT, seen_reason TEXT, seen_since REAL, seen_at REAL, seen_on TEXT
 ) STRICT;
+CREATE TABLE IF NOT EXISTS primary_off (
+    service TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY (service, since)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS episode (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     service TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -65,6 +72,8 @@ CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
 
 #: Steps of an episode that are kept while it has not come to its fence.
 _FIRST_LOOKS, _LAST_LOOKS = 50, 150
+#: Seconds for which it is kept when a primary was off: no standby that is older will be started unforced.
+_OFF_KEPT = 30 * 86400.0
 
 
 def _request(said: str) -> Request:
@@ -97,7 +106,13 @@ class Journal:
         """Adds what a journal of an older version lacks."""
         for table, column, kind in (
             ("service", "acknowledged_at", "REAL"),
+            ("service", "seen_power", "TEXT"),
+            ("service", "seen_reason", "TEXT"),
+            ("service", "seen_since", "REAL"),
+            ("service", "seen_at", "REAL"),
+            ("service", "seen_on", "TEXT"),
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
+            ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
         ):
             if self._has(table, column):
                 continue
@@ -105,6 +120,8 @@ class Journal:
                 # Another process may have added it meanwhile.
                 if not self._has(table, column):
                     db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+        self._db.execute("DROP INDEX IF EXISTS one_open_hold")
+        self._db.execute(HOLD_INDEX)
 
     def _has(self, table: str, column: str) -> bool:
         return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
@@ -157,18 +174,20 @@ class Journal:
             "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
             # Not the greatest time: the clock may have been set back between two of them.
             "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'done' ORDER BY id DESC LIMIT 1), "
-            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1) "
+            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1), "
+            "seen_power, seen_reason, seen_since, seen_at, seen_on "
             "FROM service WHERE name = ?",
             service,
         )
         episode = episodes[0] if episodes else None
         if not rows:
             return ServiceState(service, open_episode=episode)
-        epoch, side, seen, since, until, reason, acknowledged, done, withdrawn = rows[0]
+        epoch, side, seen, since, until, reason, acknowledged, done, withdrawn, *sighting = rows[0]
         pause = Pause(since, until, reason or "") if since is not None else None
         with self._understood():
             serves = Side(side)
-        return ServiceState(service, epoch, serves, seen, pause, episode, done, acknowledged, withdrawn)
+            last = Sighting(Power(sighting[0]), *sighting[1:]) if sighting[0] is not None else None
+        return ServiceState(service, epoch, serves, seen, pause, episode, done, acknowledged, withdrawn, last)
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
@@ -201,6 +220,30 @@ class Journal:
         """The primary was seen running: from now on its end is a failure."""
         with self.transaction() as db:
             self._set(db, service, seen_running_at=at)
+
+    def saw(self, service: str, seen: Sighting, off: OffTime | None = None) -> None:
+        """What a hypervisor said of the primary, and a time in which it was off."""
+        with self.transaction() as db:
+            self._set(
+                db,
+                service,
+                seen_power=seen.power.value,
+                seen_reason=seen.reason,
+                seen_since=seen.since,
+                seen_at=seen.at,
+                seen_on=seen.host,
+            )
+            if off is not None:
+                db.execute("INSERT OR REPLACE INTO primary_off VALUES (?, ?, ?)", (service, off.since, off.until))
+                db.execute("DELETE FROM primary_off WHERE service = ? AND until < ?", (service, off.until - _OFF_KEPT))
+
+    def off_times(self, service: str) -> list[OffTime]:
+        """When the primary was seen to be off."""
+        return [OffTime(*row) for row in self.rows("SELECT since, until FROM primary_off WHERE service = ?", service)]
+
+    def last_hosts(self) -> dict[str, str]:
+        """The hypervisor on which each primary was seen last."""
+        return dict(self.rows("SELECT name, seen_on FROM service WHERE seen_on IS NOT NULL"))
 
     def serve_from_primary(self, service: str, at: float) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running.

@@ -10,6 +10,7 @@ from vcrecovery.drivers.probe import alive
 from vcrecovery.plan.model import Plan
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Side
+from vcrecovery.recover.whereabouts import Whereabouts
 
 #: Seconds for which a look counts: all services of a hypervisor that fails ask at the same time.
 VALID_FOR = 3.0
@@ -18,8 +19,9 @@ VALID_FOR = 3.0
 class Neighbours:
     """Asks the ports of all primaries of a hypervisor, once for all who want to know at the same time."""
 
-    def __init__(self, plan: Plan, clock: Clock, journal: Journal) -> None:
+    def __init__(self, plan: Plan, clock: Clock, journal: Journal, whereabouts: Whereabouts) -> None:
         self._plan = plan
+        self._whereabouts = whereabouts
         self._clock = clock
         self._journal = journal
         self._locks = {host: threading.Lock() for host in plan.hypervisors}
@@ -39,11 +41,7 @@ class Neighbours:
 
     def _look(self, host: str) -> dict[str, list[str]]:
         # One whose standby serves is not there any more, or should not be.
-        names = [
-            name
-            for name, service in self._plan.services.items()
-            if service.primary.hypervisor == host and self._journal.state(name).side is Side.PRIMARY
-        ]
+        names = [name for name in self._whereabouts.on({host}) if self._journal.state(name).side is Side.PRIMARY]
         found: dict[str, list[str]] = {}
         errors: list[Exception] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from vcrecovery.recover import records, virtual_address
 from vcrecovery.recover.fence_tries import may_power_off, must_look_again, was_away
 from vcrecovery.recover.host_fence import fence_host
 from vcrecovery.recover.lock import after_acts
+from vcrecovery.recover.sighting import OffTime, Place, ran_for
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
 from vcrecovery.sync.freshness import Freshness, from_the_future, read_age
@@ -27,6 +28,7 @@ from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STAN
 
 if TYPE_CHECKING:
     from vcrecovery.detect.cpu import CpuSample
+    from vcrecovery.drivers.libvirt import LibvirtHost
 
 #: Seconds between the two readings that say how much CPU a VM uses now.
 USED_OVER = 1.0
@@ -36,6 +38,8 @@ SESSIONS_END_WITHIN = 10.0
 RESTORE_POINT_ENDS_WITHIN = 60.0
 #: Seconds for which what was read or seen counts for the next step, so that it is not asked for again.
 JUST_NOW = 3.0
+#: Seconds for other hypervisors to say whether they have the primary too: one of them may be down for long.
+COPIES_WITHIN = 1.0
 #: Seconds by which its primary's ports may have been asked before the confirmation.
 ASKED_AHEAD = 1.5
 
@@ -51,6 +55,7 @@ def policy_for(world: World, name: str) -> Policy:
         cpu_zero_for=detection.cpu_zero_for,
         host_silent_for=detection.host_silent_for,
         cool_down=detection.cool_down,
+        stalled_for=detection.stalled_for,
     )
 
 
@@ -63,15 +68,16 @@ class Ages:
     detail: str = ""
 
 
-def ages_of(fresh: Freshness, *, began_at: float, noticed_at: float, now: float) -> Ages:
+def ages_of(fresh: Freshness, *, began_at: float, noticed_at: float, now: float, off: Sequence[OffTime] = ()) -> Ages:
     """How old the files were when the failure began, and how long before it was noticed a heartbeat was heard.
 
-    A heartbeat from the future says nothing about either: a clock was set, and nobody knows which one is right.
+    While the primary was `off` it wrote nothing: that time does not count. A heartbeat from the future says nothing
+    about either: a clock was set, and nobody knows which one is right.
     """
     if why := from_the_future(fresh, now):
         return Ages(None, None, why)
     # What the failure can have cost is counted up to when it began, not up to now.
-    files = None if fresh.stamped_at is None else max(0.0, began_at - fresh.stamped_at)
+    files = None if fresh.stamped_at is None else ran_for(fresh.stamped_at, began_at, off)
     heard = None if fresh.heard_at is None else max(0.0, noticed_at - fresh.heard_at)
     return Ages(files, heard, fresh.detail)
 
@@ -84,7 +90,8 @@ class Outside:
         self._name = name
         self._service = world.plan.services[name]
         self._secondary = world.plan.secondaries[self._service.standby.secondary]
-        self._host = world.hosts[self._service.primary.hypervisor]
+        #: Where the primary was found at the newest look.
+        self._place: Place | None = None
         self._lxd = world.lxd[self._service.standby.secondary]
         #: By the steady clock: when the container was read, and as what; when it was started.
         self._read: tuple[float, Instance | None] | None = None
@@ -136,11 +143,15 @@ class Outside:
             patience = max(0.0, min(patience, policy_for(self._world, self._name).fence_valid_for - age))
         return after_acts(self._world.plan.state_dir, self._name, patience)
 
-    def _read_primary(self) -> DomainReading:
-        try:
-            return self._host.read(str(self._service.primary.uuid))
-        except OutsideError as error:
-            return DomainReading(Power.UNREACHABLE, detail=str(error))
+    @property
+    def _host(self) -> LibvirtHost:
+        """The hypervisor that has the primary, as far as is known."""
+        name = self._place.host if self._place is not None else self._world.whereabouts.home(self._name)
+        return self._world.hosts[name]
+
+    def _find_primary(self) -> Place:
+        self._place = self._world.whereabouts.find(self._name)
+        return self._place
 
     def _read_instance(self) -> Instance | None:
         found = self._lxd.get(self._name)
@@ -176,7 +187,8 @@ class Outside:
             standby = pool.submit(self._look_at_standby, episode)
             doubt = episode.request.doubt
             used = pool.submit(self._used_now) if doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH) else None
-            reading = self._read_primary()
+            place = self._find_primary()
+            reading = place.reading
             found, (trouble, fresh) = ports.result(), standby.result()
             cpu = used.result() if used is not None else None
         answering = [result.label for result in found if result.ok]
@@ -194,11 +206,15 @@ class Outside:
             "restore_asked": episode.request.restore_point,
             "restore_problem": restore_problem,
             "restore_age": restore_age,
+            "host": place.host,
             "power": reading.power.value,
             "reason": reading.reason,
             "detail": reading.detail,
+            "starts_by_itself": reading.starts_by_itself,
+            "also_on": list(place.also_on),
+            "silent": list(place.silent),
             "vanished": reading.power is Power.ABSENT
-            and (episode.cause.startswith("libvirt:") or episode.request.doubt is Doubt.VM),
+            and (episode.cause.startswith("libvirt:") or episode.request.doubt in (Doubt.VM, Doubt.LOST)),
             "cpu": cpu,
             "heard": ages.heard,
             "fence_command": fence_command,
@@ -208,7 +224,7 @@ class Outside:
             "standby_problem": trouble,
             "freshness": ages.files,
             "freshness_detail": ages.detail,
-            "summary": f"{self._host.name}: {reading}; {on_ports}{on_cpu}",
+            "summary": f"{place.host}: {reading}; {on_ports}{on_cpu}",
         }
 
     def _used_now(self) -> float | None:
@@ -218,16 +234,17 @@ class Outside:
         try:
             before = self._sample()
             self._world.clock.sleep(USED_OVER)
-            return utilisation(before, self._sample())
+            after = self._sample()
         except OutsideError:
             return None
+        return None if before is None or after is None else utilisation(before, after)
 
-    def _sample(self) -> CpuSample:
+    def _sample(self) -> CpuSample | None:
         from vcrecovery.detect.cpu import CpuSample
 
         uuid = str(self._service.primary.uuid)
-        usage = self._host.usage([uuid])[uuid]
-        return CpuSample(self._world.clock.steady(), usage.cpu_time, usage.vcpus)
+        usage = self._host.usage([uuid]).get(uuid)
+        return None if usage is None else CpuSample(self._world.clock.steady(), usage.cpu_time, usage.vcpus)
 
     def _look_at_standby(self, episode: Episode) -> tuple[str, Freshness]:
         """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
@@ -255,8 +272,11 @@ class Outside:
         return age is not None and age <= policy_for(self._world, self._name).max_staleness
 
     def _ages(self, episode: Episode, fresh: Freshness) -> Ages:
-        began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
-        return ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=self._world.clock.now())
+        began_at, now = episode.request.began_at, self._world.clock.now()
+        if began_at is None:
+            began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
+        off = self._world.journal.off_times(self._name)
+        return ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=now, off=off)
 
     def _standby_problem(self, episode: Episode) -> str:
         """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
@@ -278,17 +298,19 @@ class Outside:
         if episode.request.primary_is_down:
             return {"summary": f"on the word of {episode.request.by}", "by": "operator"}
         command = self._world.plan.hypervisors[self._host.name].fence
-        if command is not None and not self._may_power_off(episode):
-            command = None
         asks = command is not None or was_away(episode.done(Step.CONFIRM))
-        power = self._read_primary().power if asks else None
+        power = self._find_primary().reading.power if asks else None
         if power is Power.RUNNING and must_look_again(episode):
             raise OutsideError(
                 f"hypervisor {self._host.name} answers again, and says that the primary is running",
-                "call again: it is looked at anew before anything is done to it",
+                "call again: it is re-checked before any action",
             )
-        if command is not None and power is Power.UNREACHABLE:
-            return fence_host(self._world, self._host.name, command, episode.opened_at)
+        if power is Power.UNREACHABLE:
+            # Not always the one that it was on before.
+            command = self._world.plan.hypervisors[self._host.name].fence
+            if command is not None and self._may_power_off(episode):
+                proof = fence_host(self._world, self._host.name, command, episode.opened_at)
+                return {**proof, "summary": "; ".join([proof["summary"], *self._destroy_copies()])}
         return self._destroy()
 
     def _may_power_off(self, episode: Episode) -> bool:
@@ -297,22 +319,43 @@ class Outside:
         return may_power_off(episode, self._world.clock.now(), silent_for, asked)
 
     def _destroy(self) -> dict[str, Any]:
+        reading = self._destroy_on(self._host)
+        copies = self._destroy_copies()
+        if reading.power is Power.ABSENT or reading.reason == "migrated":
+            self._refuse_one_that_went_on()
+        summary = "; ".join([f"{self._host.name}: {reading}", *copies])
+        return {"summary": summary, "by": "libvirt", "power": reading.power.value}
+
+    def _destroy_copies(self) -> list[str]:
+        """A migration that broke half-way may have left it on two hypervisors."""
+        hosts = self._world.whereabouts.copies(self._name, self._host.name, COPIES_WITHIN)
+        return [f"{host}: {self._destroy_on(self._world.hosts[host])}" for host in hosts]
+
+    def _refuse_one_that_went_on(self) -> None:
+        """Its hypervisor has no VM that could be ended: it may have left between the look and the fence."""
+        was_on, place = self._host.name, self._find_primary()
+        uuid = self._service.primary.uuid
+        if place.reading.power in (Power.RUNNING, Power.PAUSED):
+            raise OutsideError(f"VM {uuid} is on {place.host} now", "call again: it is fenced there")
+        if place.reading.reason == "migrated":
+            raise OutsideError(
+                f"VM {uuid} was migrated from {was_on}: it may run elsewhere",
+                "add the hypervisor that has it to the plan, then call again",
+            )
+
+    def _destroy_on(self, host: LibvirtHost) -> DomainReading:
+        """Also keeps it from starting with that host."""
         uuid, clock = str(self._service.primary.uuid), self._world.clock
         deadline = clock.steady() + self._service.timeouts.fence
-        self._host.destroy(uuid, self._service.timeouts.fence)
-        while (reading := self._host.read(uuid)).power not in OFF | {Power.ABSENT}:
+        host.destroy(uuid, self._service.timeouts.fence)
+        while (reading := host.read(uuid)).power not in OFF | {Power.ABSENT}:
             if clock.steady() > deadline:
                 raise OutsideError(
-                    f"VM {uuid} is still {reading} on {self._host.name} after its destroy",
+                    f"VM {uuid} is still {reading} on {host.name} after its destroy",
                     "end it by hand, then call again",
                 )
             clock.sleep(0.05)
-        if reading.reason == "migrated":
-            raise OutsideError(
-                f"VM {uuid} was migrated from {self._host.name}: it may run elsewhere",
-                "correct the plan's hypervisor, then call again",
-            )
-        return {"summary": f"{self._host.name}: {reading}", "by": "libvirt", "power": reading.power.value}
+        return reading
 
     def _restore_point(self, episode: Episode) -> tuple[str, float | None]:
         """Why the restore point that was asked for cannot be had, and its age."""

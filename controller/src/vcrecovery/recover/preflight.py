@@ -39,17 +39,14 @@ def check_outside(world: World) -> list[str]:
     problems: list[str] = []
     silent: set[str] = set()
     for name, service in world.plan.services.items():
-        host = world.hosts[service.primary.hypervisor]
         lxd = world.lxd[service.standby.secondary]
-        if host.name not in silent:
-            try:
-                if host.read(str(service.primary.uuid)).power is Power.ABSENT:
-                    problems.append(
-                        f"services.{name}.primary.uuid: hypervisor {host.name} knows no VM {service.primary.uuid}"
-                    )
-            except VCRecoveryError as error:
-                silent.add(host.name)
-                problems.append(f"hypervisors.{host.name}: {error}")
+        if world.whereabouts.home(name) not in silent:
+            place = world.whereabouts.find(name)
+            if place.reading.power is Power.UNREACHABLE:
+                silent.add(place.host)
+                problems.append(f"hypervisors.{place.host}: {place.reading.detail}")
+            elif place.reading.power is Power.ABSENT:
+                problems.append(f"services.{name}.primary.uuid: {place.reading.detail}")
         if lxd.name not in silent:
             try:
                 if lxd.get(name) is None:

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vcrecovery.recover.sighting import Sighting
 
 
 class Step(StrEnum):
@@ -93,6 +96,10 @@ class Doubt(StrEnum):
     HOST = "host"
     #: Our own fence may have ended it, after its failover was withdrawn.
     LATE_FENCE = "late-fence"
+    #: It is off, or no hypervisor has it any more, and nobody was seen to stop it.
+    LOST = "lost"
+    #: A fault has paused it, and nobody has resumed it.
+    STALLED = "stalled"
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class Request:
     restore_point: str | None = None
     #: What the detector saw; it says which second signal counts.
     doubt: Doubt = Doubt.NONE
+    #: When the failure began, if the detector knows; the episode is opened when it was noticed.
+    began_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -296,6 +305,7 @@ class ServiceState:
     """What the journal knows of a service.
 
     `failed_over_at` is the end of its newest failover that was done, `withdrawn_at` of the newest that was withdrawn.
+    `seen` is what a hypervisor said last of its primary.
     """
 
     service: str
@@ -307,6 +317,7 @@ class ServiceState:
     failed_over_at: float | None = None
     acknowledged_at: float | None = None
     withdrawn_at: float | None = None
+    seen: Sighting | None = None
 
     def may_be_our_doing(self, reason: str, now: float) -> bool:
         """Whether an end for libvirt's `reason` may be the fence of a failover that was withdrawn, acting late."""
@@ -349,6 +360,7 @@ class Policy:
     cpu_zero_for: float = 60.0
     host_silent_for: float = 15.0
     cool_down: float = 3600.0
+    stalled_for: float = 30.0
 
     def noticed_after(self, doubt: Doubt) -> float:
         """For how long a failure lasts before such a doubt arises: so long before, it still worked."""

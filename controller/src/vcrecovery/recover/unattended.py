@@ -64,6 +64,7 @@ class Unattended:
         detected_at: float,
         doubt: Doubt = Doubt.NONE,
         *,
+        began_at: float | None = None,
         by: str = "watch",
         on_trouble: Callable[[OutsideError], None] = lambda _error: None,
     ) -> Episode:
@@ -78,7 +79,7 @@ class Unattended:
             on_trouble(error)
 
         about(service)
-        request = Request(automatic=True, by=by, doubt=doubt)
+        request = Request(automatic=True, by=by, doubt=doubt, began_at=began_at)
         trouble = ""
         self._several.begin([service])
         try:

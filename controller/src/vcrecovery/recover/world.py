@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vcrecovery.drivers.lxd import LxdServer, OverHttps
     from vcrecovery.plan.model import Plan, Secondary
     from vcrecovery.recover.neighbours import Neighbours
+    from vcrecovery.recover.whereabouts import Whereabouts
 
 
 class World:
@@ -40,7 +41,13 @@ class World:
     def neighbours(self) -> Neighbours:
         from vcrecovery.recover.neighbours import Neighbours
 
-        return Neighbours(self.plan, self.clock, self.journal)
+        return Neighbours(self.plan, self.clock, self.journal, self.whereabouts)
+
+    @cached_property
+    def whereabouts(self) -> Whereabouts:
+        from vcrecovery.recover.whereabouts import Whereabouts
+
+        return Whereabouts(self)
 
     @cached_property
     def journal(self) -> Journal:

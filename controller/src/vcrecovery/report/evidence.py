@@ -24,7 +24,11 @@ def _seconds(value: Any) -> str:
 
 #: key -> (what it is called, how its value is said; None: as any other)
 _WORDS: Mapping[str, tuple[str, Callable[[Any], str] | None]] = {
+    "host": ("hypervisor", None),
     "power": ("hypervisor says", None),
+    "starts_by_itself": ("started by its hypervisor", None),
+    "also_on": ("also on", None),
+    "silent": ("do not answer", None),
     "open_ports": ("ports that answer", None),
     "reached": ("accept a connection", None),
     "vanished": ("gone with its end", None),

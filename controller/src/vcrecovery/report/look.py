@@ -8,14 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from vcrecovery.detect.verdict import judge
+from vcrecovery.detect.verdict import Circumstances, Verdict, judge
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.probe import answering_or_not
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.recover.holds import HoldBook
+from vcrecovery.recover.meaning import Meaning
 from vcrecovery.recover.records import Name, names_of
-from vcrecovery.recover.states import Power, Side
+from vcrecovery.recover.sighting import Place, ran_for
+from vcrecovery.recover.states import Power, ServiceState, Side
 from vcrecovery.recover.world import World
 from vcrecovery.report.asking import Asker, Pending
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
@@ -64,8 +66,9 @@ class _Questions:
         self._world, self._name = world, name
         self._state = world.journal.state(name)
         service = world.plan.services[name]
-        host, secondary = service.primary.hypervisor, service.standby.secondary
+        host, secondary = world.whereabouts.home(name), service.standby.secondary
         self._host, self._secondary = host, secondary
+        self._off = world.journal.off_times(name)
         self._power = asker.ask(("hypervisor", host), name, self._read_power)
         self._standby = asker.ask(("secondary", secondary), name, self._read_standby)
         self._names = {
@@ -74,8 +77,8 @@ class _Questions:
         }
         self._ports = asker.ask(("ports", name), name, self._read_ports) if ports else None
 
-    def _read_power(self) -> DomainReading:
-        return self._world.hosts[self._host].read(str(self._world.plan.services[self._name].primary.uuid))
+    def _read_power(self) -> Place:
+        return self._world.whereabouts.find(self._name)
 
     def _read_standby(self) -> StandbyView:
         lxd, name = self._world.lxd[self._secondary], self._name
@@ -85,7 +88,7 @@ class _Questions:
         fresh = read_freshness_quietly(lxd, name, self._world.plan.secondaries[self._secondary])
         now = self._world.clock.now()
         ahead = from_the_future(fresh, now)
-        age = None if ahead or fresh.stamped_at is None else max(0.0, now - fresh.stamped_at)
+        age = None if ahead or fresh.stamped_at is None else ran_for(fresh.stamped_at, now, self._off)
         since = settled(instance)
         return StandbyView(
             instance.status.lower(),
@@ -105,9 +108,10 @@ class _Questions:
     def answered(self, patience: _Patience) -> ServiceView:
         world, name = self._world, self._name
         try:
-            reading = patience.wait(self._power, f"hypervisor {self._host}")
+            place = patience.wait(self._power, f"hypervisor {self._host}")
         except OutsideError as error:
-            reading = DomainReading(Power.UNREACHABLE, detail=error.message)
+            place = Place(self._host, DomainReading(Power.UNREACHABLE, detail=error.message))
+        reading = place.reading
         try:
             standby = patience.wait(self._standby, f"LXD on secondary {self._secondary}")
         except OutsideError as error:
@@ -118,10 +122,10 @@ class _Questions:
         return ServiceView(
             name=name,
             at=now,
-            plan=_of_plan(world, name),
+            plan=_of_plan(world, name, place.host),
             state=state,
             reading=reading,
-            verdict=judge(state, reading.power, reading.reason, now, cool_down=world.plan.detection.cool_down),
+            verdict=_verdict(world, state, place, now),
             standby=standby,
             names=names,
             last=state.open_episode or next(iter(world.journal.history(name, 1)), None),
@@ -153,12 +157,19 @@ def _values(name: Name) -> tuple[str, ...]:
     return (f"{reading.alias} (an alias)",) if reading.alias else tuple(reading.all_values)
 
 
-def _of_plan(world: World, name: str) -> PlanView:
+def _verdict(world: World, state: ServiceState, place: Place, now: float) -> Verdict:
+    reading, detection = place.reading, world.plan.detection
+    stalled = now - state.seen.since if state.seen is not None and state.seen.meaning is Meaning.STALLED else 0.0
+    also = Circumstances(stalled=stalled, stalled_for=detection.stalled_for)
+    return judge(state, reading.power, reading.reason, now, cool_down=detection.cool_down, also=also)
+
+
+def _of_plan(world: World, name: str, host: str) -> PlanView:
     service = world.plan.services[name]
     native, chosen = service.sync.consistency, _chosen_mode(world, name)
     return PlanView(
-        hypervisor=service.primary.hypervisor,
-        site=world.plan.hypervisors[service.primary.hypervisor].site,
+        hypervisor=host,
+        site=world.plan.hypervisors[host].site,
         secondary=service.standby.secondary,
         mode=chosen or service.mode.value,
         chosen_mode=chosen,

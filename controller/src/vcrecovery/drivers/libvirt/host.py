@@ -29,7 +29,8 @@ class LibvirtHost(Events):
             if domain is None:
                 return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
             state, reason = domain.state()
-            return DomainReading(POWER.get(state, Power.RUNNING), reason_of(state, reason))
+            said, power = reason_of(state, reason), POWER.get(state, Power.RUNNING)
+            return DomainReading(power, said, "", _starts_by_itself(domain, power, said))
 
         try:
             return self._call(reading)
@@ -54,16 +55,15 @@ class LibvirtHost(Events):
             raise self._unreachable(error) from error
 
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
-        """State and CPU time of these VMs.
+        """State and CPU time of those of these VMs that the host knows.
 
         Raises OutsideError when the host does not answer.
         """
         known = {guest.uuid: guest for guest in self.guests()}
         return {
             uuid: DomainUsage(guest.reading, guest.cpu_time, guest.vcpus)
-            if (guest := known.get(uuid))
-            else DomainUsage(DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}"))
             for uuid in uuids
+            if (guest := known.get(uuid)) is not None
         }
 
     def destroy(self, uuid: str, timeout: float | None = None) -> None:
@@ -170,4 +170,17 @@ def _guest(domain: Any) -> Guest | None:
             return None
         raise
     word = reason_of(state, reason)
-    return Guest(domain.UUIDString(), domain.name(), state, vcpus, memory, memory_limit, cpu_time, word)
+    itself = _starts_by_itself(domain, POWER.get(state, Power.RUNNING), word)
+    return Guest(domain.UUIDString(), domain.name(), state, vcpus, memory, memory_limit, cpu_time, word, itself)
+
+
+def _starts_by_itself(domain: Any, power: Power, reason: str) -> str:
+    """Asked only where it counts: of a VM that is off, and libvirt does not know why."""
+    if power is not Power.SHUTOFF or reason:
+        return ""
+    with contextlib.suppress(libvirt.libvirtError):  # it has gone meanwhile
+        if domain.hasManagedSaveImage():
+            return "managed save image"
+        if domain.isPersistent() and domain.autostart():
+            return "autostart"
+    return ""

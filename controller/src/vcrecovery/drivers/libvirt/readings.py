@@ -17,15 +17,40 @@ POWER = {
     libvirt.VIR_DOMAIN_SHUTOFF: Power.SHUTOFF,
     libvirt.VIR_DOMAIN_CRASHED: Power.CRASHED,
 }
+#: Each state has its own reasons, all counted from 0. Those that change nothing about what is done have no word.
 REASON = {
-    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
-    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
-    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
-    libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED: "migrated",
-    libvirt.VIR_DOMAIN_SHUTOFF_SAVED: "saved",
-    libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
-    libvirt.VIR_DOMAIN_SHUTOFF_FROM_SNAPSHOT: "from snapshot",
-    libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "daemon",
+    libvirt.VIR_DOMAIN_SHUTOFF: {
+        libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
+        libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
+        libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
+        libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED: "migrated",
+        libvirt.VIR_DOMAIN_SHUTOFF_SAVED: "saved",
+        libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
+        libvirt.VIR_DOMAIN_SHUTOFF_FROM_SNAPSHOT: "from snapshot",
+        libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "daemon",
+    },
+    libvirt.VIR_DOMAIN_PAUSED: {
+        libvirt.VIR_DOMAIN_PAUSED_MIGRATION: "migration",
+        libvirt.VIR_DOMAIN_PAUSED_SAVE: "saving",
+        libvirt.VIR_DOMAIN_PAUSED_DUMP: "dump",
+        libvirt.VIR_DOMAIN_PAUSED_IOERROR: "I/O error",
+        libvirt.VIR_DOMAIN_PAUSED_WATCHDOG: "watchdog",
+        libvirt.VIR_DOMAIN_PAUSED_FROM_SNAPSHOT: "from snapshot",
+        libvirt.VIR_DOMAIN_PAUSED_SHUTTING_DOWN: "shutting down",
+        libvirt.VIR_DOMAIN_PAUSED_SNAPSHOT: "snapshot",
+        libvirt.VIR_DOMAIN_PAUSED_CRASHED: "crashed",
+        libvirt.VIR_DOMAIN_PAUSED_STARTING_UP: "starting up",
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY: "post-copy",
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED: "post-copy failed",
+        # VIR_DOMAIN_PAUSED_API_ERROR, which libvirt 9 does not have yet
+        14: "API error",
+    },
+    libvirt.VIR_DOMAIN_CRASHED: {libvirt.VIR_DOMAIN_CRASHED_PANICKED: "panicked"},
+}
+#: States that are told as another one, with a reason of ours.
+_TOLD_AS = {
+    libvirt.VIR_DOMAIN_SHUTDOWN: "shutting down",
+    libvirt.VIR_DOMAIN_PMSUSPENDED: "suspended by the guest",
 }
 STOPPED = {
     libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "shutdown",
@@ -65,11 +90,16 @@ EVENT = {
 
 @dataclass(frozen=True)
 class DomainReading:
-    """What a hypervisor says of one VM. `reason` is libvirt's own word for why a VM is off."""
+    """What a hypervisor says of one VM. `reason` is libvirt's own word for why it is off or paused.
+
+    `starts_by_itself`: how its hypervisor will start a VM that is off for no known reason, which it does some time
+    after its own start; empty if it will not.
+    """
 
     power: Power
     reason: str = ""
     detail: str = ""
+    starts_by_itself: str = ""
 
     def __str__(self) -> str:
         return f"{self.power} ({self.reason})" if self.reason else str(self.power)
@@ -109,15 +139,16 @@ class Guest:
     memory_limit: int = 0
     cpu_time: int = 0
     reason: str = ""
+    starts_by_itself: str = ""
 
     @property
     def reading(self) -> DomainReading:
-        return DomainReading(POWER.get(self.state, Power.RUNNING), self.reason)
+        return DomainReading(POWER.get(self.state, Power.RUNNING), self.reason, "", self.starts_by_itself)
 
 
 def reason_of(state: int, reason: int) -> str:
-    """libvirt's word for why a VM is off; empty for none. Each state has its own reasons, all counted from 0."""
-    return REASON.get(reason, "") if state == libvirt.VIR_DOMAIN_SHUTOFF else ""
+    """libvirt's word for why a VM is off or paused; empty for none, and for reasons that a newer libvirt may have."""
+    return _TOLD_AS.get(state) or REASON.get(state, {}).get(reason, "")
 
 
 def words_of(event: int, detail: int) -> tuple[str, str]:
