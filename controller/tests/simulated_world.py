@@ -77,6 +77,8 @@ class SimulatedWorld:
     dns_address: str = "primary"
     dns_epoch: int = 0
     heartbeat_at: float | None = 0.0
+    #: Whether what the primary writes arrives.
+    syncs: bool = True
     started_at: float = -1.0
     probed_epoch: int = 0
     starts: int = 0

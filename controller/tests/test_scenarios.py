@@ -63,7 +63,10 @@ class Stage:
         names = self._named(values.pop("of", None))
         self._change(names, values)
         whose = "" if len(names) == len(self.sims) else f"{', '.join(names)}: "
-        told = ", ".join(f"{key} = {'well' if value == '' else value}" for key, value in values.items())
+        nothing = {"reason": "none"}
+        told = ", ".join(
+            f"{key} = {nothing.get(key, 'well') if value == '' else value}" for key, value in values.items()
+        )
         self.first.say(f"world: {whose}{told}")
 
     def _named(self, argument: Any) -> list[str]:
@@ -84,8 +87,9 @@ class Stage:
         while self.clock.time < end or (self.fleet is not None and self.fleet.is_at_work):
             self.clock.sleep(1.0)
             for sim in self.sims.values():
-                alive = sim.world.power == "running" and 0 < sim.world.cpu < 99 and not sim.world.network_cut
-                sim.world.heartbeat_at = self.clock.now() if alive else sim.world.heartbeat_at
+                world = sim.world
+                alive = world.power == "running" and 0 < world.cpu < 99 and not world.network_cut and world.syncs
+                world.heartbeat_at = self.clock.now() if alive else world.heartbeat_at
             self.look()
 
     def failover(self, said: dict[str, Any]) -> None:
@@ -135,6 +139,9 @@ class Stage:
                 where, _, name = str(argument).rpartition(" of ")
                 sim, where = (self.sims[name], where) if name in self.sims else (self.first, argument)
                 sim.kill_at = where
+            case "restart controller":
+                self.first.say("the controller is restarted")
+                self.first.restart()
             case "wait":
                 self.clock.sleep(argument)
             case "stop primary" | "pause" | "standby set":

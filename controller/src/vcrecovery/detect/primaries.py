@@ -92,18 +92,22 @@ class Primaries:
 
     def lost(self, host: str, detail: str) -> list[str]:
         """Nothing is heard of the hypervisor any more. Its services."""
+        answered = host not in self._away
         self._away[host] = DomainReading(Power.UNREACHABLE, detail=detail)
         concerned = self.on(host)
         for name in concerned:
             primary = self._all[name]
             primary.samples = ()
             self._forget(primary, host, detail)
+        if answered:
+            self._find_all()
         return concerned
 
     def heard(self, host: str, asked_at: float, at: float, usage: Mapping[str, DomainUsage]) -> list[str]:
         """The hypervisor's answer to a question of `asked_at`. The services that it concerns."""
         if self._away.pop(host, None) is not None:
             self._back_at[host] = at
+            self._find_all()
         concerned = dict.fromkeys(self.on(host))
         for uuid, found in usage.items():
             name = self._by_vm[uuid]
@@ -187,6 +191,11 @@ class Primaries:
             # The event counts also when the hypervisor cannot be asked any more, in the middle of its shutdown.
             ended = event is not None and event.stopped and reading.power is Power.UNREACHABLE
             self._see(primary, replace(reading, power=Power.ABSENT) if ended else reading, host)
+
+    def _find_all(self) -> None:
+        """One more or less that answers may decide where any of them is."""
+        for primary in self._all.values():
+            self._find(primary)
 
     def _find(self, primary: Primary) -> None:
         """Where it is, by all that has been said."""
