@@ -177,6 +177,20 @@ class Promises(RuleBasedStateMachine):
         if trouble == "crashed" and self.world.power not in OFF:
             self.sim.crash()
 
+    @rule(autostart=st.booleans(), back=st.booleans())
+    def hypervisor_loses_its_power(self, autostart: bool, back: bool) -> None:
+        """libvirt forgets with it why a VM was off before."""
+        self.world.hypervisor_answers, self.world.autostart = False, autostart
+        if self.world.power is not Power.CRASHED:
+            self.world.power, self.world.reason = Power.SHUTOFF, ""
+        self.sim.watch()
+        self.world.hypervisor_answers = back
+
+    @precondition(lambda self: self.world.power is Power.RUNNING)
+    @rule(reason=st.sampled_from(["I/O error", "watchdog", "migration"]))
+    def something_pauses_the_primary(self, reason: str) -> None:
+        self.world.power, self.world.reason = Power.PAUSED, reason
+
     def libvirtd_hangs(self) -> None:
         self.world.libvirtd_hangs = True
 

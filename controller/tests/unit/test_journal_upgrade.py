@@ -8,6 +8,7 @@ from pathlib import Path
 
 from journal_cases import finish
 
+from vcrecovery.recover.holds import HoldBook
 from vcrecovery.recover.journal import Journal
 from vcrecovery.recover.states import Outcome, Policy, Request, Step
 from vcrecovery.report import explain
@@ -102,3 +103,31 @@ def test_what_the_views_ask_the_journal(tmp_path: Path) -> None:
     assert newest is not None
     assert newest.id == 1
     assert journal.newest_done("mail") is None
+
+
+HOLDS = """
+CREATE TABLE hold (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, epoch INTEGER NOT NULL, uuid TEXT NOT NULL,
+    found_at REAL NOT NULL, held_at REAL, released_at REAL, released TEXT
+) STRICT;
+CREATE UNIQUE INDEX one_open_hold ON hold (service) WHERE released_at IS NULL;
+INSERT INTO hold VALUES (1, 'web', 1, 'its uuid', 5.0, 6.0, NULL, NULL);
+"""
+
+
+def test_what_is_held_stays_so_and_another_hypervisor_may_hold_it_too(tmp_path: Path) -> None:
+    path = old_journal(tmp_path)
+    with sqlite3.connect(path) as database:
+        database.executescript(HOLDS)
+    database.close()
+    book = HoldBook(Journal(path))
+    held = book.open("web", ["hv1", ""])
+    assert held is not None
+    assert (held.id, held.held_at, held.host) == (1, 6.0, "")
+    # The same one where the plan has it, a new one elsewhere.
+    assert book.begin("web", 1, "its uuid", 7.0, ["hv1", ""]) == 1
+    assert book.begin("web", 1, "its uuid", 7.0, ["hv2"]) == 2
+    assert book.begin("web", 1, "its uuid", 8.0, ["hv2"]) == 2
+    assert [hold.host for hold in book.all_open("web")] == ["hv2", ""]
+    assert book.open("web", ["hv3"]) is None

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -74,6 +74,12 @@ CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
 _FIRST_LOOKS, _LAST_LOOKS = 50, 150
 #: Seconds for which it is kept when a primary was off: no standby that is older will be started unforced.
 _OFF_KEPT = 30 * 86400.0
+
+
+def _written(request: Request) -> str:
+    """Without what is not known: the version before reads it too."""
+    said = asdict(request)
+    return json.dumps({key: value for key, value in said.items() if (key, value) != ("began_at", None)})
 
 
 def _request(said: str) -> Request:
@@ -269,7 +275,7 @@ class Journal:
                 (known,) = db.execute("SELECT epoch FROM service WHERE name = ?", (service,)).fetchone()
                 db.execute(
                     "INSERT INTO episode (service, epoch, cause, request, opened_at) VALUES (?, ?, ?, ?, ?)",
-                    (service, max(known, epoch_elsewhere) + 1, cause, json.dumps(asdict(request)), at),
+                    (service, max(known, epoch_elsewhere) + 1, cause, _written(request), at),
                 )
         return self._episodes("service = ? AND closed_at IS NULL", service)[0]
 
@@ -279,7 +285,7 @@ class Journal:
 
         After that a restore point that was named stays: the standby may be half-way back to it.
         """
-        said = json.dumps(asdict(request))
+        said = _written(request)
         fenced = db.execute("SELECT 1 FROM step WHERE episode = ? AND step = 'fence'", (episode,)).fetchone()
         if not fenced:
             db.execute(
@@ -288,7 +294,7 @@ class Journal:
         elif not request.automatic:
             (before,) = db.execute("SELECT request FROM episode WHERE id = ?", (episode,)).fetchone()
             restore_point = request.restore_point or json.loads(before).get("restore_point")
-            said = json.dumps({**asdict(request), "restore_point": restore_point})
+            said = _written(replace(request, restore_point=restore_point))
             db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
 
     def _allow(self, episode: Episode, what: Step | Outcome) -> None:

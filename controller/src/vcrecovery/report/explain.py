@@ -95,6 +95,8 @@ def _head(episode: Episode, now: float, width: int | None, paint: Paint) -> Iter
     outcome = f"{episode.outcome} after {_took(seconds)}" if episode.outcome else f"not finished after {_took(seconds)}"
     colour = "green" if episode.outcome is Outcome.DONE else "yellow" if episode.outcome else "red"
     yield paint(f"{name}, epoch {episode.epoch}, episode {episode.id}: {outcome}", colour)
+    if (began_at := episode.request.began_at) is not None:
+        yield from wrapped("  began     ", f"{day_and_time(began_at)}, when it was last seen well", width)
     yield from wrapped("  detected  ", f"{day_and_time(episode.opened_at)}: {episode.cause}", width)
     yield from wrapped("  by        ", _who(episode.request), width)
     if episode.reason:

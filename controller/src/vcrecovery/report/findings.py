@@ -132,10 +132,17 @@ def _episode(view: ServiceView) -> Iterator[Finding]:
             f"epoch {episode.epoch} is not finished after {span(took)} ({who}){_stopped_at(episode)}",
             f"`vcrecovery explain {name}`, then `vcrecovery failover {name}`",
         )
-    elif view.verdict.kind is Kind.FAILED and view.last is not None and view.last.outcome is Outcome.REFUSED:
+    elif view.last is not None and view.last.outcome is Outcome.REFUSED and _still_failed(view, view.last):
         yield Finding(
             Level.ATTENTION, name, f"no failover: {view.last.reason}", f"`vcrecovery explain {name}` says what to do"
         )
+
+
+def _still_failed(view: ServiceView, refused: Episode) -> bool:
+    """Whether what was refused is what is wrong now. Of a silent hypervisor: nothing was seen of its VM since."""
+    seen = view.state.seen
+    silent = view.verdict.kind is Kind.UNKNOWN and view.reading.power is Power.UNREACHABLE
+    return view.verdict.kind is Kind.FAILED or (silent and seen is not None and seen.at <= refused.opened_at)
 
 
 def _stopped_at(episode: Episode) -> str:

@@ -1,0 +1,199 @@
+"""Looking for a primary on several hypervisors, some of which may be down; and ending and holding it where it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.drivers.libvirt import DomainReading, DomainUsage, Guest
+from vcrecovery.errors import OutsideError
+from vcrecovery.plan.load import load_plan
+from vcrecovery.recover.holds import HoldBook, serve_from_primary
+from vcrecovery.recover.outside import Outside
+from vcrecovery.recover.sighting import Sighting
+from vcrecovery.recover.states import Episode, Power, Request, Step
+from vcrecovery.recover.world import World
+
+UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
+PLAN = """\
+version: 1
+state_dir: {folder}/state
+hypervisors: {{hv1: {{site: east}}, hv2: {{site: west}}}}
+secondaries:
+  sec1:
+    network: {{bridge: vcr0, address: 10.20.0.1/24}}
+    receiver: {{address: 10.10.0.1}}
+services:
+  web:
+    primary: {{hypervisor: hv1, uuid: 6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001, address: 127.0.0.1}}
+    standby: {{secondary: sec1, address: 10.20.0.11}}
+    ports: [80]
+    timeouts: {{fence: 1s}}
+"""
+#: libvirt's numbers of states.
+STATE = {Power.RUNNING: 1, Power.PAUSED: 3, Power.SHUTOFF: 5}
+
+
+class FakeHost:
+    """A hypervisor that has the VM in this state, or does not know it."""
+
+    def __init__(self, name: str, power: Power = Power.ABSENT, reason: str = "") -> None:
+        self.name, self.reading = name, DomainReading(power, reason)
+        self.listed = self.destroyed = self.resumed = 0
+        self.hangs: threading.Event | None = None
+
+    def _answer(self) -> None:
+        if self.reading.power is Power.UNREACHABLE:
+            raise OutsideError(f"hypervisor {self.name} does not answer")
+
+    def read(self, _uuid: str) -> DomainReading:
+        self._answer()
+        return self.reading
+
+    def guests(self) -> list[Guest]:
+        self.listed += 1
+        if self.hangs is not None:
+            self.hangs.wait(30)
+        self._answer()
+        if self.reading.power is Power.ABSENT:
+            return []
+        return [Guest(UUID, "web", STATE[self.reading.power], reason=self.reading.reason)]
+
+    def usage(self, _uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        self._answer()
+        return {UUID: DomainUsage(self.reading)}
+
+    def destroy(self, _uuid: str, _timeout: float | None = None) -> None:
+        self._answer()
+        self.destroyed += 1
+        if self.reading.power in (Power.RUNNING, Power.PAUSED):
+            self.reading = DomainReading(Power.SHUTOFF, "destroyed")
+
+    def resume(self, _uuid: str) -> bool:
+        self.resumed += 1
+        return True
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        (folder / "plan.yml").write_text(PLAN.format(folder=folder))
+        self.world = World(load_plan(folder / "plan.yml"))
+        self.hv1, self.hv2 = FakeHost("hv1", Power.RUNNING), FakeHost("hv2")
+        self.world.hosts = {"hv1": self.hv1, "hv2": self.hv2}  # type: ignore[dict-item]
+
+    def seen_on(self, host: str) -> None:
+        self.world.journal.saw("web", Sighting(Power.RUNNING, "", 1.0, 1.0, host))
+
+    def find(self) -> tuple[str, Power]:
+        place = self.world.whereabouts.find("web")
+        return place.host, place.reading.power
+
+    def fence(self) -> str:
+        episode = Episode(1, "web", 1, "a test", Request(), 0.0)
+        return str(Outside(self.world, "web").carry_out(Step.FENCE, episode)["summary"])
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_its_home_is_where_it_was_seen_last(stage: Stage) -> None:
+    whereabouts = stage.world.whereabouts
+    assert (whereabouts.home("web"), whereabouts.on({"hv1"}), whereabouts.on({"hv2"})) == ("hv1", ["web"], [])
+    stage.seen_on("hv2")
+    assert (whereabouts.home("web"), whereabouts.on({"hv1"}), whereabouts.on({"hv2"})) == ("hv2", [], ["web"])
+    # One that has left the plan since is nowhere to look.
+    stage.seen_on("hv9")
+    assert whereabouts.home("web") == "hv1"
+
+
+def test_one_that_its_home_has_waits_for_nobody_else(stage: Stage) -> None:
+    stage.hv2.hangs = threading.Event()
+    try:
+        assert stage.find() == ("hv1", Power.RUNNING)
+    finally:
+        stage.hv2.hangs.set()
+
+
+@pytest.mark.parametrize(
+    ("home", "other", "found"),
+    [
+        (Power.ABSENT, Power.RUNNING, ("hv2", Power.RUNNING)),
+        (Power.SHUTOFF, Power.RUNNING, ("hv2", Power.RUNNING)),
+        (Power.UNREACHABLE, Power.RUNNING, ("hv2", Power.RUNNING)),
+        (Power.UNREACHABLE, Power.ABSENT, ("hv1", Power.UNREACHABLE)),
+        (Power.ABSENT, Power.UNREACHABLE, ("hv2", Power.UNREACHABLE)),
+        (Power.ABSENT, Power.ABSENT, ("hv1", Power.ABSENT)),
+        (Power.SHUTOFF, Power.ABSENT, ("hv1", Power.SHUTOFF)),
+    ],
+)
+def test_one_that_its_home_does_not_have_is_looked_for(
+    stage: Stage, home: Power, other: Power, found: tuple[str, Power]
+) -> None:
+    stage.hv1.reading, stage.hv2.reading = DomainReading(home), DomainReading(other)
+    assert stage.find() == found
+
+
+def test_all_who_ask_at_once_share_one_question(stage: Stage) -> None:
+    stage.hv1.reading = DomainReading(Power.ABSENT)
+    for _ in range(3):
+        stage.find()
+    assert stage.hv2.listed == 1
+
+
+def test_whatever_breaks_in_a_question_is_an_answer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> list[Guest]:
+        raise RuntimeError("can't start new thread")
+
+    stage.hv1.reading = DomainReading(Power.ABSENT)
+    monkeypatch.setattr(stage.hv2, "guests", breaks)
+    place = stage.world.whereabouts.find("web")
+    assert (place.host, place.reading.power) == ("hv2", Power.UNREACHABLE)
+    assert "can't start new thread" in place.reading.detail
+
+
+def test_the_fence_ends_it_where_it_is(stage: Stage) -> None:
+    stage.seen_on("hv2")
+    stage.hv1.reading, stage.hv2.reading = DomainReading(Power.SHUTOFF, "migrated"), DomainReading(Power.RUNNING)
+    assert stage.fence() == "hv2: shutoff (destroyed)"
+    assert (stage.hv1.destroyed, stage.hv2.destroyed) == (0, 1)
+
+
+def test_the_fence_ends_every_copy(stage: Stage) -> None:
+    stage.hv2.reading = DomainReading(Power.PAUSED)
+    assert stage.fence() == "hv1: shutoff (destroyed); hv2: shutoff (destroyed)"
+
+
+def test_a_copy_that_cannot_be_ended_proves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.hv2.reading = DomainReading(Power.PAUSED)
+    monkeypatch.setattr(stage.hv2, "destroy", lambda *_words: None)
+    with pytest.raises(OutsideError, match="is still paused on hv2 after its destroy"):
+        stage.fence()
+
+
+def test_one_that_left_between_the_look_and_the_fence_is_not_proved_off(stage: Stage) -> None:
+    stage.hv1.reading, stage.hv2.reading = DomainReading(Power.ABSENT), DomainReading(Power.RUNNING)
+    stage.hv2.destroy = lambda *_words: None  # type: ignore[method-assign]
+    with pytest.raises(OutsideError, match=r"(is on hv2 now|is still running on hv2)"):
+        stage.fence()
+
+
+def test_the_one_that_is_held_is_resumed_where_it_is(stage: Stage) -> None:
+    book = HoldBook(stage.world.journal)
+    book.held(book.begin("web", 1, UUID, 2.0, ["hv2"]), 3.0)
+    assert serve_from_primary(stage.world, "web")
+    assert (stage.hv1.resumed, stage.hv2.resumed) == (0, 1)
+    assert book.all_open("web") == []
+
+
+def test_of_two_that_are_held_the_operator_chooses(stage: Stage) -> None:
+    book = HoldBook(stage.world.journal)
+    for host in ("hv1", "hv2"):
+        book.held(book.begin("web", 1, UUID, 2.0, [host]), 3.0)
+    with pytest.raises(OutsideError, match=r"held paused on hv1 and hv2: which of them is to serve"):
+        serve_from_primary(stage.world, "web")
+    assert (stage.hv1.resumed, stage.hv2.resumed, len(book.all_open("web"))) == (0, 0, 2)
