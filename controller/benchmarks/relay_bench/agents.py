@@ -64,11 +64,17 @@ class Agent:
         folder.mkdir(parents=True)
         self.show([])
 
-    def show(self, guests: Sequence[Guest], libvirt: int | None = None, enterprise: int = 36957) -> None:
-        """What the table has from now on. `libvirt`: 1 if it answers, 2 if not, None for an agent that never says."""
+    def show(
+        self, guests: Sequence[Guest], libvirt: int | None = 1, enterprise: int = 36957, copy: float | None = None
+    ) -> None:
+        """What the table has from now on. `libvirt`: 1 if it answers, 2 if not, None for an agent that never says.
+
+        `copy`: it answers from a copy that the first question after so many seconds makes anew; 5 for libvirt-snmp.
+        """
         document = {
             "enterprise": enterprise,
             "libvirt": libvirt,
+            "copy": copy,
             "since": time.monotonic(),
             "rows": [asdict(guest) for guest in guests],
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import statistics
@@ -17,8 +18,9 @@ import pytest
 
 from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment
 from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
-from relay_bench.recorder import Recorder
+from relay_bench.recorder import Recorded, Recorder
 from relay_bench.stage_notifications import STRANGER, storm
+from vcrecovery.plan.monitoring import COPY_LIVES
 from vcrecovery_lab.ports import free_port
 
 from .waiting import wait_for
@@ -26,6 +28,7 @@ from .waiting import wait_for
 POLL = 0.5
 WEB = Guest(SERVICE_UUID, "web-vm", rate=10**9)
 OTHER = Guest("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0def", "other-vm", rate=0)
+HALF_BUSY = Guest("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0111", "half-busy", rate=10**9)
 NEW_ROOT, OLD_ROOT = "1.3.6.1.4.1.36957", "1.3.6.1.4.1.12345"
 SHUTOFF, RUNNING = 5, 1
 #: Boots and time of an agent in its traps: long after every answer that the tests get from it.
@@ -412,16 +415,66 @@ def test_an_agent_that_is_away_gives_no_heartbeat_and_one_that_restarts_no_wrong
 
 
 def test_a_libvirtd_that_restarts_loses_no_guest_and_an_undefined_guest_is_absent_once(made: Made) -> None:
-    made.hv1.show([WEB, OTHER], libvirt=1)
+    made.hv1.show([WEB, OTHER])
     made.wait_for_state("hv1", OTHER.uuid, "running")
     made.hv1.show([], libvirt=2)
-    made.wait_for_polls("hv1", 4)  # the host lives
-    made.hv1.show([replace(WEB, name="renamed")], libvirt=1)
+    wait_for(lambda: made.log_has("libvirt does not answer it"), "the log line")
+    silent = len(made.recorder.values("hv1", "vcr.heartbeat"))
+    made.wait_for_polls("hv2", 4)
+    assert len(made.recorder.values("hv1", "vcr.heartbeat")) == silent, "it knows nothing of the guests"
+    made.hv1.show([replace(WEB, name="renamed")])
     made.wait_for_state("hv1", OTHER.uuid, "absent")
     made.wait_for_polls("hv1", 4)
     assert [v.text for v in made.recorder.values("hv1", state(OTHER.uuid))] == ["running", "absent"]
     assert [v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))] == ["running"]
     assert "renamed" in (made.last("hv1", "vcr.guests") or "")
+
+
+def as_libvirt_snmp(agent: Agent, *guests: Guest) -> None:
+    """The table as libvirt-snmp shows it: it never says whether libvirt answers, and its copy lives 5.000 s."""
+    agent.show(guests, libvirt=None, copy=COPY_LIVES)
+
+
+def test_libvirt_snmp_at_the_default_poll(tmp_path: Path, pair_of_agents: list[Agent]) -> None:
+    """Every value right, whether the plan says what it is or not; and silence once it has lost its libvirtd."""
+    recorder = Recorder("127.0.1.8", free_port("127.0.1.8"))
+    plan = plan_of(tmp_path, pair_of_agents, recorder, 5.0, v2c=False)
+    plan["hypervisors"]["hv1"]["snmp"]["agent"] = "libvirt-snmp"
+    busy = {"hv1": replace(WEB, rate=2 * 10**9), "hv2": OTHER}
+    for agent in pair_of_agents:
+        as_libvirt_snmp(agent, busy[agent.name], HALF_BUSY)
+    program = Program(tmp_path, plan)
+    recorder.start()
+    program.start()
+    try:
+
+        def beats(host: str) -> list[Recorded]:
+            return recorder.values(host, "vcr.heartbeat")
+
+        recorder.wait_for(lambda: all(len(beats(host)) >= 7 for host in busy), "seven polls")
+        for host in busy:
+            # At first the agents are asked in turn, and what was read too soon gives no value.
+            heard = beats(host)[2:]
+            assert min(b.clock - a.clock for a, b in itertools.pairwise(heard)) > COPY_LIVES + 0.5
+            for uuid, load in ((busy[host].uuid, 100 if host == "hv1" else 0), (HALF_BUSY.uuid, 50)):
+                values = [v for v in recorder.values(host, cpu(uuid)) if v.clock >= heard[0].clock]
+                assert [float(v.text) for v in values] == [pytest.approx(load, abs=1)] * len(heard)
+        said = [line for line in program.log.read_text().splitlines() if "is asked every 6 s" in line]
+        assert len(said) == 1
+        assert "hypervisors.hv2.snmp.agent: libvirt-snmp" in said[0]
+        as_libvirt_snmp(pair_of_agents[0])
+        wait_for(
+            lambda: "has lost libvirt: its table is empty; restart it there" in program.log.read_text(), "the loss"
+        )
+        silent, others = len(beats("hv1")), len(beats("hv2"))
+        recorder.wait_for(lambda: len(beats("hv2")) >= others + 2, "polls of the other")
+        assert len(beats("hv1")) == silent
+        as_libvirt_snmp(pair_of_agents[0], WEB)
+        recorder.wait_for(lambda: len(beats("hv1")) > silent, "its return")
+        assert {v.text for v in recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
+    finally:
+        assert program.stop() == 0
+        recorder.stop()
 
 
 def relay_of(folder: Path, plan: dict[str, Any]) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcrecovery.plan.monitoring import COPY_POLL
 from vcrecovery.relay.guests import Guests, Row, Table
 from vcrecovery.relay.notification import Notification
 from vcrecovery.snmp.mib import GuestState
@@ -32,7 +33,7 @@ class Agent:
         self.now = 1000.0
         self.uptime = uptime
 
-    def poll(self, *rows: Row, libvirt: bool | None = None, after: float = POLL) -> dict[str, str]:
+    def poll(self, *rows: Row, libvirt: bool | None = True, after: float = POLL) -> dict[str, str]:
         self.now += after
         self.uptime += int(after * 100)
         stamped = tuple(replace(row, uptime=self.uptime) for row in rows)
@@ -192,22 +193,16 @@ def test_a_constant_load_is_seen_as_it_is(load: int, vcpus: int, waits: list[int
     polls=st.lists(
         st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 8), st.floats(0, 100)),
         max_size=20,
-    )
+    ),
+    libvirt=st.sampled_from([True, None]),
 )
-def test_utilisation_is_always_a_percentage(polls: list[tuple[int, int, int, float]]) -> None:
+def test_utilisation_is_always_a_percentage(polls: list[tuple[int, int, int, float]], libvirt: bool | None) -> None:
     guests, now = Guests({}), 0.0
     for cpu_time, uptime, vcpus, passed in polls:
         now += passed
         found = Row(UUID, "x", GuestState.RUNNING, vcpus, cpu_time, uptime)
-        value = guests.polled(Table(uptime, (found,)), now, now).get(CPU, "0")
+        value = guests.polled(Table(uptime, (found,), libvirt), now, now).get(CPU, "0")
         assert 0 <= float(value) <= 100
-
-
-def test_the_same_sample_twice_is_no_utilisation(agent: Agent) -> None:
-    """libvirt-snmp answers from a copy that is up to 5 s old."""
-    times = [0, 0, 10, 10, 20, 20]
-    values = [agent.poll(row(cpu_time=seconds * SECOND)).get(CPU) for seconds in times]
-    assert values == [None, None, "50.00", None, "50.00", None]
 
 
 def test_two_answers_at_one_time_of_the_agent_are_one(agent: Agent) -> None:
@@ -215,17 +210,10 @@ def test_two_answers_at_one_time_of_the_agent_are_one(agent: Agent) -> None:
     assert CPU not in agent.poll(row(cpu_time=SECOND), after=0)
 
 
-def test_no_cpu_time_for_longer_than_any_copy_is_kept_is_zero_at_every_poll(agent: Agent) -> None:
-    values = [agent.poll(row(cpu_time=7)).get(CPU) for _ in range(6)]
-    assert values == [None, None, "0.00", "0.00", "0.00", "0.00"]
-    assert agent.poll(row(cpu_time=7 + 10 * SECOND))[CPU] == "50.00"  # since the last sample that was one for sure
-
-
-@pytest.mark.parametrize("libvirt", [True, None])
-def test_zero_is_seen_at_once_where_the_table_is_known_to_be_fresh(agent: Agent, libvirt: bool | None) -> None:
-    """From this project's agent always, from another if a neighbour's CPU time has moved."""
-    agent.poll(row(cpu_time=7), row(cpu_time=0, uuid=OTHER), libvirt=libvirt)
-    assert agent.poll(row(cpu_time=7), row(cpu_time=5, uuid=OTHER), libvirt=libvirt)[CPU] == "0.00"
+@pytest.mark.parametrize(("libvirt", "after"), [(True, POLL), (None, COPY_POLL)])
+def test_zero_is_seen_at_once(agent: Agent, libvirt: bool | None, after: float) -> None:
+    agent.poll(row(cpu_time=7), libvirt=libvirt, after=after)
+    assert agent.poll(row(cpu_time=7), libvirt=libvirt, after=after)[CPU] == "0.00"
 
 
 def test_a_guest_that_was_restarted_begins_anew(agent: Agent) -> None:

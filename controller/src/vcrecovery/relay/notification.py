@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
+from vcrecovery.snmp.guest_state import known_state
 from vcrecovery.snmp.mib import ENTERPRISES, EXTRA, NOTIFICATION, TABLE_ENTRY, Column, Extra, GuestState, Oid
 
 Variable = tuple[Oid, bytes | int | Oid | None]
@@ -18,7 +19,6 @@ Variable = tuple[Oid, bytes | int | Oid | None]
 _TRAP_OID: Oid = (1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0)
 _WORD = re.compile(r"[A-Za-z/ -]{1,40}")
 _UUID_LENGTH = 16
-_STATES = {int(state): state for state in GuestState}
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,12 @@ def read_notification(variables: Iterable[Variable]) -> Notification | None:
 
     uuid = _uuid(cell(TABLE_ENTRY, Column.UUID), instance)
     state = cell(TABLE_ENTRY, Column.STATE)
-    if not uuid or not isinstance(state, int) or state not in _STATES:
+    known = known_state(state) if isinstance(state, int) else None
+    if not uuid or known is None:
         return None
     return Notification(
         uuid,
-        _STATES[state],
+        known,
         text_of(cell(TABLE_ENTRY, Column.NAME)),
         _word(cell(EXTRA, Extra.EVENT)),
         _word(cell(EXTRA, Extra.DETAIL)),

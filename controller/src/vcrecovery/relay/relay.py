@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pysnmp.hlapi.v3arch.asyncio import UsmUserData
@@ -17,6 +17,7 @@ from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
 from vcrecovery.relay.counts import Counts, Reason
 from vcrecovery.relay.guard import Guard, Source
 from vcrecovery.relay.guests import Guests
+from vcrecovery.relay.hearing import Hearing, Said
 from vcrecovery.relay.lane import Lane
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.outbox import Value
@@ -48,11 +49,16 @@ class _Hypervisor:
     name: str
     agent: SnmpAgent
     guests: Guests
-    silent: bool | None = None
+    hearing: Hearing
     listing: str = ""
     listed_at: float = float("-inf")
     refused: bool = False
     uuids: set[str] = field(default_factory=set)
+
+
+def _say(sentences: Iterable[Said]) -> None:
+    for level, sentence in sentences:
+        log.log(level, "%s", sentence)
 
 
 class Credentials:
@@ -101,7 +107,11 @@ class Relay:
         self._plan = plan
         self._credentials = Credentials(plan)
         services = {str(service.primary.uuid): name for name, service in plan.services.items()}
-        self._hypervisors = {name: _Hypervisor(name, agent, Guests(services)) for name, agent in sorted(agents.items())}
+        self._hypervisors = {}
+        for name, agent in sorted(agents.items()):
+            here = {u: s for u, s in services.items() if plan.services[s].primary.hypervisor == name}
+            hearing = Hearing(name, agent, plan.snmp.poll, here)
+            self._hypervisors[name] = _Hypervisor(name, agent, Guests(services), hearing)
         self._by_address = {str(h.agent.address): h for h in self._hypervisors.values()}
         trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port)
         self._states = Lane("states", trapper, CAPACITY, self._refused)
@@ -175,30 +185,27 @@ class Relay:
 
     async def _keep_polling(self, poller: Poller, hypervisor: _Hypervisor, number: int) -> None:
         """The first time at once. Then agents take turns, so that no notification waits for many answers."""
-        poll = self._plan.snmp.poll
         await self._poll(poller, hypervisor)
-        next_at = time.monotonic() + poll * (number + 1) / len(self._hypervisors)
+        next_at = time.monotonic() + hypervisor.hearing.pace * (number + 1) / len(self._hypervisors)
         while True:
             await asyncio.sleep(max(0.0, next_at - time.monotonic()))
             await self._poll(poller, hypervisor)
-            next_at = max(next_at + poll, time.monotonic())
+            next_at = max(next_at + hypervisor.hearing.pace, time.monotonic())
 
     async def _poll(self, poller: Poller, hypervisor: _Hypervisor) -> None:
-        agent = hypervisor.agent
+        agent, hearing, guests = hypervisor.agent, hypervisor.hearing, hypervisor.guests
         asked_at = time.monotonic()
-        timeout = self._plan.snmp.poll * ANSWER_SHARE
+        timeout = hearing.pace * ANSWER_SHARE
         try:
             table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
         except OutsideError as error:
-            if not hypervisor.silent:
-                hypervisor.silent = True
-                log.warning("%s", error)
+            guests.unanswered(time.monotonic())
+            _say(hearing.failed(str(error)))
             return
-        if hypervisor.silent is not False:
-            hypervisor.silent = False
-            log.info("hypervisor %s: its agent answers, %d guest(s)", hypervisor.name, len(table.rows))
+        _say(hearing.answered(table, guests.any_on()))
         now = time.monotonic()
-        self._put(hypervisor, {"vcr.heartbeat": "1"} | hypervisor.guests.polled(table, asked_at, now))
+        heartbeat = {} if hearing.silent else {"vcr.heartbeat": "1"}
+        self._put(hypervisor, heartbeat | guests.polled(table, asked_at, now))
         self._list(hypervisor, now)
 
     # -- what goes out -----------------------------------------------------------------------------------------
@@ -252,7 +259,8 @@ class Relay:
             "values_sent": self._states.sent + self._measurements.sent,
             "values_waiting": len(self._states.outbox) + len(self._measurements.outbox),
             "values_lost": self._states.outbox.dropped + self._measurements.outbox.dropped,
-            "silent": sorted(h.name for h in self._hypervisors.values() if h.silent),
+            "silent": sorted(h.name for h in self._hypervisors.values() if h.hearing.silent),
+            "answers_without_guests": {h.name: h.hearing.empty for h in self._hypervisors.values() if h.hearing.empty},
         }
         memory = {h.name: h.guests.memory() for h in self._hypervisors.values()}
         try:
