@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import itertools
 import json
+import select
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relay_bench.agents import AUTH, Agent, Guest, agents, client_environment
+from relay_bench.agents import AUTH, PRIVACY, USER, Agent, Guest, agents, client_environment
 from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
 from relay_bench.recorder import Recorded, Recorder
 from relay_bench.stage_notifications import STRANGER, storm
 from vcrecovery.plan.monitoring import COPY_LIVES
+from vcrecovery_lab.net_snmp import Daemon
 from vcrecovery_lab.ports import free_port
 
 from .waiting import wait_for
@@ -248,7 +253,8 @@ def test_forgeries_are_counted_and_change_nothing(made: Made) -> None:
         words = ["snmptrap", "-v3", "-l", level, "-e", f"0x{made.hv1.engine_id}", "TARGET", *CRASHED]
         assert made.client(*words, source=source)
     made.trap(made.hv1, variables("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e9999", SHUTOFF, "stopped", "crashed"))
-    made.trap(made.hv1, ["", "1.3.6.1.6.3.1.1.5.3"])  # linkDown
+    made.trap(made.hv1, ["", "1.3.6.1.4.1.9.0.1"])
+    made.trap(made.hv1, ["", "1.3.6.1.6.3.1.1.5.1"])  # coldStart, as each snmpd that starts
     send_raw(made, source, [b"", b"\x30", b"\x30\x82\xff\xff\x02\x01\x03", b"\x30\x03\x02\x01\x03", b"\x00" * 1000])
     made.wait_for_polls("hv1", 3)
     assert {v.text for v in made.recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
@@ -256,6 +262,8 @@ def test_forgeries_are_counted_and_change_nothing(made: Made) -> None:
     made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
     assert made.stopped_counters() == {
         "taken": 1,
+        "questions": 1,
+        "of_snmpd": 1,
         "stranger": 1,
         "credentials": 4,
         "engine": 1,
@@ -306,7 +314,117 @@ def test_a_trap_that_is_cut_anywhere_changed_or_replayed(made: Made) -> None:
     send_raw(made, made.hv1.address, [v3, old])
     made.wait_for_polls("hv1", 2)
     assert made.last("hv1", state(SERVICE_UUID)) == "running"
-    assert made.stopped_counters() == {"taken": 2, "encoding": len(cut), "late": 2, "credentials": 1}
+    assert made.stopped_counters() == {
+        "taken": 2, "questions": 1, "encoding": len(cut), "late": 1, "repeated": 1, "credentials": 1
+    }  # fmt: skip
+
+
+@dataclass
+class Eavesdropper:
+    """Stands between a hypervisor and the relay: keeps what passes, and loses answers when it is told to."""
+
+    address: str
+    port: int = 0
+    informs: list[bytes] = field(default_factory=list)
+    answers: int = 0
+    loses: int = 0
+
+    def run(self, target: tuple[str, int], over: threading.Event) -> None:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outer,
+        ):
+            inner.bind(("127.0.1.11", 0))
+            outer.bind((self.address, 0))
+            self.port = inner.getsockname()[1]
+            client: Any = None
+            while not over.is_set():
+                for sock in select.select([inner, outer], [], [], 0.1)[0]:
+                    data, sender = sock.recvfrom(65535)
+                    if sock is inner:
+                        client = sender
+                        self.informs.append(data)
+                        outer.sendto(data, target)
+                    elif self.answers < self.loses and len(data) > 130:  # a Report is shorter
+                        self.answers += 1
+                    else:
+                        inner.sendto(data, client)
+
+
+@contextmanager
+def eavesdropping(made: Made, loses: int = 0) -> Iterator[Eavesdropper]:
+    over = threading.Event()
+    made_up = Eavesdropper(made.hv1.address, loses=loses)
+    thread = threading.Thread(target=made_up.run, args=((LISTEN, made.program.port), over))
+    thread.start()
+    try:
+        wait_for(lambda: made_up.port, "the eavesdropper")
+        yield made_up
+    finally:
+        over.set()
+        thread.join()
+
+
+def inform_through(made: Made, middle: Eavesdropper, what: list[str]) -> None:
+    words = ["snmpinform", "-m", "", "-v3", "-r", "10", "-t", "1", f"127.0.1.11:{middle.port}", *what]
+    subprocess.run(words, env=client_environment(made.folder / "client"), timeout=60, check=True)
+
+
+def test_a_replayed_inform_is_answered_and_changes_nothing(made: Made) -> None:
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    with eavesdropping(made) as middle:
+        inform_through(made, middle, variables(SERVICE_UUID, 3, "suspended", "paused"))
+    made.wait_for_state("hv1", SERVICE_UUID, "paused")
+    assert made.inform(made.hv1, variables(SERVICE_UUID, RUNNING, "resumed", "unpaused"))
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((made.hv1.address, 0))
+        sock.settimeout(30)
+        for _ in range(20):
+            sock.sendto(middle.informs[-1], (LISTEN, made.program.port))
+            assert sock.recv(65535)
+    made.wait_for_polls("hv1", 2)
+    assert made.last("hv1", state(SERVICE_UUID)) == "running"
+    assert made.stopped_counters() == {"taken": 2, "questions": 2, "repeated": 20}
+    assert made.log_has("notifications not taken: heard before: 20")
+
+
+def test_an_inform_whose_answers_got_lost_is_taken_once(made: Made) -> None:
+    """net-snmp sends it again in another message."""
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    with eavesdropping(made, loses=2) as middle:
+        inform_through(made, middle, CRASHED)
+        assert middle.answers == 2
+    made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
+    counters = made.stopped_counters()
+    assert counters["taken"] == 1
+    assert counters.get("again", 0) + counters.get("repeated", 0) == 2
+
+
+def test_a_relay_that_lost_its_state_is_found_again_by_an_snmpd_that_goes_on(made: Made) -> None:
+    """It keeps the engine ID of where its informs go for as long as it lives."""
+    made.wait_for_state("hv1", SERVICE_UUID, "running")
+    agentx = made.folder / "agentx"
+    words = f'-Ci -v 3 -u {USER} -l authPriv -a SHA-256 -A "{AUTH}" -x AES -X "{PRIVACY}"'
+    configuration = (
+        f"agentaddress udp:127.0.0.1:@PORT@\nmaster agentx\nagentXSocket {agentx}\n"
+        f"[snmp] clientaddr {made.hv1.address}\n"
+        f"trapsess {words} {LISTEN}:{made.program.port}\n"
+    )
+    snmpd = Daemon(made.folder / "snmpd", "snmpd", configuration, "-I", "-smux")
+    snmpd.start()
+    try:
+        for number, word in ((3, "paused"), (SHUTOFF, "shutoff (not seen running)")):
+            what = variables(SERVICE_UUID, number)[1:]
+            subprocess.run(["agentxtrap", "-m", "", "-x", str(agentx), *what], timeout=60, check=True)
+            made.wait_for_state("hv1", SERVICE_UUID, word)
+            assert made.program.stop() == 0
+            shutil.rmtree(made.program.state)
+            made.hv1.show([])
+            made.program.start()
+            made.wait_for_polls("hv1", 1)
+    finally:
+        snmpd.stop()
 
 
 @pytest.mark.parametrize("spoofed", [False, True], ids=["strangers", "spoofed hypervisor"])

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcrecovery.plan.monitoring import COPY_POLL
+from vcrecovery.relay.counts import Reason
 from vcrecovery.relay.guests import Guests, Row, Table
 from vcrecovery.relay.notification import Notification
+from vcrecovery.relay.strangers import Strangers
 from vcrecovery.snmp.mib import GuestState
 
 UUID, OTHER = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0abc", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0def"
@@ -40,7 +42,9 @@ class Agent:
         return self.guests.polled(Table(self.uptime, stamped, libvirt), self.now, self.now + 0.01)
 
     def notify(self, state: GuestState, event: str = "", detail: str = "", uuid: str = UUID) -> dict[str, str]:
-        return self.guests.notified(Notification(uuid, state, "web-vm", event, detail), self.now)
+        values = self.guests.notified(Notification(uuid, state, "web-vm", event, detail), self.now)
+        assert not isinstance(values, Reason)
+        return values
 
 
 @pytest.fixture
@@ -99,6 +103,62 @@ def test_a_notification_that_the_table_never_confirms_is_taken_back(agent: Agent
     agent.notify(GuestState.SHUTOFF, "stopped", "crashed")
     agent.poll(row())
     assert agent.poll(row())[STATE] == "running"
+
+
+def told(agent: Agent, state: GuestState, seconds: float, *, age: float = 0) -> dict[str, str] | Reason:
+    """A notification of what happened at that second of the agent's clock; it comes now."""
+    return agent.guests.notified(Notification(UUID, state, "web-vm", uptime=int(seconds * 100), age=age), agent.now)
+
+
+def test_a_notification_that_is_sent_again_is_taken_once(agent: Agent) -> None:
+    """In another message: its number, time and salt are new."""
+    assert told(agent, GuestState.PAUSED, 5000) == {STATE: "paused"}
+    agent.now += 3
+    assert told(agent, GuestState.PAUSED, 5000, age=3) is Reason.REPEATED
+
+
+def test_a_late_notification_does_not_overwrite_a_newer_one(agent: Agent) -> None:
+    told(agent, GuestState.RUNNING, 5000)
+    agent.now += 10
+    assert told(agent, GuestState.SHUTOFF, 5010) == {STATE: "shutoff"}
+    agent.now += 5
+    assert told(agent, GuestState.PAUSED, 5009) is Reason.LATE
+    assert told(agent, GuestState.RUNNING, 5010) == {STATE: "running"}, "two changes in one moment"
+
+
+@pytest.mark.parametrize("uptime", [0.5, 119], ids=["just restarted", "restarted soon after"])
+def test_an_agent_that_was_restarted_begins_its_clock_anew(agent: Agent, uptime: float) -> None:
+    told(agent, GuestState.RUNNING, 5000)
+    agent.now += 120
+    assert told(agent, GuestState.SHUTOFF, uptime) == {STATE: "shutoff"}
+    agent.now += 1
+    assert told(agent, GuestState.RUNNING, 4999) == {STATE: "running"}, "a clock that goes on"
+
+
+@pytest.mark.parametrize(("age", "said"), [(600, {}), (7, {}), (3, {STATE: "shutoff"})])
+def test_a_notification_that_waited_is_older_than_the_table(agent: Agent, age: float, said: dict[str, str]) -> None:
+    """It waited for a relay that was away; the guest has been started again since."""
+    agent.poll(row())
+    assert told(agent, GuestState.SHUTOFF, 5000, age=age) == said
+
+
+def test_a_notification_that_waited_still_says_why(agent: Agent) -> None:
+    agent.poll(row())
+    assert agent.poll(row(GuestState.SHUTOFF))[STATE] == "shutoff"
+    old = Notification(UUID, GuestState.SHUTOFF, "web-vm", "stopped", "destroyed", age=60)
+    assert agent.guests.notified(old, agent.now) == {STATE: "shutoff (destroyed)"}
+    assert STATE not in agent.poll(row(GuestState.SHUTOFF))
+
+
+def test_what_is_told_of_a_guest_that_the_next_table_has_was_genuine() -> None:
+    strangers, known = Strangers(), {OTHER}
+    assert strangers.add(UUID, 100)
+    assert strangers.add(OTHER, 100)
+    assert strangers.settle(known.__contains__, 101) == (1, 0)
+    assert strangers.settle(known.__contains__, 114) == (0, 0)
+    assert strangers.settle(known.__contains__, 116) == (0, 1)
+    assert strangers.settle(known.__contains__, 117) == (0, 0)
+    assert [strangers.add(str(number), 200) for number in range(150)].count(True) == 100
 
 
 def test_a_notification_of_a_guest_that_was_never_in_a_table(agent: Agent) -> None:

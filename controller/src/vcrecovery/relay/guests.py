@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from vcrecovery.plan.monitoring import COPY_LIVES
 from vcrecovery.recover.states import OFF, Power
+from vcrecovery.relay.counts import Reason
 from vcrecovery.relay.notification import Notification
 from vcrecovery.snmp.mib import GuestState
 
@@ -86,6 +87,10 @@ class _Guest:
     reason: str = ""
     seen_running: bool = False
     hinted_at: float = float("-inf")
+    #: When the newest table that had it was asked for.
+    asked_at: float = float("-inf")
+    #: The newest notification, and when it came.
+    told: tuple[Notification, float] | None = None
     said: str = ""
     said_at: float = float("-inf")
     missing: int = 0
@@ -96,6 +101,21 @@ class _Guest:
         """The words of `drivers.libvirt.DomainReading`."""
         reason = "" if self.power is Power.ABSENT and self.reason == NOT_SEEN_RUNNING else self.reason
         return f"{self.power} ({reason})" if reason else str(self.power)
+
+    def told_before(self, notification: Notification, now: float) -> Reason | None:
+        """Why it is no news, by the clock of who tells it: that goes on, or begins again within the time passed since.
+
+        A notification that is sent again has another message around it.
+        """
+        uptime = notification.uptime
+        if self.told is not None and uptime is not None:
+            before, came_at = self.told
+            if replace(notification, age=before.age) == before:
+                return Reason.REPEATED
+            if before.uptime is not None and before.uptime > uptime > (now - came_at + CLOCKS_APART) * 100:
+                return Reason.LATE
+        self.told = notification, now
+        return None
 
     def becomes(self, power: Power, reason: str = "") -> None:
         """`reason` is why it is off, if that is known."""
@@ -152,15 +172,20 @@ class Guests:
             power, reason, ran = Power(known["power"]), str(known["reason"]), bool(known["ran"])
             self._guests[str(UUID(uuid))] = _Guest(str(known["name"]), power, reason, ran)
 
-    def notified(self, notification: Notification, now: float) -> dict[str, str]:
-        """Values by item key: the guest's state, if that is new. The guest must be a known one."""
+    def notified(self, notification: Notification, now: float) -> dict[str, str] | Reason:
+        """Values by item key: a known guest's state, if that is new. Or why the notification is not taken."""
         guest = self._guests.setdefault(notification.uuid, _Guest(notification.name))
+        if reason := guest.told_before(notification, now):
+            return reason
+        seen_at = now - notification.age
         power = _POWER[notification.state]
+        if guest.asked_at - seen_at > HINT_HOLDS and power is not guest.power:
+            return {}  # it waited for a relay, and the table is newer
         # Only a stop's detail is a reason: `started` has details too.
         stopped = power is Power.SHUTOFF and notification.event in ("stopped", "")
         guest.becomes(power, notification.detail if stopped else "")
         guest.name = notification.name or guest.name
-        guest.hinted_at, guest.gone_at, guest.missing = now, None, 0
+        guest.hinted_at, guest.gone_at, guest.missing = seen_at, None, 0
         return self._states(now, only=notification.uuid)
 
     def polled(self, table: Table, asked_at: float, now: float) -> dict[str, str]:
@@ -172,7 +197,7 @@ class Guests:
         sampled = self._sampled(table, asked_at, now)
         for row in table.rows:
             guest = self._guests.setdefault(row.uuid, _Guest(row.name))
-            guest.name, guest.missing, guest.gone_at = row.name, 0, None
+            guest.name, guest.missing, guest.gone_at, guest.asked_at = row.name, 0, None, asked_at
             power = _POWER[row.state]
             if power is guest.power or asked_at - guest.hinted_at > HINT_HOLDS:
                 guest.becomes(power)

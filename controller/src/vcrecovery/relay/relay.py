@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,10 +22,11 @@ from vcrecovery.relay.hearing import Hearing, Said
 from vcrecovery.relay.lane import Lane
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.outbox import Value
-from vcrecovery.relay.own_engine import start_engine
+from vcrecovery.relay.own_engine import machine_id, start_engine
 from vcrecovery.relay.poller import AUTHENTICATION, PRIVACY, Poller
 from vcrecovery.relay.receiver import Receiver, listen
 from vcrecovery.relay.state_file import write_document
+from vcrecovery.relay.strangers import Strangers
 from vcrecovery.relay.trapper import Trapper
 from vcrecovery.relay.usm import Master
 from vcrecovery.snmp.credentials import read_passphrase, read_secret
@@ -50,6 +52,7 @@ class _Hypervisor:
     agent: SnmpAgent
     guests: Guests
     hearing: Hearing
+    strangers: Strangers = field(default_factory=Strangers)
     listing: str = ""
     listed_at: float = float("-inf")
     refused: bool = False
@@ -128,10 +131,11 @@ class Relay:
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Raises OutsideError when it cannot listen or write its state."""
         traps = self._plan.snmp.traps
-        own = start_engine(self._folder / "engine.json")
+        own = start_engine(self._folder / "engine.json", machine_id(), f"{traps.listen}:{traps.port}", time.time())
         self._recall()
         sock = listen(str(traps.listen), traps.port)
-        guard = Guard(self._sources, own.engine_id, self._credentials.community)
+        started = asyncio.get_running_loop().time()
+        guard = Guard(self._sources, own, self._credentials.community, started)
         self._receiver = receiver = Receiver(sock, guard, self._counts, own, self._notified)
         users = {}
         for user, keys in self._credentials.keys.items():
@@ -160,9 +164,11 @@ class Relay:
             for task in (stopping, *tasks):
                 task.cancel()
             await asyncio.gather(stopping, *tasks, return_exceptions=True)
+            for hypervisor in self._hypervisors.values():
+                self._settle_strangers(hypervisor, math.inf)
+            self._report()
             poller.close()
             receiver.close()
-            self._report()
 
     # -- what comes in -----------------------------------------------------------------------------------------
 
@@ -175,13 +181,28 @@ class Relay:
 
     def _notified(self, notification: Notification, address: str) -> None:
         hypervisor = self._by_address[address]
+        now = time.monotonic()
         if not hypervisor.guests.known(notification.uuid):
-            self._counts.reject(Reason.GUEST, address)
+            # That of a new guest comes before the first table that has it.
+            if not hypervisor.strangers.add(notification.uuid, now):
+                self._counts.reject(Reason.GUEST, address)
             return
-        self._counts.taken += 1
-        values = hypervisor.guests.notified(notification, time.monotonic())
-        log.info("hypervisor %s: notification: %s", hypervisor.name, notification)
-        self._put(hypervisor, values)
+        values = hypervisor.guests.notified(notification, now)
+        if values is Reason.REPEATED:
+            self._counts.again += 1
+        elif isinstance(values, Reason):
+            self._counts.reject(values, address)
+        else:
+            self._counts.taken += 1
+            log.info("hypervisor %s: notification: %s", hypervisor.name, notification)
+            self._put(hypervisor, values)
+
+    def _settle_strangers(self, hypervisor: _Hypervisor, now: float) -> None:
+        """What was told of guests that the table has meanwhile was genuine; of others, nobody knows them."""
+        come, unknown = hypervisor.strangers.settle(hypervisor.guests.known, now)
+        self._counts.taken += come
+        if unknown:
+            self._counts.reject(Reason.GUEST, str(hypervisor.agent.address), unknown)
 
     async def _keep_polling(self, poller: Poller, hypervisor: _Hypervisor, number: int) -> None:
         """The first time at once. Then agents take turns, so that no notification waits for many answers."""
@@ -206,6 +227,7 @@ class Relay:
         now = time.monotonic()
         heartbeat = {} if hearing.silent else {"vcr.heartbeat": "1"}
         self._put(hypervisor, heartbeat | guests.polled(table, asked_at, now))
+        self._settle_strangers(hypervisor, now)
         self._list(hypervisor, now)
 
     # -- what goes out -----------------------------------------------------------------------------------------
@@ -252,6 +274,8 @@ class Relay:
             self._report()
 
     def _report(self) -> None:
+        if self._receiver is not None:
+            self._receiver.count_dropped()
         if news := self._counts.news():
             log.warning("%s", news)
         document = {
