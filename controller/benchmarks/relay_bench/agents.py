@@ -56,8 +56,10 @@ class Agent:
     """One hypervisor's."""
 
     def __init__(self, name: str, address: str, folder: Path, number: int) -> None:
-        self.name, self.address, self.folder = name, address, folder
+        self.name, self.address, self.folder, self.number = name, address, folder, number
         self.port = free_port(address)
+        #: What the plan calls it.
+        self.kind = "vcrecovery"
         self.engine_id = f"80001f880476637261{number:04x}"
         self._table = folder / "table.json"
         self._process: subprocess.Popen[bytes] | None = None

@@ -121,7 +121,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class RealAgent:
     """snmpd with the role's configuration, and libvirt-snmp as the role's unit runs it."""
 
-    name, address = "hv1", HYPERVISOR
+    name, address, kind = "hv1", HYPERVISOR, "libvirt-snmp"
 
     def __init__(
         self, folder: Path, program: Path, libvirt: PrivateLibvirt, destinations: list[tuple[str, int]]
@@ -173,7 +173,6 @@ def test_the_real_libvirt_snmp(libvirt: PrivateLibvirt, program: Path, tmp_path:
     relay_port = free_port("127.0.1.9")
     agent = RealAgent(tmp_path / "agent", program, libvirt, [("127.0.1.9", 9), ("127.0.1.9", relay_port)])
     plan = plan_of(tmp_path, [agent], recorder, 5.0, v2c=False)  # type: ignore[list-item]
-    plan["hypervisors"]["hv1"]["snmp"]["agent"] = "libvirt-snmp"
     plan["snmp"]["traps"]["port"] = relay_port
     relay = Program(tmp_path, plan)
     recorder.start()

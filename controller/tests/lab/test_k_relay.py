@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import select
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from typing import Any
 import pytest
 
 from relay_bench.agents import AUTH, PRIVACY, USER, Agent, Guest, agents, client_environment
+from relay_bench.eavesdropper import eavesdropping
 from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
 from relay_bench.recorder import Recorded, Recorder
 from relay_bench.stage_notifications import STRANGER, storm
@@ -319,61 +317,10 @@ def test_a_trap_that_is_cut_anywhere_changed_or_replayed(made: Made) -> None:
     }  # fmt: skip
 
 
-@dataclass
-class Eavesdropper:
-    """Stands between a hypervisor and the relay: keeps what passes, and loses answers when it is told to."""
-
-    address: str
-    port: int = 0
-    informs: list[bytes] = field(default_factory=list)
-    answers: int = 0
-    loses: int = 0
-
-    def run(self, target: tuple[str, int], over: threading.Event) -> None:
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outer,
-        ):
-            inner.bind(("127.0.1.11", 0))
-            outer.bind((self.address, 0))
-            self.port = inner.getsockname()[1]
-            client: Any = None
-            while not over.is_set():
-                for sock in select.select([inner, outer], [], [], 0.1)[0]:
-                    data, sender = sock.recvfrom(65535)
-                    if sock is inner:
-                        client = sender
-                        self.informs.append(data)
-                        outer.sendto(data, target)
-                    elif self.answers < self.loses and len(data) > 130:  # a Report is shorter
-                        self.answers += 1
-                    else:
-                        inner.sendto(data, client)
-
-
-@contextmanager
-def eavesdropping(made: Made, loses: int = 0) -> Iterator[Eavesdropper]:
-    over = threading.Event()
-    made_up = Eavesdropper(made.hv1.address, loses=loses)
-    thread = threading.Thread(target=made_up.run, args=((LISTEN, made.program.port), over))
-    thread.start()
-    try:
-        wait_for(lambda: made_up.port, "the eavesdropper")
-        yield made_up
-    finally:
-        over.set()
-        thread.join()
-
-
-def inform_through(made: Made, middle: Eavesdropper, what: list[str]) -> None:
-    words = ["snmpinform", "-m", "", "-v3", "-r", "10", "-t", "1", f"127.0.1.11:{middle.port}", *what]
-    subprocess.run(words, env=client_environment(made.folder / "client"), timeout=60, check=True)
-
-
 def test_a_replayed_inform_is_answered_and_changes_nothing(made: Made) -> None:
     made.wait_for_state("hv1", SERVICE_UUID, "running")
-    with eavesdropping(made) as middle:
-        inform_through(made, middle, variables(SERVICE_UUID, 3, "suspended", "paused"))
+    with eavesdropping(made.hv1.address, (LISTEN, made.program.port)) as middle:
+        middle.inform(made.folder, variables(SERVICE_UUID, 3, "suspended", "paused"))
     made.wait_for_state("hv1", SERVICE_UUID, "paused")
     assert made.inform(made.hv1, variables(SERVICE_UUID, RUNNING, "resumed", "unpaused"))
     made.wait_for_state("hv1", SERVICE_UUID, "running")
@@ -392,9 +339,9 @@ def test_a_replayed_inform_is_answered_and_changes_nothing(made: Made) -> None:
 def test_an_inform_whose_answers_got_lost_is_taken_once(made: Made) -> None:
     """net-snmp sends it again in another message."""
     made.wait_for_state("hv1", SERVICE_UUID, "running")
-    with eavesdropping(made, loses=2) as middle:
-        inform_through(made, middle, CRASHED)
-        assert middle.answers == 2
+    with eavesdropping(made.hv1.address, (LISTEN, made.program.port), loses=2) as middle:
+        middle.inform(made.folder, CRASHED)
+        assert middle.lost == 2
     made.wait_for_state("hv1", SERVICE_UUID, "shutoff (crashed)")
     counters = made.stopped_counters()
     assert counters["taken"] == 1
@@ -433,7 +380,7 @@ def test_a_storm_of_10000_a_second_stops_nobody(made: Made, spoofed: bool) -> No
     made.wait_for_state("hv2", OTHER.uuid, "running")
     forged = captured_trap(made, CRASHED, "-v3", "-e", f"0x{made.hv1.engine_id}", "-Z", LATER, "-A", "not the secret")
     source = made.hv1.address if spoofed else STRANGER
-    with storm(source, made.program.port, 600, forged) as raging:
+    with storm(source, made.program.port, 600, [forged]) as raging:
         made.wait_for_polls("hv1", 3)
         for word, what in (
             ("shutoff (crashed)", variables(OTHER.uuid, SHUTOFF, "stopped", "crashed")),
