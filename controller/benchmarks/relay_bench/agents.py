@@ -101,6 +101,12 @@ class Agent:
             words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
+    def table_programs(self) -> list[int]:
+        """The processes that snmpd asks."""
+        assert self._process is not None  # noqa: S101  it was started
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return [int(word) for word in children.read_text().split()]
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()

@@ -11,7 +11,7 @@ class Reason(StrEnum):
     RATE = "too many of one hypervisor"
     ENCODING = "bad BER"
     ENGINE = "wrong engine ID"
-    OTHER_RELAY = "for a relay that is not here any more (restart their senders)"
+    OTHER_RELAY = "for another relay's engine ID (restart snmpd there)"
     USER = "unknown user"
     CREDENTIALS = "bad credentials"
     LATE = "too old"

@@ -16,6 +16,7 @@ from vcrecovery.errors import OutsideError, UsageError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
 from vcrecovery.relay.counts import Counts, Reason
+from vcrecovery.relay.credentials import Credentials
 from vcrecovery.relay.guard import Guard, Source
 from vcrecovery.relay.guests import Guests
 from vcrecovery.relay.hearing import Hearing, Said
@@ -23,13 +24,11 @@ from vcrecovery.relay.lane import Lane
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.outbox import Value
 from vcrecovery.relay.own_engine import machine_id, start_engine
-from vcrecovery.relay.poller import AUTHENTICATION, PRIVACY, Poller
+from vcrecovery.relay.poller import Poller
 from vcrecovery.relay.receiver import Receiver, listen
 from vcrecovery.relay.state_file import write_document
 from vcrecovery.relay.strangers import Strangers
 from vcrecovery.relay.trapper import Trapper
-from vcrecovery.relay.usm import Master
-from vcrecovery.snmp.credentials import read_passphrase, read_secret
 
 log = logging.getLogger("vcrecovery.relay")
 
@@ -62,31 +61,6 @@ class _Hypervisor:
 def _say(sentences: Iterable[Said]) -> None:
     for level, sentence in sentences:
         log.log(level, "%s", sentence)
-
-
-class Credentials:
-    """What the plan's users and files say.
-
-    Raises UsageError when a file cannot be used.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.masters: dict[str, Master] = {}
-        self.keys: dict[str, dict[str, object]] = {}
-        used = {h.snmp.user for h in plan.hypervisors.values() if h.snmp is not None}
-        for name in sorted(used):
-            user = plan.snmp.users[name]
-            auth = read_passphrase(user.auth_file, f"the authentication passphrase of SNMP user {name}")
-            privacy = read_passphrase(user.privacy_file, f"the privacy passphrase of SNMP user {name}")
-            self.masters[name] = Master.from_passphrase(user.auth, auth)
-            self.keys[name] = {
-                "authProtocol": AUTHENTICATION[user.auth],
-                "authKey": auth,
-                "privProtocol": PRIVACY[user.privacy],
-                "privKey": privacy,
-            }
-        file = plan.snmp.traps.community_file
-        self.community = None if file is None else read_secret(file, "the community of SNMPv2c traps")
 
 
 def _checked(plan: Plan) -> tuple[dict[str, SnmpAgent], Zabbix]:
