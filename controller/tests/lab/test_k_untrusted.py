@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +13,9 @@ from relay_bench.agents import AUTH, PRIVACY, USER, client_environment
 from relay_bench.eavesdropper import eavesdropping
 from relay_bench.program import LISTEN, SERVICE_UUID
 from relay_bench.stage_notifications import STRANGER, storm
+from vcrecovery.relay.receiver import dropped, listen
 from vcrecovery_lab.net_snmp import Daemon
+from vcrecovery_lab.ports import free_port
 
 from .relay_made import CRASHED, LATER, OTHER, RUNNING, SHUTOFF, Made, both_agents, relay_made, state, variables  # noqa: F401 - fixtures
 
@@ -178,3 +181,20 @@ def test_a_storm_of_10000_a_second_stops_nobody(made: Made, spoofed: bool) -> No
     counters = made.stopped_counters()
     assert counters["rate" if spoofed else "stranger"] > 1000
     assert counters["taken"] >= 3
+
+
+def test_what_comes_faster_than_it_is_read_is_counted() -> None:
+    with (
+        listen(LISTEN, port := free_port(LISTEN)) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        assert dropped(receiver) == 0
+        sent = 0
+        while not dropped(receiver):
+            sender.sendto(b"x" * 1000, (LISTEN, port))
+            sent += 1
+        kept = 0
+        with suppress(BlockingIOError):
+            while receiver.recv(2000):
+                kept += 1
+        assert dropped(receiver) == sent - kept == 1

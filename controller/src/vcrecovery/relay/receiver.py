@@ -34,7 +34,7 @@ _ANSWERS = 256
 #: <linux/sock_diag.h>: what SO_MEMINFO gives, and the place of the datagrams that found no room.
 _SO_MEMINFO, _MEMINFO, _DROPS = 55, struct.Struct("=9I"), 8
 
-#: Told of a genuine notification, its sender's address.
+#: Told of a genuine notification and its sender's address.
 OnNotification = Callable[[Notification, str], None]
 
 
