@@ -56,19 +56,27 @@ class Agent:
     """One hypervisor's."""
 
     def __init__(self, name: str, address: str, folder: Path, number: int) -> None:
-        self.name, self.address, self.folder = name, address, folder
+        self.name, self.address, self.folder, self.number = name, address, folder, number
         self.port = free_port(address)
+        #: What the plan calls it.
+        self.kind = "vcrecovery"
         self.engine_id = f"80001f880476637261{number:04x}"
         self._table = folder / "table.json"
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         self.show([])
 
-    def show(self, guests: Sequence[Guest], libvirt: int | None = None, enterprise: int = 36957) -> None:
-        """What the table has from now on. `libvirt`: 1 if it answers, 2 if not, None for an agent that never says."""
+    def show(
+        self, guests: Sequence[Guest], libvirt: int | None = 1, enterprise: int = 36957, copy: float | None = None
+    ) -> None:
+        """What the table has from now on. `libvirt`: 1 if it answers, 2 if not, None for an agent that never says.
+
+        `copy`: it answers from a copy that the first question after so many seconds makes anew; 5 for libvirt-snmp.
+        """
         document = {
             "enterprise": enterprise,
             "libvirt": libvirt,
+            "copy": copy,
             "since": time.monotonic(),
             "rows": [asdict(guest) for guest in guests],
         }
@@ -92,6 +100,12 @@ class Agent:
         self._process = subprocess.Popen(
             words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+
+    def table_programs(self) -> list[int]:
+        """The processes that snmpd asks."""
+        assert self._process is not None  # noqa: S101  it was started
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return [int(word) for word in children.read_text().split()]
 
     def stop(self) -> None:
         if self._process is not None:

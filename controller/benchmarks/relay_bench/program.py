@@ -43,7 +43,8 @@ def plan_of(folder: Path, agents: Sequence[Agent], recorder: Recorder, poll: flo
         "version": 1,
         "state_dir": str(folder / "state"),
         "hypervisors": {
-            agent.name: {"snmp": {"address": agent.address, "port": agent.port, "user": USER}} for agent in agents
+            agent.name: {"snmp": {"address": agent.address, "port": agent.port, "user": USER, "agent": agent.kind}}
+            for agent in agents
         },
         "secondaries": {
             "sec1": {"network": {"bridge": "br0", "address": "10.9.0.1/24"}, "receiver": {"address": "10.9.0.1"}}

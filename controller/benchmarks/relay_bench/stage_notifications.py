@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sync_bench.processes import cpu
+from sync_bench.processes import cpu, memory
 
 from .agents import Agent, client_environment
+from .eavesdropper import eavesdropping
 from .program import LISTEN, Program
 from .recorder import Recorder
 from .scale import Scale
@@ -23,20 +24,21 @@ from .stage_polling import uuid_of
 _CATCH = "127.0.1.10"
 STRANGER = "127.0.1.77"
 STORM_RATE = 10_000
+FLOOD_RATE = 20_000
 _ROOT = "1.3.6.1.4.1.36957"
 _TABLE = f"{_ROOT}.1.1.1"
 
-#: Arguments: the source, the target and its port, how many in a second, for how long, the datagram.
+#: Arguments: the source, the target and its port, how many in a second, for how long, the datagrams in turn.
 STORM = """
 import socket, sys, time
 source, address, port, rate, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
-datagram = bytes.fromhex(sys.argv[6])
+datagrams = [bytes.fromhex(text) for text in sys.argv[6:]]
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.bind((source, 0))
 begun, sent = time.monotonic(), 0
 while (passed := time.monotonic() - begun) < seconds:
     while sent < passed * rate:
-        sock.sendto(datagram, (address, port))
+        sock.sendto(datagrams[sent % len(datagrams)], (address, port))
         sent += 1
     time.sleep(0.001)
 print(sent)
@@ -45,7 +47,7 @@ print(sent)
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds from the datagram's sending to the value's coming; `cores` is the relay's CPU time meanwhile."""
+    """Milliseconds from the datagram's sending to the value's coming; CPU time and memory (PSS) are the relay's."""
 
     what: str
     count: int
@@ -53,6 +55,7 @@ class Latency:
     p99: float
     high: float
     cores: float
+    pss: int
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,12 @@ def catch_trap(folder: Path, engine_id: str, boots_and_time: str, what: Sequence
 
 
 @contextmanager
-def storm(source: str, port: int, seconds: float, datagram: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """10,000 datagrams a second, from a process of its own."""
-    words = [sys.executable, "-IS", "-c", STORM, source, LISTEN, str(port), str(STORM_RATE), str(seconds)]
-    process = subprocess.Popen([*words, datagram.hex()], stdout=subprocess.PIPE)
+def storm(
+    source: str, port: int, seconds: float, datagrams: Sequence[bytes], rate: int = STORM_RATE
+) -> Iterator[subprocess.Popen[bytes]]:
+    """So many datagrams a second, from a process of its own."""
+    words = [sys.executable, "-IS", "-c", STORM, source, LISTEN, str(port), str(rate), str(seconds)]
+    process = subprocess.Popen([*words, *(data.hex() for data in datagrams)], stdout=subprocess.PIPE)
     try:
         yield process
     finally:
@@ -96,14 +101,22 @@ def storm(source: str, port: int, seconds: float, datagram: bytes) -> Iterator[s
         process.communicate()
 
 
+def sniffed_and_forged(folder: Path, agent: Agent, program: Program) -> list[bytes]:
+    """An inform of this agent as somebody has sniffed it, and the same with another signature."""
+    what = notification(uuid_of(0, 0), 3, "suspended", "paused")
+    with eavesdropping(agent.address, (LISTEN, program.port)) as middle:
+        middle.inform(folder, what)
+    sniffed = middle.informs[-1]
+    return [sniffed, bytes([*sniffed[:-1], sniffed[-1] ^ 1])]
+
+
 def make_traps(folder: Path, agents: Sequence[Agent], scale: Scale, state: int, detail: str, age: int) -> list[Trap]:
     """One for each of so many guests, of all hypervisors in turn. `age` is the agents' time in them."""
     traps = []
     for number in range(scale.notifications):
-        place = number % len(agents)
-        uuid = uuid_of(place, number // len(agents) % scale.guests)
+        agent = agents[number % len(agents)]
+        uuid = uuid_of(agent.number, number // len(agents) % scale.guests)
         words = notification(uuid, state, "stopped" if detail else "started", detail)
-        agent = agents[place]
         data = catch_trap(folder / "sender", agent.engine_id, f"1,{age}", words)
         traps.append(Trap(agent.address, agent.name, f"vcr.state[{uuid}]", data))
     return traps
@@ -132,5 +145,8 @@ def measure_latency(
 
     recorder.wait_for(lambda: len(came()) == len(sent), f"every notification ({what})", 20.0)
     used = (cpu(program.process.pid) - before) / (time.time() - begun)
+    pss = memory("relay", [program.process.pid]).pss
     delays = sorted((came()[item] - at) * 1000 for item, at in sent.items())
-    return Latency(what, len(delays), statistics.median(delays), delays[int(len(delays) * 0.99) - 1], delays[-1], used)
+    return Latency(
+        what, len(delays), statistics.median(delays), delays[int(len(delays) * 0.99) - 1], delays[-1], used, pss
+    )

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sync_bench.processes import Memory, cpu, memory
+from vcrecovery.plan.monitoring import COPY_LIVES, COPY_POLL
 
 from .agents import Agent, Guest
 from .program import Program
-from .recorder import Recorder
+from .recorder import Recorded, Recorder
 from .scale import Scale
 
 #: For the first answers of all agents, and for Zabbix to be told of every guest.
@@ -19,18 +20,25 @@ _START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
+class Values:
+    """Of agents of one kind: values of utilisation that their polls should have brought, that came, and were right."""
+
+    kind: str
+    expected: int
+    came: int
+    right: int
+
+
+@dataclass(frozen=True)
 class PollingCost:
-    """`cores` is CPU time divided by time. `expected` and `came` are values of utilisation, `wrong` are those far from
-    the guest's load; `longest_gap` is the longest time between two of one guest, in seconds."""
+    """`cores` is CPU time divided by time; `longest_gap` the longest time between two values of a guest, in seconds."""
 
     guests: int
     seconds: float
     cores: float
     memory: Memory
-    expected: int
-    came: int
+    values: list[Values]
     longest_gap: float
-    wrong: int
 
 
 def uuid_of(hypervisor: int, guest: int) -> str:
@@ -38,50 +46,63 @@ def uuid_of(hypervisor: int, guest: int) -> str:
 
 
 def fill(agents: Sequence[Agent], scale: Scale) -> None:
-    """Guests of two vCPUs, each of them with another load."""
+    """Guests of two vCPUs, each of them with another load. Every second agent behaves as libvirt-snmp."""
     for number, agent in enumerate(agents):
-        agent.show(
-            [
-                Guest(uuid_of(number, guest), f"vm-{number}-{guest}", rate=2 * 10**9 * (guest + 1) // scale.guests)
-                for guest in range(scale.guests)
-            ]
-        )
+        guests = [
+            Guest(uuid_of(number, guest), f"vm-{number}-{guest}", rate=2 * 10**9 * (guest + 1) // scale.guests)
+            for guest in range(scale.guests)
+        ]
+        if number % 2:
+            agent.kind = "libvirt-snmp"
+            agent.show(guests, libvirt=None, copy=COPY_LIVES)
+        else:
+            agent.show(guests)
 
 
 def wait_until_settled(recorder: Recorder, scale: Scale) -> None:
-    """Until every guest's utilisation has come twice."""
-    wanted = 2 * scale.hypervisors * scale.guests
+    """Until every guest's utilisation has come."""
+    wanted = scale.hypervisors * scale.guests
     recorder.wait_for(
-        lambda: sum(v.key.startswith("vcr.cpu") for v in recorder.values()) >= wanted, "utilisation", _START_SECONDS
+        lambda: len({v.key for v in recorder.values() if v.key.startswith("vcr.cpu")}) >= wanted,
+        "utilisation",
+        _START_SECONDS,
     )
 
 
-def measure_polling(program: Program, recorder: Recorder, scale: Scale) -> PollingCost:
+def measure_polling(program: Program, agents: Sequence[Agent], recorder: Recorder, scale: Scale) -> PollingCost:
     """The relay must have settled."""
     assert program.process is not None  # noqa: S101  it was started
     pid = program.process.pid
-    seconds = scale.poll * scale.polls
+    seconds = max(scale.poll, COPY_POLL) * scale.polls
     before, begun = cpu(pid), time.time()
     time.sleep(seconds)
     used, ended = cpu(pid) - before, time.time()
     # Values travel for a moment.
     time.sleep(scale.poll / 2)
-    times: dict[tuple[str, str], list[float]] = {}
-    wrong = 0
-    for value in recorder.values():
-        if value.key.startswith("vcr.cpu") and begun <= value.clock < ended:
-            times.setdefault((value.host, value.key), []).append(value.clock)
-            load = 100 * (int(value.key[-7:-1], 16) + 1) / scale.guests
-            wrong += not load * 0.85 - 1 <= float(value.text) <= load * 1.15 + 1
-    gaps = [b - a for found in times.values() for a, b in itertools.pairwise(found)]
-    guests = scale.hypervisors * scale.guests
+    found = [value for value in recorder.values() if begun <= value.clock < ended]
     return PollingCost(
-        guests,
+        scale.hypervisors * scale.guests,
         ended - begun,
         used / (ended - begun),
         memory("relay", [pid]),
-        guests * scale.polls,
-        sum(len(found) for found in times.values()),
-        max(gaps, default=float("inf")),
-        wrong,
+        [values_of(kind, agents, found, scale) for kind in ("vcrecovery", "libvirt-snmp")],
+        _longest_gap(found),
     )
+
+
+def values_of(kind: str, agents: Sequence[Agent], found: Sequence[Recorded], scale: Scale) -> Values:
+    """Each heartbeat is a poll. It should bring a value of each guest, within 5 per cent or one point of its load."""
+    hosts = {agent.name for agent in agents if agent.kind == kind}
+    polls = sum(value.host in hosts and value.key == "vcr.heartbeat" for value in found)
+    came = [value for value in found if value.host in hosts and value.key.startswith("vcr.cpu")]
+    loads = [(float(value.text), 100 * (int(value.key[-7:-1], 16) + 1) / scale.guests) for value in came]
+    right = sum(abs(said - load) <= max(1.0, load * 0.05) for said, load in loads)
+    return Values(kind, polls * scale.guests, len(came), right)
+
+
+def _longest_gap(found: Sequence[Recorded]) -> float:
+    times: dict[tuple[str, str], list[float]] = {}
+    for value in found:
+        if value.key.startswith("vcr.cpu"):
+            times.setdefault((value.host, value.key), []).append(value.clock)
+    return max((b - a for clocks in times.values() for a, b in itertools.pairwise(clocks)), default=float("inf"))

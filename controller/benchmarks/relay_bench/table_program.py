@@ -15,15 +15,20 @@ Key = tuple[int, ...]
 
 
 class _Source:
-    """The file's cells, read again when it was replaced."""
+    """The file's cells, read again when it was replaced; from a copy, also the file is looked at only then."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
         self._cells: dict[Key, tuple[str, int, object]] = {}
         self._keys: list[Key] = []
+        self._copy_lives: float | None = None
+        self._copied_at = float("-inf")
 
     def refresh(self) -> None:
+        if self._copy_lives is not None and time.monotonic() - self._copied_at <= self._copy_lives:
+            return
+        self._copied_at = time.monotonic()
         found = os.stat(self._path)
         version = (found.st_ino, found.st_mtime_ns)
         if version == self._seen:
@@ -31,6 +36,7 @@ class _Source:
         self._seen = version
         with open(self._path) as file:
             document = json.load(file)
+        self._copy_lives = document["copy"]
         root = (1, 3, 6, 1, 4, 1, document["enterprise"], 1)
         self._cells = {}
         if document["libvirt"] is not None:
@@ -52,7 +58,8 @@ class _Source:
             return "NONE"
         kind, value, rate = self._cells[key]
         if isinstance(rate, tuple):
-            value += int(rate[0] * (time.monotonic() - rate[1]))
+            moment = time.monotonic() if self._copy_lives is None else self._copied_at
+            value += int(rate[0] * (moment - rate[1]))
         return f".{'.'.join(map(str, key))}\n{kind}\n{value}"
 
 

@@ -293,7 +293,7 @@ def test_a_killed_vm_is_told_as_failed(guests: PrivateLibvirt, receiver: TrapRec
     assert list(entry)[2:] == [
         dotted(scalar(which))
         for which in (
-            Column.NAME, Column.UUID, Column.STATE, Column.ROW_STATUS, Extra.EVENT, Extra.DETAIL, Extra.HOST
+            Column.NAME, Column.UUID, Column.STATE, Column.ROW_STATUS, Extra.EVENT, Extra.DETAIL, Extra.HOST, Extra.AGE
         )
     ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from pyzabbix.api import ZabbixAPI, ZabbixAPIException
 from zabbix_utils import ItemValue, Sender
 from zabbix_utils.exceptions import ProcessingError
 
+from vcrecovery.plan.monitoring import COPY_POLL
 from vcrecovery_lab.run import run
 from vcrecovery_lab.zabbix import Stack
 from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
@@ -34,6 +35,7 @@ SILENT = 10
 HYPERVISORS = {
     "hv-states": "states",
     "hv-busy": "busy",
+    "hv-copies": "copies",
     "hv-idle": "idle",
     "hv-command": "command",
     "hv-one": "pair",
@@ -44,6 +46,9 @@ HYPERVISORS = {
     "hv-steady-2": "steady",
     "hv-never": "steady",
 }
+
+#: What is polled at another pace than the plan's.
+AGENTS: dict[str, dict[str, Any]] = {"hv-copies": {"snmp": {"address": "192.0.2.31", "agent": "libvirt-snmp"}}}
 
 
 def uuid(vm: str) -> str:
@@ -72,7 +77,7 @@ class Monitoring(LaidOut):
         plan = {
             "version": 1,
             "state_dir": str(folder / "state"),
-            "hypervisors": {name: {"site": site} for name, site in HYPERVISORS.items()},
+            "hypervisors": {name: {"site": site} | AGENTS.get(name, {}) for name, site in HYPERVISORS.items()},
             "zabbix": {"api": {"url": stack.url, "token_file": str(self.token_file)}},
             "detection": {"host_silent_for": f"{SILENT}s", "cpu_high": 90, "cpu_high_for": "1m"},
         }
@@ -401,17 +406,17 @@ def test_a_guest_that_is_nobodys_primary_is_watched_only(monitoring: Monitoring)
 
 
 class Samples:
-    """A guest's utilisation, each sample five seconds after the one before, all of them in the past."""
+    """A guest's utilisation, each sample one poll after the one before, all of them in the past."""
 
-    def __init__(self, monitoring: Monitoring, host: str, vm: str) -> None:
-        self._monitoring, self._host, self._vm = monitoring, host, vm
+    def __init__(self, monitoring: Monitoring, host: str, vm: str, poll: float = 5) -> None:
+        self._monitoring, self._host, self._vm, self._poll = monitoring, host, vm, poll
         self.at = time.time() - 1500
 
     def send(self, *values: float) -> list[str]:
         """The kinds of the guest's problems when Zabbix has judged the last of these."""
         key, samples = f"vcr.cpu[{uuid(self._vm)}]", []
         for value in values:
-            self.at += 5
+            self.at += self._poll
             samples.append((key, value, self.at))
         self._monitoring.send(self._host, *samples)
         self._monitoring.settle(self._host)
@@ -430,6 +435,14 @@ def test_a_cpu_that_is_busy_for_too_long_is_a_problem_until_it_is_well_again(mon
     assert samples.send(70, 70) == ["cpu-high"], "better for ten seconds"
     assert samples.send(*[70] * 5) == []
     assert monitoring.events("hv-busy", vms=["busy"]) == ["cpu-high"]
+
+
+def test_a_busy_cpu_is_a_problem_also_where_libvirt_snmp_is_polled_less_often(monitoring: Monitoring) -> None:
+    monitoring.discover("hv-copies", "busy")
+    samples = Samples(monitoring, "hv-copies", "busy", COPY_POLL)
+    assert samples.send(*[99] * 8) == [], "not all of the minute"
+    assert samples.send(*[99] * 3) == ["cpu-high"]
+    assert samples.send(*[70] * 7) == []
 
 
 def test_a_guest_that_boots_may_use_all_of_its_cpu(monitoring: Monitoring) -> None:

@@ -179,7 +179,7 @@ from lab.every_change import count_changes
 from lab.killed_controller import Countdown
 from vcrecovery.relay.own_engine import start_engine
 count_changes(Countdown({boundary}).pass_one, ["files"])
-start_engine(Path({file!r}))
+start_engine(Path({file!r}), "", "", 0.0)
 """
 
 
@@ -189,7 +189,7 @@ def test_relay(tmp_path: Path) -> None:
     for boundary in range(1, 20):
         script = STARTS.format(tests=str(TESTS), boundary=boundary, file=str(file))
         status = subprocess.run([sys.executable, "-c", script], timeout=100, check=False).returncode
-        engine = start_engine(file)
+        engine = start_engine(file, "", "", 0.0)
         assert engine.boots > boots
         boots = engine.boots
         assert [path.name for path in file.parent.iterdir()] == ["engine.json"]

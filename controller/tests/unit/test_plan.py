@@ -285,6 +285,21 @@ def test_a_slow_poll_against_the_default_threshold_is_warned_of_where_it_stands(
     assert plan_file.read_text().splitlines()[warning.line - 1] == "  poll: 6s"
 
 
+@pytest.mark.parametrize("poll", ["2s", "5s"])
+def test_libvirt_snmp_is_polled_every_6_s_at_most(plan_file: Path, poll: str) -> None:
+    with_agents(plan_file, agent(), agent("10.10.0.2").replace("}", ", agent: libvirt-snmp}"))
+    plan_file.write_text(plan_file.read_text().replace("poll: 5s", f"poll: {poll}"))
+    (warning,) = load_with_warnings(plan_file)[1]
+    assert warning.key == "hypervisors.other1.snmp.agent"
+    assert "is asked every 6 s; three times that is more than detection.host_silent_for (15 s)" in warning.message
+    plan_file.write_text(plan_file.read_text() + "detection: {host_silent_for: 17s}\n")
+    (warning,) = load_with_warnings(plan_file)[1]
+    assert warning.key == "detection.host_silent_for"
+    assert "less than three times the 6 s between two polls of libvirt-snmp; " in warning.message
+    plan_file.write_text(plan_file.read_text().replace("17s", "18s"))
+    assert load_with_warnings(plan_file)[1] == []
+
+
 def test_without_agents_nobody_polls(plan_file: Path) -> None:
     plan_file.write_text(plan_file.read_text() + "detection: {host_silent_for: 2s}\n")
     assert load_with_warnings(plan_file)[1] == []

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from vcrecovery.relay.ber import Community, MalformedError, Usm, envelope
 from vcrecovery.relay.counts import Counts, Reason
-from vcrecovery.relay.guard import Bucket, Guard, Pass, Source
+from vcrecovery.relay.guard import Bucket, Guard, Memory, Pass, Source
+from vcrecovery.relay.own_engine import PREFIX, OwnEngine
 from vcrecovery.relay.usm import Master
 
-HYPERVISOR, OWN, AGENT = "10.0.0.1", b"\x80\x00\x00\x01\x05relay", b"\x80\x00\x00\x01\x05agent"
+HYPERVISOR, AGENT = "10.0.0.1", b"\x80\x00\x00\x01\x05agent"
+OWN, BOOTS = PREFIX + b"relay", 7
+#: On the relay's own clock: as many seconds as its engine is old.
+NOW = 1000.0
 MASTER = Master.from_passphrase("sha256", b"a passphrase")
 RATE = 20
 
@@ -30,7 +34,13 @@ def number(value: int) -> bytes:
 
 
 def v3(
-    *, engine: bytes = OWN, boots: int = 1, time: int = 1000, user: bytes = b"relay", flags: int = 3, key: bytes | None
+    *,
+    engine: bytes = OWN,
+    boots: int = BOOTS,
+    time: int = 1000,
+    user: bytes = b"relay",
+    flags: int = 3,
+    key: bytes | None,
 ) -> bytes:
     """A message, signed with `key` unless that is None."""
 
@@ -49,7 +59,7 @@ def v2c(community: bytes, version: int = 1) -> bytes:
 
 def made(community: bytes | None = None) -> tuple[Guard, Source]:
     source = Source("hv1", "relay", MASTER, RATE)
-    return Guard({HYPERVISOR: source}, OWN, community), source
+    return Guard({HYPERVISOR: source}, OwnEngine(OWN, BOOTS), community), source
 
 
 INFORM = v3(key=MASTER.localized(OWN))
@@ -65,11 +75,11 @@ def test_keys_are_those_of_rfc_3414_and_7860() -> None:
 
 def test_who_is_heard() -> None:
     guard, source = made(b"old agents")
-    assert guard.judge(INFORM, HYPERVISOR, 0) is Pass.NOTIFICATION
-    assert guard.judge(v3(engine=b"", user=b"", flags=4, key=None), HYPERVISOR, 0) is Pass.DISCOVERY
-    assert guard.judge(v2c(b"old agents"), HYPERVISOR, 0) is Pass.NOTIFICATION
-    source.answered(AGENT, 1, 900)
-    assert guard.judge(TRAP, HYPERVISOR, 0) is Pass.NOTIFICATION
+    assert guard.judge(INFORM, HYPERVISOR, NOW) is Pass.NOTIFICATION
+    assert guard.judge(v3(engine=b"", user=b"", flags=4, key=None), HYPERVISOR, NOW) is Pass.DISCOVERY
+    assert guard.judge(v2c(b"old agents"), HYPERVISOR, NOW) is Pass.NOTIFICATION
+    source.answered(AGENT, BOOTS, 900)
+    assert guard.judge(TRAP, HYPERVISOR, NOW) is Pass.NOTIFICATION
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,7 @@ def test_who_is_heard() -> None:
     [
         (TRAP, Reason.ENGINE),
         (v3(user=b"someone", key=MASTER.localized(OWN)), Reason.USER),
+        (v3(engine=PREFIX + b"gone", key=MASTER.localized(PREFIX + b"gone")), Reason.OTHER_RELAY),
         (v3(key=b"another key"), Reason.CREDENTIALS),
         (v3(key=None), Reason.CREDENTIALS),
         (v3(flags=1, key=MASTER.localized(OWN)), Reason.CREDENTIALS),
@@ -88,29 +99,81 @@ def test_who_is_heard() -> None:
     ],
 )
 def test_who_is_not(data: bytes, reason: Reason) -> None:
-    assert made()[0].judge(data, HYPERVISOR, 0) is reason
+    assert made()[0].judge(data, HYPERVISOR, NOW) is reason
 
 
 def test_another_community_and_snmpv1_are_not_taken() -> None:
     guard, _ = made(b"old agents")
-    assert guard.judge(v2c(b"public"), HYPERVISOR, 0) is Reason.CREDENTIALS
-    assert guard.judge(v2c(b"old agents", version=0), HYPERVISOR, 0) is Reason.CREDENTIALS
+    assert guard.judge(v2c(b"public"), HYPERVISOR, NOW) is Reason.CREDENTIALS
+    assert guard.judge(v2c(b"old agents", version=0), HYPERVISOR, NOW) is Reason.CREDENTIALS
 
 
 def test_traps_that_are_old_or_were_heard_before() -> None:
     guard, source = made()
     source.answered(AGENT, 2, 1000)
+    source.answered(AGENT, 2, 1200)
     key = MASTER.localized(AGENT)
     for boots, time, verdict in (
-        (2, 1000, Pass.NOTIFICATION),
-        (2, 1000, Reason.LATE),
-        (2, 851, Pass.NOTIFICATION),
-        (2, 849, Reason.LATE),
+        (2, 1200, Pass.NOTIFICATION),
+        (2, 1200, Reason.REPEATED),
+        (2, 1050, Pass.NOTIFICATION),
+        (2, 1049, Reason.LATE),
         (1, 9999, Reason.LATE),
         (3, 1, Pass.NOTIFICATION),
-        (2, 1001, Reason.LATE),
+        (2, 1201, Reason.LATE),
     ):
-        assert guard.judge(v3(engine=AGENT, boots=boots, time=time, key=key), HYPERVISOR, 0) is verdict
+        assert guard.judge(v3(engine=AGENT, boots=boots, time=time, key=key), HYPERVISOR, NOW) is verdict
+
+
+def test_traps_from_before_the_relay_knew_their_agent_may_be_replays() -> None:
+    guard, source = made()
+    source.answered(AGENT, 2, 1000)
+    key = MASTER.localized(AGENT)
+    assert guard.judge(v3(engine=AGENT, boots=2, time=999, key=key), HYPERVISOR, NOW) is Reason.LATE
+    assert guard.judge(v3(engine=AGENT, boots=2, time=1000, key=key), HYPERVISOR, NOW) is Pass.NOTIFICATION
+
+
+def inform(boots: int = BOOTS, time: float = NOW) -> bytes:
+    return v3(boots=boots, time=int(time), key=MASTER.localized(OWN))
+
+
+def test_an_inform_is_taken_once_and_answered_each_time() -> None:
+    guard, _ = made()
+    assert guard.judge(INFORM, HYPERVISOR, NOW) is Pass.NOTIFICATION
+    for later in (0.1, 36, 149, 1000):
+        assert guard.judge(INFORM, HYPERVISOR, NOW + later) is Pass.REPEATED
+
+
+@pytest.mark.parametrize(
+    ("boots", "time", "verdict"),
+    [
+        (BOOTS, NOW - 150, Pass.NOTIFICATION),
+        (BOOTS, NOW + 150, Pass.NOTIFICATION),
+        (BOOTS, NOW - 151, Pass.LATE),
+        (BOOTS, NOW + 151, Pass.LATE),
+        (BOOTS - 1, NOW, Pass.LATE),
+        (BOOTS + 1, NOW, Pass.LATE),
+        (0, 0, Pass.DISCOVERY),
+    ],
+)
+def test_informs_of_another_time(boots: int, time: float, verdict: Pass) -> None:
+    assert made()[0].judge(inform(boots, time), HYPERVISOR, NOW) is verdict
+
+
+def test_only_a_few_informs_of_another_time_cost_an_answer() -> None:
+    guard, _ = made()
+    verdicts = [guard.judge(inform(time=step), HYPERVISOR, NOW) for step in range(RATE)]
+    assert verdicts == [Pass.LATE] * 2 + [Reason.LATE] * (RATE - 2)
+
+
+def test_what_is_remembered_no_more_is_taken_no_more() -> None:
+    memory = Memory((0, 0))
+    for number in range(3000):
+        assert memory.takes(str(number).encode(), (1, number))
+    for number in range(3000):
+        digest = str(number).encode()
+        assert memory.knows(digest) or not memory.takes(digest, (1, number))
+    assert memory.takes(b"new", (1, 3000))
 
 
 def test_an_agent_with_a_new_engine() -> None:
@@ -118,24 +181,24 @@ def test_an_agent_with_a_new_engine() -> None:
     assert source.answered(AGENT, 1, 1000)
     assert not source.answered(AGENT, 1, 1001)
     assert source.answered(b"\x80\x00\x00\x01\x05other", 1, 1)
-    assert guard.judge(TRAP, HYPERVISOR, 0) is Reason.ENGINE
+    assert guard.judge(TRAP, HYPERVISOR, NOW) is Reason.ENGINE
 
 
 def test_a_storm_of_one_source_leaves_the_others_alone() -> None:
     sources = {address: Source(address, "relay", MASTER, RATE) for address in (HYPERVISOR, "10.0.0.2")}
-    guard = Guard(sources, OWN, None)
-    verdicts = [guard.judge(b"x", HYPERVISOR, step / 10_000) for step in range(10_000)]
+    guard = Guard(sources, OwnEngine(OWN, BOOTS), None)
+    verdicts = [guard.judge(b"x", HYPERVISOR, NOW + step / 10_000) for step in range(10_000)]
     assert verdicts.count(Reason.ENCODING) == pytest.approx(2 * RATE, abs=1)
     assert verdicts.count(Reason.RATE) == len(verdicts) - verdicts.count(Reason.ENCODING)
-    assert guard.judge(INFORM, "10.0.0.2", 1) is Pass.NOTIFICATION
-    assert guard.judge(INFORM, HYPERVISOR, 2) is Pass.NOTIFICATION
+    assert guard.judge(INFORM, "10.0.0.2", NOW + 1) is Pass.NOTIFICATION
+    assert guard.judge(INFORM, HYPERVISOR, NOW + 2) is Pass.NOTIFICATION
     assert guard.judge(b"x", "10.9.9.9", 2) is Reason.STRANGER
 
 
 def test_questions_for_the_engine_id_are_few() -> None:
     guard, _ = made()
     question = v3(engine=b"", user=b"", flags=4, key=None)
-    verdicts = [guard.judge(question, HYPERVISOR, 0) for _ in range(RATE)]
+    verdicts = [guard.judge(question, HYPERVISOR, NOW) for _ in range(RATE)]
     assert verdicts == [Pass.DISCOVERY] * 2 + [Reason.RATE] * (RATE - 2)
 
 
@@ -158,7 +221,7 @@ def test_no_bytes_are_too_strange(data: bytes) -> None:
 def test_one_changed_byte_is_noticed(place: int, change: int) -> None:
     data = bytearray(INFORM)
     data[place] ^= change
-    assert made()[0].judge(bytes(data), HYPERVISOR, 0) is not Pass.NOTIFICATION
+    assert made()[0].judge(bytes(data), HYPERVISOR, NOW) is not Pass.NOTIFICATION
 
 
 def test_counters_are_told_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcrecovery.relay.guests import Row
-from vcrecovery.relay.notification import Notification, read_notification
+from vcrecovery.relay.notification import Notification, of_snmpd, read_notification
 from vcrecovery.relay.outbox import Value
-from vcrecovery.relay.own_engine import start_engine
+from vcrecovery.relay.own_engine import machine_id, start_engine
 from vcrecovery.relay.trapper import request
 from vcrecovery.relay.walk import COLUMNS, NON_REPEATERS, Variable, Walk
 from vcrecovery.snmp.mib import ENTERPRISE, ENTERPRISES, Column, Extra, GuestState, Oid, column, scalar
@@ -25,12 +26,14 @@ UPTIME: Oid = (1, 3, 6, 1, 2, 1, 1, 3, 0)
 
 
 def notification(enterprise: Oid = ENTERPRISE, /, **cells: object) -> Notification | None:
-    """`cells` are named as in Column and Extra."""
+    """`cells` are named as in Column and Extra. Without the clock, which is always the same here."""
     variables: list[Variable] = [(UPTIME, 1), (TRAP_OID, (*enterprise, 0, 1))]
     for name, value in cells.items():
         which = Extra[name] if name in Extra.__members__ else Column[name]
         variables.append((scalar(which, enterprise), value))  # type: ignore[arg-type]
-    return read_notification(variables)
+    found = read_notification(variables)
+    assert found is None or found.uptime == 1
+    return found and replace(found, uptime=None)
 
 
 @pytest.mark.parametrize("enterprise", ENTERPRISES)
@@ -71,9 +74,37 @@ def test_what_says_nothing_of_a_guest(cells: dict[str, object]) -> None:
     assert notification(**cells) is None
 
 
-def test_other_notifications() -> None:
-    assert read_notification([(TRAP_OID, (1, 3, 6, 1, 6, 3, 1, 1, 5, 3))]) is None
+@pytest.mark.parametrize(
+    ("what", "own"),
+    [
+        ((1, 3, 6, 1, 6, 3, 1, 1, 5, 1), True),  # coldStart
+        ((1, 3, 6, 1, 4, 1, 8072, 4, 0, 2), True),  # nsNotifyShutdown
+        ((1, 3, 6, 1, 4, 1, 8072, 4, 1), False),
+        ((*ENTERPRISE, 0, 2), False),
+        (7, False),
+    ],
+)
+def test_other_notifications(what: Oid | int, own: bool) -> None:
+    variables: list[Variable] = [(UPTIME, 1), (TRAP_OID, what)]
+    assert read_notification(variables) is None
+    assert of_snmpd(variables) is own
     assert read_notification([]) is None
+
+
+@pytest.mark.parametrize(("number", "state"), [(0, GuestState.RUNNING), (7, GuestState.PAUSED)])
+def test_states_that_the_mib_has_no_number_for(number: int, state: GuestState) -> None:
+    """libvirt-snmp sends libvirt's own: no state, and suspended by the guest itself."""
+    assert notification(UUID=RAW, STATE=number) == Notification(UUID, state)
+    cells = table_cells(1) | {column(Column.STATE, uuid.UUID(int=0)): number}
+    walk = Walk(ENTERPRISE)
+    while not walk.answer(Snmpd(cells, 100).answer(walk.ask(), walk.rows_at_once)):
+        pass
+    assert [row.state for row in walk.table().rows] == [state]
+
+
+def test_how_long_a_notification_has_waited() -> None:
+    assert notification(UUID=RAW, STATE=5, AGE=1250) == Notification(UUID, GuestState.SHUTOFF, age=12.5)
+    assert notification(UUID=RAW, STATE=5, AGE=b"x") == Notification(UUID, GuestState.SHUTOFF)
 
 
 def test_words_that_are_none_of_libvirts_do_not_travel_on() -> None:
@@ -162,11 +193,34 @@ def test_a_request_for_zabbix() -> None:
     }
 
 
-def test_the_relays_engine_keeps_its_id_and_counts_its_starts(tmp_path: Path) -> None:
+#: Seconds of Unix, in 2026, and the same in minutes since 2024.
+NOW, MINUTES = 1795300000.0, 1520546
+LISTEN = "192.0.2.60:162"
+
+
+def test_the_relays_engine_keeps_its_id_and_its_boots_grow_even_if_the_file_is_lost(tmp_path: Path) -> None:
     file = tmp_path / "relay" / "engine.json"
-    first, second = start_engine(file), start_engine(file)
+    first, second = (start_engine(file, "machine", LISTEN, NOW) for _ in range(2))
+    assert (first.boots, second.boots) == (MINUTES, MINUTES + 1)
+    file.write_text('{"engine_id": "zz"')
+    third = start_engine(file, "machine", LISTEN, NOW + 120)
+    assert third.boots == MINUTES + 2
+    assert first.engine_id == second.engine_id == third.engine_id
+    assert 5 <= len(first.engine_id) <= 32
+    assert start_engine(file, "machine", LISTEN, 0).boots == MINUTES + 3, "its clock was set back"
+
+
+def test_engines_of_other_machines_and_addresses_have_other_ids(tmp_path: Path) -> None:
+    file = tmp_path / "engine.json"
+    places = (("machine", LISTEN), ("other", LISTEN), ("machine", "192.0.2.60:1162"))
+    assert len({start_engine(file, *place, NOW).engine_id for place in places}) == 3
+
+
+def test_an_engine_of_a_machine_without_an_id_is_kept_in_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "engine.json"
+    first, second = (start_engine(file, "", LISTEN, 0) for _ in range(2))
     assert (first.boots, second.boots) == (1, 2)
     assert first.engine_id == second.engine_id
-    assert 5 <= len(first.engine_id) <= 32
-    file.write_text('{"engine_id": "zz"')
-    assert start_engine(file).boots == 1
+    file.unlink()
+    assert start_engine(file, "", LISTEN, 0).engine_id != first.engine_id
+    assert machine_id(tmp_path / "none") == ""

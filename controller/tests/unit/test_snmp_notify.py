@@ -93,7 +93,8 @@ def test_an_event_is_newer_than_a_list_that_was_asked_for_before() -> None:
 def test_the_variables() -> None:
     notification = Notification(A, "näme", GuestState.SHUTDOWN, "shutdown", "guest", 12.5)
     found: dict[str, Any] = {
-        ".".join(map(str, oid[6:])): value for oid, value in variables(notification, "hv1", ENTERPRISE, started=2.5)
+        ".".join(map(str, oid[6:])): value
+        for oid, value in variables(notification, "hv1", ENTERPRISE, started=2.5, now=14.0)
     }
     assert int(found["1.3.0"]) == 1000  # sysUpTime, in hundredths of a second
     assert bytes(found["36957.1.1.1.2.0"]) == "näme".encode()
@@ -101,6 +102,7 @@ def test_the_variables() -> None:
     assert int(found["36957.1.1.1.3.0"]) == 4
     assert int(found["36957.1.1.1.9.0"]) == 2  # as libvirt-snmp: one that shuts down is not in service
     assert [bytes(found[f"36957.1.2.{number}.0"]) for number in (1, 2, 3)] == [b"shutdown", b"guest", b"hv1"]
+    assert int(found["36957.1.2.5.0"]) == 150  # how long it has waited
 
 
 # -- the queue -------------------------------------------------------------------------------------------------

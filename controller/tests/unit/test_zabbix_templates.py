@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from vcrecovery.drivers.zabbix import METHODS
+from vcrecovery.plan.monitoring import COPY_POLL
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILE = CHECKOUT / "templates/zabbix/vcrecovery.yaml"
@@ -85,6 +86,11 @@ def test_every_threshold_is_a_macro_that_the_role_sets_from_the_plan() -> None:
     for trigger in triggers():
         for window in re.findall(r",(\d+[smh])", trigger["expression"]):
             pytest.fail(f"{trigger['name']}: the time {window} is no macro")
+
+
+def test_zabbix_knows_the_pace_of_libvirt_snmp() -> None:
+    variables = yaml.safe_load((CHECKOUT / "roles/monitoring/vars/main.yml").read_text())
+    assert variables["monitoring_copy_poll"] == COPY_POLL
 
 
 def test_the_token_may_do_what_the_controller_asks() -> None:

@@ -28,10 +28,15 @@ def agent_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
 
 def agent_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
     threshold, poll = plan.detection.host_silent_for, plan.snmp.poll
-    if threshold >= POLLS * poll or not any(hypervisor.snmp for hypervisor in plan.hypervisors.values()):
+    agents = {name: hypervisor.snmp for name, hypervisor in plan.hypervisors.items() if hypervisor.snmp is not None}
+    slowest = max(agents, key=lambda name: agents[name].pace(poll), default=None)
+    if slowest is None or threshold >= POLLS * (pace := agents[slowest].pace(poll)):
         return
-    danger = f"one lost answer may look like a failed hypervisor; set that to at least {POLLS * poll:g} s"
+    what = "snmp.poll" if pace == poll else f"the {pace:g} s between two polls of libvirt-snmp"
+    danger = f"one lost answer may look like a failed hypervisor; set that to at least {POLLS * pace:g} s"
     if "host_silent_for" in plan.detection.model_fields_set:
-        yield ("detection", "host_silent_for"), f"is {threshold:g} s, less than three times snmp.poll; {danger}"
-    else:
-        yield ("snmp", "poll"), f"three times that is more than detection.host_silent_for ({threshold:g} s); {danger}"
+        yield ("detection", "host_silent_for"), f"is {threshold:g} s, less than three times {what}; {danger}"
+        return
+    place: Key = ("snmp", "poll") if pace == poll else ("hypervisors", slowest, "snmp", "agent")
+    asked = "three times that" if pace == poll else f"is asked every {pace:g} s; three times that"
+    yield place, f"{asked} is more than detection.host_silent_for ({threshold:g} s); {danger}"

@@ -8,6 +8,12 @@ from pydantic import Field
 
 from vcrecovery.plan.fields import Duration, Name, PortNumber, Section, unsaid
 
+#: libvirt-snmp answers from a copy of its table that is made anew by the first question after so many seconds. Asked at
+#: that very pace, half of its answers are the copy of the poll before, or partly so.
+COPY_LIVES = 5.0
+#: So it is asked no more often than this, whatever snmp.poll says. The role `monitoring` has the same number.
+COPY_POLL = 6.0
+
 
 class SnmpAgent(Section):
     """The LIBVIRT-MIB agent of a hypervisor."""
@@ -15,6 +21,14 @@ class SnmpAgent(Section):
     address: IPv4Address
     port: PortNumber = 161
     user: Name = Field(description="one of snmp.users")
+    agent: Literal["vcrecovery", "libvirt-snmp"] = Field(
+        "vcrecovery",
+        description="which program it is; libvirt-snmp is asked every 6 s at most, since it keeps its answers for 5 s",
+    )
+
+    def pace(self, poll: float) -> float:
+        """Seconds between two polls, where the plan's are `poll`."""
+        return poll if self.agent == "vcrecovery" else max(poll, COPY_POLL)
 
 
 class SnmpUser(Section):
@@ -40,7 +54,9 @@ class Traps(Section):
 class Snmp(Section):
     users: dict[Name, SnmpUser] = Field({})
     traps: Traps = unsaid()
-    poll: Duration = Field(5.0, description="how often every guest's state and CPU time are read")
+    poll: Duration = Field(
+        5.0, description="how often every guest's state and CPU time are read; of libvirt-snmp every 6 s at most"
+    )
 
 
 class ZabbixTrapper(Section):

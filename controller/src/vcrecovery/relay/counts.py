@@ -1,4 +1,4 @@
-"""Why notifications were not taken: one counter for each reason."""
+"""What became of every datagram: taken, a question, or one counter for each reason why it was not taken."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ class Reason(StrEnum):
     RATE = "too many of one hypervisor"
     ENCODING = "bad BER"
     ENGINE = "wrong engine ID"
+    OTHER_RELAY = "for another relay's engine ID (restart snmpd there)"
     USER = "unknown user"
     CREDENTIALS = "bad credentials"
-    LATE = "too old, or heard before"
+    LATE = "too old"
+    REPEATED = "heard before"
     MIB = "not of LIBVIRT-MIB"
     GUEST = "unknown UUID"
+    OVERFLOW = "came faster than they were read"
 
 
 class Counts:
@@ -23,12 +26,18 @@ class Counts:
 
     def __init__(self) -> None:
         self.taken = 0
+        #: Questions of senders for this relay's engine ID and clock.
+        self.questions = 0
+        #: What snmpd tells of itself: its start, its end.
+        self.of_snmpd = 0
+        #: Notifications that a genuine sender has sent again.
+        self.again = 0
         self.rejected: Counter[Reason] = Counter()
         self._last: dict[Reason, str] = {}
         self._said: dict[Reason, int] = {}
 
-    def reject(self, reason: Reason, address: str) -> None:
-        self.rejected[reason] += 1
+    def reject(self, reason: Reason, address: str, count: int = 1) -> None:
+        self.rejected[reason] += count
         self._last[reason] = address
 
     def news(self) -> str:
@@ -42,4 +51,5 @@ class Counts:
         return "notifications not taken: " + "; ".join(parts) if parts else ""
 
     def as_document(self) -> dict[str, int]:
-        return {"taken": self.taken} | {reason.name.lower(): self.rejected[reason] for reason in Reason}
+        heard = {"taken": self.taken, "again": self.again, "questions": self.questions, "of_snmpd": self.of_snmpd}
+        return heard | {reason.name.lower(): self.rejected[reason] for reason in Reason}

@@ -3,23 +3,24 @@
 Its order is that of its cost: the sender's address, how often it sends, then whether the message is genuine. pysnmp
 (7.1) does not ask traps of other engines for authentication, takes replayed ones, and remembers something of each
 message that it rejects; so only messages that are authenticated, private and fresh reach it, and the questions by
-which senders of informs find out the relay's engine ID and clock.
+which senders of informs find out the relay's engine ID and clock. Each message reaches it once: what was heard before
+is told apart here by its digest, which nobody without the passphrase can make anew.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
 from vcrecovery.relay.ber import Community, MalformedError, Usm, envelope
 from vcrecovery.relay.counts import Reason
+from vcrecovery.relay.own_engine import PREFIX, OwnEngine
 from vcrecovery.relay.usm import Master
 
 #: RFC 3414, 2.2.3: seconds.
 TIME_WINDOW = 150
-#: So many traps of an agent are remembered, so that none is taken twice. Only informs are sent again.
+#: So many messages of a hypervisor are remembered, so that none is taken twice. What is older than all of them is late.
 _REMEMBERED = 1024
 #: Of so many datagrams one may ask for the engine ID: nothing shows whether such a question is genuine.
 _DISCOVERIES = 10
@@ -28,7 +29,11 @@ _SNMP_V2C = 1
 
 class Pass(Enum):
     NOTIFICATION = "authenticated"
-    DISCOVERY = "asks for the engine ID"
+    DISCOVERY = "asks for the engine ID or the clock"
+    #: It is not taken, and its sender is told the clock.
+    LATE = "an inform of another time"
+    #: It is not taken, and is answered as before: the first answer may be lost.
+    REPEATED = "an inform that was heard before"
 
 
 class Bucket:
@@ -48,15 +53,39 @@ class Bucket:
         return True
 
 
-@dataclass
+#: An engine's boots and seconds.
+Clock = tuple[int, int]
+
+
+class Memory:
+    """Messages that were heard, by their digests. What comes from before `floor` cannot be told from one of those."""
+
+    def __init__(self, floor: Clock) -> None:
+        self._floor = floor
+        self._heard: dict[bytes, Clock] = {}
+
+    def knows(self, digest: bytes) -> bool:
+        return digest in self._heard
+
+    def takes(self, digest: bytes, at: Clock) -> bool:
+        """Remembers one that is new; False for one that is too old for that."""
+        if at < self._floor:
+            return False
+        self._heard[digest] = at
+        if len(self._heard) > _REMEMBERED:
+            oldest = next(iter(self._heard))
+            boots, time = self._heard.pop(oldest)
+            self._floor = max(self._floor, (boots, time + 1))
+        return True
+
+
 class _Engine:
     """An agent's engine, as its authenticated answers have it. Times are its own."""
 
-    id: bytes
-    key: bytes
-    boots: int = 0
-    time: int = 0
-    heard: dict[bytes, None] = field(default_factory=dict)
+    def __init__(self, engine_id: bytes, key: bytes, clock: Clock) -> None:
+        self.id, self.key, self.clock = engine_id, key, clock
+        #: Nobody knows what an earlier relay has heard.
+        self.memory = Memory(clock)
 
 
 class Source:
@@ -69,24 +98,31 @@ class Source:
         self.bucket = Bucket(rate)
         self.discoveries = Bucket(max(1, rate // _DISCOVERIES))
         self.engine: _Engine | None = None
+        self.informs = Memory((0, 0))
 
     def answered(self, engine_id: bytes, boots: int, time: int) -> bool:
         """An authenticated answer of the agent came. True if its engine is new."""
         if self.engine is not None and self.engine.id == engine_id:
-            self.engine.boots, self.engine.time = max((self.engine.boots, self.engine.time), (boots, time))
+            self.engine.clock = max(self.engine.clock, (boots, time))
             return False
-        self.engine = _Engine(engine_id, self.master.localized(engine_id), boots, time)
+        self.engine = _Engine(engine_id, self.master.localized(engine_id), (boots, time))
         return True
 
 
 class Guard:
-    """`community` is that of SNMPv2c traps; None: none are taken."""
+    """`community` is that of SNMPv2c traps; None: none are taken. `started` is when the own engine's clock began."""
 
-    def __init__(self, sources: Mapping[str, Source], own_engine: bytes, community: bytes | None) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], own: OwnEngine, community: bytes | None, started: float = 0.0
+    ) -> None:
         self._sources = sources
-        self._own_engine = own_engine
+        self._own, self._started = own, started
         self._community = community
-        self._own_keys = {address: source.master.localized(own_engine) for address, source in sources.items()}
+        self._own_keys = {address: source.master.localized(own.engine_id) for address, source in sources.items()}
+
+    def engine_time(self, now: float) -> int:
+        """Seconds since the own engine's start."""
+        return int(now - self._started)
 
     def judge(self, data: bytes, address: str, now: float) -> Pass | Reason:
         """`now` is a monotonic clock, in seconds."""
@@ -107,26 +143,38 @@ class Guard:
             if message.engine_id or message.private:
                 return Reason.CREDENTIALS
             return Pass.DISCOVERY if source.discoveries.take(now) else Reason.RATE
-        return self._judge_usm(data, message, source, self._own_keys[address])
-
-    def _judge_usm(self, data: bytes, message: Usm, source: Source, own_key: bytes) -> Pass | Reason:
         if message.user != source.user:
             return Reason.USER
         if not message.private:
             return Reason.CREDENTIALS
-        if message.engine_id == self._own_engine:
-            # An inform: pysnmp compares its time with the relay's own, and tells the sender if it is wrong.
-            genuine = source.master.signed(own_key, data, message.digest, message.digest_at)
-            return Pass.NOTIFICATION if genuine else Reason.CREDENTIALS
-        engine = source.engine
-        if engine is None or message.engine_id != engine.id:
-            return Reason.ENGINE
-        if not source.master.signed(engine.key, data, message.digest, message.digest_at):
-            return Reason.CREDENTIALS
-        if (message.boots, message.time) < (engine.boots, engine.time - TIME_WINDOW) or message.digest in engine.heard:
-            return Reason.LATE
-        engine.heard[message.digest] = None
-        if len(engine.heard) > _REMEMBERED:
-            del engine.heard[next(iter(engine.heard))]
-        source.answered(engine.id, message.boots, message.time)
-        return Pass.NOTIFICATION
+        if message.engine_id == self._own.engine_id:
+            genuine = source.master.signed(self._own_keys[address], data, message.digest, message.digest_at)
+            return self._judge_inform(message, source, now) if genuine else Reason.CREDENTIALS
+        return _judge_trap(data, message, source)
+
+    def _judge_inform(self, message: Usm, source: Source, now: float) -> Pass | Reason:
+        """One that is genuine. Its time is this relay's own, as its sender knows it."""
+        if source.informs.knows(message.digest):
+            return Pass.REPEATED
+        time = self.engine_time(now)
+        if message.boots != self._own.boots or abs(time - message.time) > TIME_WINDOW:
+            asks = (message.boots, message.time) == (0, 0)  # RFC 3414, 4: how a sender finds out the clock
+            if not source.discoveries.take(now):
+                return Reason.RATE if asks else Reason.LATE
+            return Pass.DISCOVERY if asks else Pass.LATE
+        return Pass.NOTIFICATION if source.informs.takes(message.digest, (message.boots, message.time)) else Reason.LATE
+
+
+def _judge_trap(data: bytes, message: Usm, source: Source) -> Pass | Reason:
+    engine = source.engine
+    if engine is None or message.engine_id != engine.id:
+        return Reason.OTHER_RELAY if message.engine_id.startswith(PREFIX) else Reason.ENGINE
+    if not source.master.signed(engine.key, data, message.digest, message.digest_at):
+        return Reason.CREDENTIALS
+    if engine.memory.knows(message.digest):
+        return Reason.REPEATED
+    at, (boots, time) = (message.boots, message.time), engine.clock
+    if at < (boots, time - TIME_WINDOW) or not engine.memory.takes(message.digest, at):
+        return Reason.LATE
+    engine.clock = max(engine.clock, at)
+    return Pass.NOTIFICATION

@@ -4,6 +4,9 @@ Two things say what state a guest is in. The table is right, but is read every f
 answers from a copy that is up to five seconds old. A notification is at once there and may say why, but can be lost
 or out of order. So a notification counts for `HINT_HOLDS` seconds, and after that the table.
 
+Of libvirt-snmp's copy, which does not say when it was made, only a walk gives utilisation that surely read a new copy,
+one and the same throughout, and soon after it was made. Any other would give a wrong value, so it gives none.
+
 Times called `now` and `asked_at` are the relay's monotonic clock, in seconds. Utilisation is computed from the agent's
 own clock, sysUpTime, in hundredths of a second; the relay's clock only tells when that one has jumped.
 """
@@ -12,17 +15,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from vcrecovery.plan.monitoring import COPY_LIVES
 from vcrecovery.recover.states import OFF, Power
+from vcrecovery.relay.counts import Reason
 from vcrecovery.relay.notification import Notification
 from vcrecovery.snmp.mib import GuestState
 
-#: Longer than libvirt-snmp's copy of the table is kept: two equal samples so far apart are two samples.
-CACHE_TICKS = 750
+#: A walk that lasts longer does not say well enough when the copy was made: an answer was lost on its way.
+COPY_WALK = 0.6
 #: For so many seconds a table that was asked for after a notification may still be older than it.
 HINT_HOLDS = 6.0
 #: A state is said again after so many seconds, for a Zabbix that lost it.
@@ -62,11 +67,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """An agent's answer. `libvirt` is whether it says that libvirt answers it; None for an agent that never says."""
+    """An agent's answer. `libvirt` is whether it says that libvirt answers it; None for an agent that never says.
+
+    `torn`: its rows are of two copies, since one was made anew in the middle of the walk.
+    """
 
     uptime: int
     rows: tuple[Row, ...]
     libvirt: bool | None = None
+    torn: bool = False
 
 
 @dataclass
@@ -78,17 +87,35 @@ class _Guest:
     reason: str = ""
     seen_running: bool = False
     hinted_at: float = float("-inf")
+    #: When the newest table that had it was asked for.
+    asked_at: float = float("-inf")
+    #: The newest notification, and when it came.
+    told: tuple[Notification, float] | None = None
     said: str = ""
     said_at: float = float("-inf")
     missing: int = 0
     gone_at: float | None = None
     sample: Row | None = None
-    idle: bool = False
 
     def __str__(self) -> str:
         """The words of `drivers.libvirt.DomainReading`."""
         reason = "" if self.power is Power.ABSENT and self.reason == NOT_SEEN_RUNNING else self.reason
         return f"{self.power} ({reason})" if reason else str(self.power)
+
+    def told_before(self, notification: Notification, now: float) -> Reason | None:
+        """Why it is no news, by the clock of who tells it: that goes on, or begins again within the time passed since.
+
+        A notification that is sent again has another message around it.
+        """
+        uptime = notification.uptime
+        if self.told is not None and uptime is not None:
+            before, came_at = self.told
+            if replace(notification, age=before.age) == before:
+                return Reason.REPEATED
+            if before.uptime is not None and before.uptime > uptime > (now - came_at + CLOCKS_APART) * 100:
+                return Reason.LATE
+        self.told = notification, now
+        return None
 
     def becomes(self, power: Power, reason: str = "") -> None:
         """`reason` is why it is off, if that is known."""
@@ -110,9 +137,14 @@ class Guests:
         self._services = services
         self._guests: dict[str, _Guest] = {}
         self._clocks: tuple[int, float] | None = None
+        self._asked_until = float("-inf")
 
     def known(self, uuid: str) -> bool:
         return uuid in self._guests or uuid in self._services
+
+    def any_on(self) -> bool:
+        """Whether some guest ran or was paused when it was seen last."""
+        return any(guest.power in (Power.RUNNING, Power.PAUSED) for guest in self._guests.values())
 
     def listing(self) -> str:
         """The document of Zabbix's low-level discovery."""
@@ -140,15 +172,20 @@ class Guests:
             power, reason, ran = Power(known["power"]), str(known["reason"]), bool(known["ran"])
             self._guests[str(UUID(uuid))] = _Guest(str(known["name"]), power, reason, ran)
 
-    def notified(self, notification: Notification, now: float) -> dict[str, str]:
-        """Values by item key: the guest's state, if that is new. The guest must be a known one."""
+    def notified(self, notification: Notification, now: float) -> dict[str, str] | Reason:
+        """Values by item key: a known guest's state, if that is new. Or why the notification is not taken."""
         guest = self._guests.setdefault(notification.uuid, _Guest(notification.name))
+        if reason := guest.told_before(notification, now):
+            return reason
+        seen_at = now - notification.age
         power = _POWER[notification.state]
+        if guest.asked_at - seen_at > HINT_HOLDS and power is not guest.power:
+            return {}  # it waited for a relay, and the table is newer
         # Only a stop's detail is a reason: `started` has details too.
         stopped = power is Power.SHUTOFF and notification.event in ("stopped", "")
         guest.becomes(power, notification.detail if stopped else "")
         guest.name = notification.name or guest.name
-        guest.hinted_at, guest.gone_at, guest.missing = now, None, 0
+        guest.hinted_at, guest.gone_at, guest.missing = seen_at, None, 0
         return self._states(now, only=notification.uuid)
 
     def polled(self, table: Table, asked_at: float, now: float) -> dict[str, str]:
@@ -157,17 +194,16 @@ class Guests:
             for guest in self._guests.values():
                 guest.sample = None
         values = {}
-        fresh = table.libvirt is not None or any(self._moved(row) for row in table.rows)
+        sampled = self._sampled(table, asked_at, now)
         for row in table.rows:
             guest = self._guests.setdefault(row.uuid, _Guest(row.name))
-            guest.name, guest.missing, guest.gone_at = row.name, 0, None
+            guest.name, guest.missing, guest.gone_at, guest.asked_at = row.name, 0, None, asked_at
             power = _POWER[row.state]
             if power is guest.power or asked_at - guest.hinted_at > HINT_HOLDS:
                 guest.becomes(power)
-            cpu = self._utilisation(guest, row, fresh) if power is guest.power is Power.RUNNING else None
-            if cpu is None:
+            if not power is guest.power is Power.RUNNING:
                 guest.sample = guest.sample if power is Power.RUNNING else None
-            else:
+            elif sampled and (cpu := self._utilisation(guest, row)) is not None:
                 values[f"vcr.cpu[{row.uuid}]"] = f"{cpu:.2f}"
         if table.libvirt or (table.rows and table.libvirt is None):
             self._notice_missing({row.uuid for row in table.rows}, asked_at, now)
@@ -181,26 +217,27 @@ class Guests:
         passed, shown = asked_at - before[1], (uptime - before[0]) / 100
         return shown < 0 or abs(shown - passed) > CLOCKS_APART + passed / 4
 
-    def _moved(self, row: Row) -> bool:
-        guest = self._guests.get(row.uuid)
-        return guest is not None and guest.sample is not None and guest.sample.cpu_time != row.cpu_time
+    def unanswered(self, now: float) -> None:
+        """The agent was asked until `now`, in vain. It may have made a copy for that."""
+        self._asked_until = now
 
-    def _utilisation(self, guest: _Guest, row: Row, fresh: bool) -> float | None:
-        """Per cent of all vCPUs since the last sample. None if there are no two samples to compare.
+    def _sampled(self, table: Table, asked_at: float, now: float) -> bool:
+        """Whether the table's CPU times are new ones of one moment."""
+        before, self._asked_until = self._asked_until, now
+        if table.libvirt is not None:
+            return True
+        return not table.torn and asked_at - before > COPY_LIVES and now - asked_at <= COPY_WALK
 
-        Unless the table is `fresh`, the same CPU time as before may be the same sample again.
-        """
+    def _utilisation(self, guest: _Guest, row: Row) -> float | None:
+        """Per cent of all vCPUs since the last sample. None if there are no two samples to compare."""
         last = guest.sample
         if last is None or row.cpu_time < last.cpu_time or row.vcpus < 1:
-            guest.sample, guest.idle = row, False
+            guest.sample = row
             return None
         ticks = row.uptime - last.uptime
         if ticks <= 0:
             return None
-        stands = row.cpu_time == last.cpu_time
-        if stands and not fresh and ticks < CACHE_TICKS:
-            return 0.0 if guest.idle else None
-        guest.sample, guest.idle = row, stands
+        guest.sample = row
         return min(100.0, (row.cpu_time - last.cpu_time) / 1e7 / ticks / row.vcpus * 100)
 
     def _notice_missing(self, present: set[str], asked_at: float, now: float) -> None:

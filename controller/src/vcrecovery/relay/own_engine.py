@@ -1,11 +1,13 @@
 """The relay's own SNMP engine ID, and how often it has started (RFC 3414, 2.2).
 
-Senders of informs remember both. An engine that starts again with the same number of boots would be taken for a replay
-of its own past, so the number is kept in a file.
+Senders of informs remember both, and some of them for as long as they run. So the ID follows from the machine and the
+address, and the number never goes back, even when the file that holds it is lost: it is at least the time in minutes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import secrets
 from dataclasses import dataclass
@@ -16,9 +18,11 @@ from vcrecovery.relay.state_file import write_document
 from vcrecovery.snmp.mib import ENTERPRISE
 
 #: RFC 3411: the highest bit set, the enterprise, and 5 for "octets of one's own".
-_PREFIX = (0x80000000 | ENTERPRISE[-1]).to_bytes(4, "big") + b"\x05"
-_RANDOM = 8
+PREFIX = (0x80000000 | ENTERPRISE[-1]).to_bytes(4, "big") + b"\x05"
+_OWN_OCTETS = 8
 _BOOTS_MAX = 2**31 - 2
+#: 2024-01-01, as seconds of Unix: minutes since then last for 4,000 years.
+_BEGIN = 1704067200
 
 
 @dataclass(frozen=True)
@@ -27,19 +31,31 @@ class OwnEngine:
     boots: int
 
 
-def start_engine(file: Path) -> OwnEngine:
-    """One more start of the engine that `file` knows, or a new one.
+def machine_id(file: Path = Path("/etc/machine-id")) -> str:
+    """Empty where the machine has none."""
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
-    Raises OutsideError when the file cannot be written.
+
+def start_engine(file: Path, machine: str, listen: str, now: float) -> OwnEngine:
+    """One more start of this machine's engine for the address `listen`. `now` is Unix time.
+
+    Without a `machine` the ID is random, and kept in the file alone. Raises OutsideError when that cannot be written.
     """
-    engine_id, boots = _PREFIX + secrets.token_bytes(_RANDOM), 0
+    known_id, boots = b"", 0
     try:
         known = json.loads(file.read_text())
-        if (old := bytes.fromhex(known["engine_id"])).startswith(_PREFIX) and 0 <= known["boots"] < _BOOTS_MAX:
-            engine_id, boots = old, int(known["boots"])
+        if (old := bytes.fromhex(known["engine_id"])).startswith(PREFIX) and 0 <= known["boots"] < _BOOTS_MAX:
+            known_id, boots = old, int(known["boots"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # a new engine ID: senders find it out by themselves
-    own = OwnEngine(engine_id, boots + 1)
+        pass
+    # machine-id(5): it is not to be shown to others as it is.
+    mark = hmac.digest(machine.encode(), f"vcrecovery relay {listen}".encode(), hashlib.sha256)[:_OWN_OCTETS]
+    engine_id = PREFIX + mark if machine else known_id or PREFIX + secrets.token_bytes(_OWN_OCTETS)
+    minutes = max(1, min(int(now - _BEGIN) // 60, _BOOTS_MAX))
+    own = OwnEngine(engine_id, max(boots + 1, minutes))
     try:
         write_document(file, {"engine_id": own.engine_id.hex(), "boots": own.boots})
     except OSError as error:

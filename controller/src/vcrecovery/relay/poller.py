@@ -29,8 +29,6 @@ from vcrecovery.snmp.mib import ENTERPRISES, Oid
 
 AUTHENTICATION = {"sha256": USM_AUTH_HMAC192_SHA256, "sha512": USM_AUTH_HMAC384_SHA512}
 PRIVACY = {"aes128": USM_PRIV_CFB128_AES}
-#: 4 columns of so many rows are as many variables as snmpd gives in one answer (maxGetbulkResponses 100).
-_ROWS_AT_ONCE = 24
 #: A table of so many pages is no table of a hypervisor.
 _PAGES = 200
 #: An agent that has answered and then fails so often in a row may have another engine ID.
@@ -150,7 +148,7 @@ class Poller:
                 target,
                 ContextData(),
                 NON_REPEATERS,
-                _ROWS_AT_ONCE,
+                walk.rows_at_once,
                 *(ObjectType(ObjectIdentity(oid)) for oid in asked),
                 lookupMib=False,
             )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pysnmp.hlapi.v3arch.asyncio import UsmUserData
@@ -15,18 +16,19 @@ from vcrecovery.errors import OutsideError, UsageError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
 from vcrecovery.relay.counts import Counts, Reason
+from vcrecovery.relay.credentials import Credentials
 from vcrecovery.relay.guard import Guard, Source
 from vcrecovery.relay.guests import Guests
+from vcrecovery.relay.hearing import Hearing, Said
 from vcrecovery.relay.lane import Lane
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.outbox import Value
-from vcrecovery.relay.own_engine import start_engine
-from vcrecovery.relay.poller import AUTHENTICATION, PRIVACY, Poller
+from vcrecovery.relay.own_engine import machine_id, start_engine
+from vcrecovery.relay.poller import Poller
 from vcrecovery.relay.receiver import Receiver, listen
 from vcrecovery.relay.state_file import write_document
+from vcrecovery.relay.strangers import Strangers
 from vcrecovery.relay.trapper import Trapper
-from vcrecovery.relay.usm import Master
-from vcrecovery.snmp.credentials import read_passphrase, read_secret
 
 log = logging.getLogger("vcrecovery.relay")
 
@@ -48,36 +50,17 @@ class _Hypervisor:
     name: str
     agent: SnmpAgent
     guests: Guests
-    silent: bool | None = None
+    hearing: Hearing
+    strangers: Strangers = field(default_factory=Strangers)
     listing: str = ""
     listed_at: float = float("-inf")
     refused: bool = False
     uuids: set[str] = field(default_factory=set)
 
 
-class Credentials:
-    """What the plan's users and files say.
-
-    Raises UsageError when a file cannot be used.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.masters: dict[str, Master] = {}
-        self.keys: dict[str, dict[str, object]] = {}
-        used = {h.snmp.user for h in plan.hypervisors.values() if h.snmp is not None}
-        for name in sorted(used):
-            user = plan.snmp.users[name]
-            auth = read_passphrase(user.auth_file, f"the authentication passphrase of SNMP user {name}")
-            privacy = read_passphrase(user.privacy_file, f"the privacy passphrase of SNMP user {name}")
-            self.masters[name] = Master.from_passphrase(user.auth, auth)
-            self.keys[name] = {
-                "authProtocol": AUTHENTICATION[user.auth],
-                "authKey": auth,
-                "privProtocol": PRIVACY[user.privacy],
-                "privKey": privacy,
-            }
-        file = plan.snmp.traps.community_file
-        self.community = None if file is None else read_secret(file, "the community of SNMPv2c traps")
+def _say(sentences: Iterable[Said]) -> None:
+    for level, sentence in sentences:
+        log.log(level, "%s", sentence)
 
 
 def _checked(plan: Plan) -> tuple[dict[str, SnmpAgent], Zabbix]:
@@ -101,7 +84,11 @@ class Relay:
         self._plan = plan
         self._credentials = Credentials(plan)
         services = {str(service.primary.uuid): name for name, service in plan.services.items()}
-        self._hypervisors = {name: _Hypervisor(name, agent, Guests(services)) for name, agent in sorted(agents.items())}
+        self._hypervisors = {}
+        for name, agent in sorted(agents.items()):
+            here = {u: s for u, s in services.items() if plan.services[s].primary.hypervisor == name}
+            hearing = Hearing(name, agent, plan.snmp.poll, here)
+            self._hypervisors[name] = _Hypervisor(name, agent, Guests(services), hearing)
         self._by_address = {str(h.agent.address): h for h in self._hypervisors.values()}
         trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port)
         self._states = Lane("states", trapper, CAPACITY, self._refused)
@@ -118,10 +105,11 @@ class Relay:
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Raises OutsideError when it cannot listen or write its state."""
         traps = self._plan.snmp.traps
-        own = start_engine(self._folder / "engine.json")
+        own = start_engine(self._folder / "engine.json", machine_id(), f"{traps.listen}:{traps.port}", time.time())
         self._recall()
         sock = listen(str(traps.listen), traps.port)
-        guard = Guard(self._sources, own.engine_id, self._credentials.community)
+        started = asyncio.get_running_loop().time()
+        guard = Guard(self._sources, own, self._credentials.community, started)
         self._receiver = receiver = Receiver(sock, guard, self._counts, own, self._notified)
         users = {}
         for user, keys in self._credentials.keys.items():
@@ -150,9 +138,11 @@ class Relay:
             for task in (stopping, *tasks):
                 task.cancel()
             await asyncio.gather(stopping, *tasks, return_exceptions=True)
+            for hypervisor in self._hypervisors.values():
+                self._settle_strangers(hypervisor, math.inf)
+            self._report()
             poller.close()
             receiver.close()
-            self._report()
 
     # -- what comes in -----------------------------------------------------------------------------------------
 
@@ -165,40 +155,53 @@ class Relay:
 
     def _notified(self, notification: Notification, address: str) -> None:
         hypervisor = self._by_address[address]
+        now = time.monotonic()
         if not hypervisor.guests.known(notification.uuid):
-            self._counts.reject(Reason.GUEST, address)
+            # That of a new guest comes before the first table that has it.
+            if not hypervisor.strangers.add(notification.uuid, now):
+                self._counts.reject(Reason.GUEST, address)
             return
-        self._counts.taken += 1
-        values = hypervisor.guests.notified(notification, time.monotonic())
-        log.info("hypervisor %s: notification: %s", hypervisor.name, notification)
-        self._put(hypervisor, values)
+        values = hypervisor.guests.notified(notification, now)
+        if values is Reason.REPEATED:
+            self._counts.again += 1
+        elif isinstance(values, Reason):
+            self._counts.reject(values, address)
+        else:
+            self._counts.taken += 1
+            log.info("hypervisor %s: notification: %s", hypervisor.name, notification)
+            self._put(hypervisor, values)
+
+    def _settle_strangers(self, hypervisor: _Hypervisor, now: float) -> None:
+        """What was told of guests that the table has meanwhile was genuine; of others, nobody knows them."""
+        come, unknown = hypervisor.strangers.settle(hypervisor.guests.known, now)
+        self._counts.taken += come
+        if unknown:
+            self._counts.reject(Reason.GUEST, str(hypervisor.agent.address), unknown)
 
     async def _keep_polling(self, poller: Poller, hypervisor: _Hypervisor, number: int) -> None:
         """The first time at once. Then agents take turns, so that no notification waits for many answers."""
-        poll = self._plan.snmp.poll
         await self._poll(poller, hypervisor)
-        next_at = time.monotonic() + poll * (number + 1) / len(self._hypervisors)
+        next_at = time.monotonic() + hypervisor.hearing.pace * (number + 1) / len(self._hypervisors)
         while True:
             await asyncio.sleep(max(0.0, next_at - time.monotonic()))
             await self._poll(poller, hypervisor)
-            next_at = max(next_at + poll, time.monotonic())
+            next_at = max(next_at + hypervisor.hearing.pace, time.monotonic())
 
     async def _poll(self, poller: Poller, hypervisor: _Hypervisor) -> None:
-        agent = hypervisor.agent
+        agent, hearing, guests = hypervisor.agent, hypervisor.hearing, hypervisor.guests
         asked_at = time.monotonic()
-        timeout = self._plan.snmp.poll * ANSWER_SHARE
+        timeout = hearing.pace * ANSWER_SHARE
         try:
             table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
         except OutsideError as error:
-            if not hypervisor.silent:
-                hypervisor.silent = True
-                log.warning("%s", error)
+            guests.unanswered(time.monotonic())
+            _say(hearing.failed(str(error)))
             return
-        if hypervisor.silent is not False:
-            hypervisor.silent = False
-            log.info("hypervisor %s: its agent answers, %d guest(s)", hypervisor.name, len(table.rows))
+        _say(hearing.answered(table, guests.any_on()))
         now = time.monotonic()
-        self._put(hypervisor, {"vcr.heartbeat": "1"} | hypervisor.guests.polled(table, asked_at, now))
+        heartbeat = {} if hearing.silent else {"vcr.heartbeat": "1"}
+        self._put(hypervisor, heartbeat | guests.polled(table, asked_at, now))
+        self._settle_strangers(hypervisor, now)
         self._list(hypervisor, now)
 
     # -- what goes out -----------------------------------------------------------------------------------------
@@ -245,6 +248,8 @@ class Relay:
             self._report()
 
     def _report(self) -> None:
+        if self._receiver is not None:
+            self._receiver.count_dropped()
         if news := self._counts.news():
             log.warning("%s", news)
         document = {
@@ -252,7 +257,8 @@ class Relay:
             "values_sent": self._states.sent + self._measurements.sent,
             "values_waiting": len(self._states.outbox) + len(self._measurements.outbox),
             "values_lost": self._states.outbox.dropped + self._measurements.outbox.dropped,
-            "silent": sorted(h.name for h in self._hypervisors.values() if h.silent),
+            "silent": sorted(h.name for h in self._hypervisors.values() if h.hearing.silent),
+            "answers_without_guests": {h.name: h.hearing.empty for h in self._hypervisors.values() if h.hearing.empty},
         }
         memory = {h.name: h.guests.memory() for h in self._hypervisors.values()}
         try:

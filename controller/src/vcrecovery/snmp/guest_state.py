@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from vcrecovery.snmp.mib import GuestState, RowStatus
 
-#: virDomainState -> LibvirtGuestState. The MIB has no word for 0 (no state) and 7 (suspended by the guest itself).
+#: virDomainState -> LibvirtGuestState. The MIB has no word for 0 (no state) and 7 (suspended by the guest itself), and
+#: libvirt-snmp sends these numbers all the same, in its table and in notifications.
 _STATES = MappingProxyType(
     {
         0: GuestState.RUNNING,
@@ -46,7 +47,12 @@ _EVENT_OF = MappingProxyType(
 
 def guest_state(libvirt_state: int) -> GuestState:
     """A state that a newer libvirt may have added counts as running: it is none of those that end a VM."""
-    return _STATES.get(libvirt_state, GuestState.RUNNING)
+    return known_state(libvirt_state) or GuestState.RUNNING
+
+
+def known_state(libvirt_state: int) -> GuestState | None:
+    """None for a number that is no state."""
+    return _STATES.get(libvirt_state)
 
 
 def state_after(event: str, detail: str) -> GuestState | None:

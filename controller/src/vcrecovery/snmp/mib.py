@@ -38,12 +38,13 @@ class Column(IntEnum):
 
 
 class Extra(IntEnum):
-    """The scalars of this agent beside libvirt-snmp's objects. 1 to 3 come in notifications, 3 and 4 can be read."""
+    """The scalars of this agent beside libvirt-snmp's objects. All but 4 come in notifications, 3 and 4 can be read."""
 
     EVENT = 1  # OCTET STRING, libvirt's word for the event: stopped, started, ...
     DETAIL = 2  # OCTET STRING, libvirt's word for its cause: crashed, destroyed, shutdown, ...
     HOST = 3  # OCTET STRING, the hypervisor's name in the plan
     LIBVIRT = 4  # INTEGER, a LibvirtAnswer: whether the table below is all there is, or libvirt could not be asked
+    AGE = 5  # TimeTicks, how long before it was sent the event was seen
 
 
 class LibvirtAnswer(IntEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from pysnmp.error import PySnmpError
 from pysnmp.hlapi.v3arch.asyncio import (
@@ -48,9 +49,12 @@ def user_data(name: str, user: SnmpUser) -> UsmUserData:
     )
 
 
-def variables(notification: Notification, host: str, enterprise: Oid, started: float) -> list[tuple[Oid, object]]:
+def variables(
+    notification: Notification, host: str, enterprise: Oid, started: float, now: float
+) -> list[tuple[Oid, object]]:
     """libvirt-snmp's variables in its order, and then this agent's own. Up time counts from `started`."""
     ticks = int((notification.at - started) * 100) % 2**32
+    age = int((now - notification.at) * 100) % 2**32
     return [
         (SYS_UP_TIME, TimeTicks(ticks)),
         (SNMP_TRAP_OID, ObjectIdentifier((*enterprise, *NOTIFICATION))),
@@ -61,6 +65,7 @@ def variables(notification: Notification, host: str, enterprise: Oid, started: f
         (scalar(Extra.EVENT, enterprise), OctetString(notification.event.encode())),
         (scalar(Extra.DETAIL, enterprise), OctetString(notification.detail.encode())),
         (scalar(Extra.HOST, enterprise), OctetString(host.encode())),
+        (scalar(Extra.AGE, enterprise), TimeTicks(age)),
     ]
 
 
@@ -96,7 +101,7 @@ class Receiver:
         engine = self._engine = self._engine or SnmpEngine()
         named = [
             ObjectType(ObjectIdentity(oid), value)
-            for oid, value in variables(notification, self._host, self._enterprise, self._started)
+            for oid, value in variables(notification, self._host, self._enterprise, self._started, time.monotonic())
         ]
         try:
             target = await self._target()
