@@ -132,3 +132,17 @@ def test_which_guests_are_on() -> None:
     for state, on in ((GuestState.RUNNING, True), (GuestState.SHUTOFF, False), (GuestState.PAUSED, True)):
         guests.notified(Notification(WEB, state), 1000.0)
         assert guests.any_on() is on
+
+
+def test_a_hypervisor_whose_guests_were_migrated_is_heard() -> None:
+    heard = hearing()
+    heard.answered(table(ROW), guests_on=False)
+    for _ in range(3):
+        assert not heard.answered(table(), guests_on=False, elsewhere=lambda uuid: uuid == WEB)
+    assert not heard.silent
+    # Nor is one of them missed where others are left.
+    rest = Row(OTHER, "other", GuestState.RUNNING, 1, 0, 0)
+    for _ in range(3):
+        assert not heard.answered(table(rest), guests_on=True, elsewhere=lambda uuid: uuid == WEB)
+    heard.answered(table(rest), guests_on=True)
+    assert "does not show the primary of web" in words(heard.answered(table(rest), guests_on=True))

@@ -142,6 +142,11 @@ class Guests:
     def known(self, uuid: str) -> bool:
         return uuid in self._guests or uuid in self._services
 
+    def has(self, uuid: str) -> bool:
+        """Whether the guest is here, running or paused."""
+        guest = self._guests.get(uuid)
+        return guest is not None and guest.power in (Power.RUNNING, Power.PAUSED)
+
     def any_on(self) -> bool:
         """Whether some guest ran or was paused when it was seen last."""
         return any(guest.power in (Power.RUNNING, Power.PAUSED) for guest in self._guests.values())

@@ -8,7 +8,7 @@ as silent as an agent that is off.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from vcrecovery.plan.monitoring import COPY_POLL, SnmpAgent
 from vcrecovery.relay.guests import MISSING_TABLES, Table
@@ -47,9 +47,15 @@ class Hearing:
         self._empty_in_a_row = 0
         return self._once(reason)
 
-    def answered(self, table: Table, guests_on: bool) -> list[Said]:
-        """`guests_on` is whether some guest was on when it was seen last. Returns what to say."""
-        if not self._knows(table, guests_on):
+    def answered(
+        self, table: Table, guests_on: bool, elsewhere: Callable[[str], bool] = lambda _uuid: False
+    ) -> list[Said]:
+        """`guests_on` is whether some guest was on when it was seen last. Returns what to say.
+
+        `elsewhere` is whether another hypervisor shows a guest: one that was migrated is not missed here.
+        """
+        missed = {uuid: name for uuid, name in self._primaries.items() if not elsewhere(uuid)}
+        if not self._knows(table, guests_on, missed):
             self.empty += 1
             self._empty_in_a_row += 1
             if self._empty_in_a_row < MISSING_TABLES:
@@ -64,12 +70,12 @@ class Hearing:
         if self.silent is not False:
             self.silent, self._said = False, ""
             said.append((logging.INFO, f"hypervisor {self.name}: its agent answers, {len(table.rows)} guest(s)"))
-        return said + self._copies(table) + self._missing(table)
+        return said + self._copies(table) + self._missing(table, missed)
 
-    def _knows(self, table: Table, guests_on: bool) -> bool:
+    def _knows(self, table: Table, guests_on: bool, missed: Mapping[str, str]) -> bool:
         if table.libvirt is not None:
             return table.libvirt
-        return bool(table.rows) or not (guests_on or self._primaries)
+        return bool(table.rows) or not (guests_on or missed)
 
     def _once(self, reason: str) -> list[Said]:
         said, self._said = self._said, reason
@@ -85,11 +91,11 @@ class Hearing:
         hint = f"say {key} in the plan, and run the playbook, so that Zabbix knows"
         return [(logging.WARNING, f"hypervisor {self.name}: its agent {what}; {hint}")]
 
-    def _missing(self, table: Table) -> list[Said]:
+    def _missing(self, table: Table, missed: Mapping[str, str]) -> list[Said]:
         """Primaries without a row: nobody would see one of them fail. libvirt-snmp sometimes gives half a table."""
         present = {row.uuid for row in table.rows}
-        self._unseen = {u: self._unseen.get(u, 0) + 1 for u in self._primaries if u not in present}
-        names = sorted(self._primaries[uuid] for uuid, count in self._unseen.items() if count >= MISSING_TABLES)
+        self._unseen = {u: self._unseen.get(u, 0) + 1 for u in missed if u not in present}
+        names = sorted(missed[uuid] for uuid, count in self._unseen.items() if count >= MISSING_TABLES)
         said, self._unseen_said = self._unseen_said, names
         if names == said or not names:
             return []

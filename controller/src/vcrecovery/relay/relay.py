@@ -197,7 +197,8 @@ class Relay:
             guests.unanswered(time.monotonic())
             _say(hearing.failed(str(error)))
             return
-        _say(hearing.answered(table, guests.any_on()))
+        others = [other.guests for other in self._hypervisors.values() if other is not hypervisor]
+        _say(hearing.answered(table, guests.any_on(), lambda uuid: any(other.has(uuid) for other in others)))
         now = time.monotonic()
         heartbeat = {} if hearing.silent else {"vcr.heartbeat": "1"}
         self._put(hypervisor, heartbeat | guests.polled(table, asked_at, now))
