@@ -144,7 +144,8 @@ class Observed(Looking):
             return
         # What the failure has cost is counted up to when it began, which is at most this long ago.
         since = POLICY.confirmation_valid_for + 5.0 + POLICY.noticed_after(request.doubt)
-        opened = max(0.0, self.clock.now() - episode.opened_at)
+        began_at = request.began_at if request.began_at is not None else episode.opened_at
+        opened = max(0.0, self.clock.now() - began_at)
         age = self.clock.time - self._heartbeat
         assert age <= POLICY.max_staleness + since + opened, f"a standby of {age} s takes over"
 
