@@ -214,6 +214,7 @@ class Simulation:
             self._stalled(power, reason),
             self.policy.stalled_for,
             self._starting(power, reason),
+            began_at=None if self._seen is None else self._seen.at,
         )
         verdict = judge(state, power, reason, now, cool_down=self.policy.cool_down, also=also)
         cause = cause_of(state, verdict)
@@ -302,12 +303,12 @@ class Simulation:
 
     def _remember(self, power: Power, reason: str, now: float) -> Sighting | None:
         """What `detect.primaries` does, and the watcher with it."""
-        before, self._off = self._off, still_off(self._off, power, now)
+        before, self._off = self._off, still_off(self._off, meaning_of(power, reason), now)
         ended = before if self._off is None else None
         self._seen = sighted(self._seen, power, reason, self.world.host, now)
         if self._seen is not None and (ended or worth_writing(self._written, self._seen)):
             with suppress(OutsideError):
-                self.journal.saw(self.name, self._seen, ended or self._off)
+                self.journal.saw({self.name: (self._seen, ended or self._off)})
                 self._written = self._seen
         return self._seen
 

@@ -327,10 +327,11 @@ def test_one_that_may_be_on_a_silent_hypervisor_is_left_alone(place: Place) -> N
     place.hv1.migrate(VM, place.hv2)
     place.hv2.kill()
     with place.site.watched() as said:
-        wait_until_said(said, "web: its hypervisor does not answer")
+        wait_until_said(said, "no hypervisor of the plan knows the VM any more, and hv2 does not answer")
         refused = place.site.vcrecovery("failover", WEB)
     assert refused.returncode == ExitCode.REFUSED
-    assert "cannot be fenced" in refused.stderr
+    assert "--primary-is-down web" in refused.stderr
+    assert place.outcomes() == ["refused"]  # of the operator's call
     assert place.site.instance(WEB).status == "Stopped"
 
 

@@ -134,8 +134,17 @@ def test_the_page_about_them_is_current() -> None:
 
 
 def test_one_that_was_lost_failed_when_it_was_last_seen_running() -> None:
-    verdict = judge(seen(Meaning.RUNS, at=700.0), Power.SHUTOFF, "", NOW)
+    verdict = judge(seen(Meaning.RUNS), Power.SHUTOFF, "", NOW, also=Circumstances(began_at=700.0))
     assert (verdict.kind, verdict.doubt, verdict.began_at) == (Kind.FAILED, Doubt.LOST, 700.0)
+
+
+@pytest.mark.parametrize(("power", "reason"), [(Power.SHUTOFF, ""), (Power.UNREACHABLE, "")])
+def test_an_old_word_that_it_was_stopped_says_little(power: Power, reason: str) -> None:
+    """It may have been started since, and have failed."""
+    verdict = judge(seen(Meaning.STOPPED), power, reason, NOW, also=Circumstances(unwatched=True))
+    assert verdict.kind is Kind.UNKNOWN
+    assert "nobody has watched it since" in verdict.sentence
+    assert judge(seen(Meaning.STOPPED), power, reason, NOW).kind is Kind.INTENDED
 
 
 def test_its_hypervisor_gets_time_to_start_it() -> None:
@@ -177,7 +186,7 @@ def test_one_that_may_be_on_a_silent_hypervisor_is_not_given_up() -> None:
     also = Circumstances(maybe_on=("hv2",))
     verdict = judge(seen(Meaning.RUNS), Power.SHUTOFF, "", NOW, also=also)
     assert verdict.kind is Kind.UNKNOWN
-    assert "may be on hv2, which does not answer" in verdict.sentence
+    assert "may have been moved to hv2 unseen, which does not answer" in verdict.sentence
 
 
 def test_a_migration_under_way_is_nothing_to_report() -> None:

@@ -57,7 +57,8 @@ MIGRATED = DomainReading(Power.SHUTOFF, "migrated")
         ({"hv1": MIGRATED, "hv2": CRASHED}, "hv2", (), ()),
         ({"hv1": MIGRATED, "hv2": MIGRATED}, "hv1", (), ()),
         ({"hv1": MIGRATED, "hv2": SILENT}, "hv2", (), ()),
-        ({"hv2": SILENT}, "hv2", (), ()),
+        # Being silent is no sign of having it.
+        ({"hv2": SILENT}, "hv1", (), ("hv2",)),
         ({"hv1": MIGRATED, "hv2": SILENT, "hv3": SILENT}, "hv1", (), ("hv2", "hv3")),
         ({}, "hv1", (), ()),
         ({"hv1": SILENT}, "hv1", (), ()),
@@ -112,12 +113,17 @@ def test_the_time_in_which_it_was_off_does_not_count() -> None:
 
 
 def test_a_gap_between_two_looks_may_have_been_a_run() -> None:
-    off = still_off(None, Power.SHUTOFF, 10.0)
-    off = still_off(off, Power.SHUTOFF, 40.0)
+    off = still_off(None, Meaning.STOPPED, 10.0)
+    off = still_off(off, Meaning.LOST, 40.0)
     assert off == OffTime(10.0, 40.0)
-    assert still_off(off, Power.SHUTOFF, 71.0) == OffTime(71.0, 71.0)
-    assert still_off(off, Power.SHUTOFF, 39.0) == OffTime(39.0, 39.0)
-    assert still_off(off, Power.UNREACHABLE, 41.0) is None
+    assert still_off(off, Meaning.STOPPED, 71.0) == OffTime(71.0, 71.0)
+    assert still_off(off, Meaning.STOPPED, 39.0) == OffTime(39.0, 39.0)
+    assert still_off(off, Meaning.SILENT, 41.0) is None
+
+
+@pytest.mark.parametrize("meaning", [Meaning.MIGRATED, Meaning.LOST, Meaning.GONE, Meaning.RUNS, Meaning.SUSPENDED])
+def test_one_that_may_run_elsewhere_is_not_known_to_be_off(meaning: Meaning) -> None:
+    assert still_off(None, meaning, 10.0) is None
 
 
 class Clock:
@@ -218,14 +224,52 @@ def test_a_hypervisor_that_is_back_has_time_to_start_it(stage: Stage) -> None:
     assert stage.primaries.starting("web") == ""
 
 
-def test_a_silent_hypervisor_counts_only_where_nobody_saw_it_go(plan: Plan, stage: Stage) -> None:
+def both_silent(stage: Stage, apart: float, lasts: float) -> tuple[str, ...]:
+    """hv2, then hv1 fall silent, `apart` seconds; hv1 is back after `lasts`, and has lost the VM."""
     stage.primaries.lost("hv2", "no route")
-    stage.hears(hv1=OFF)
-    assert stage.primaries.maybe_on("web") == ()
-    later = Stage(plan)
-    later.primaries.lost("hv2", "no route")
-    later.hears(hv1=OFF, hv3=None)
-    assert later.primaries.maybe_on("web") == ("hv2",)
+    stage.clock.time += apart
+    stage.primaries.lost("hv1", "no route")
+    stage.hears(lasts, hv1=OFF)
+    return stage.primaries.maybe_on("web", None)
+
+
+@pytest.mark.parametrize(
+    ("apart", "lasts", "maybe"),
+    [
+        (0.0, 60.0, ("hv2",)),
+        (599.0, 60.0, ("hv2",)),
+        # It was down long before, or there was no time to move anything there.
+        (600.0, 60.0, ()),
+        (0.0, 59.0, ()),
+    ],
+)
+def test_a_silent_hypervisor_may_have_been_given_the_vm_unseen(
+    stage: Stage, apart: float, lasts: float, maybe: tuple[str, ...]
+) -> None:
+    assert both_silent(stage, apart, lasts) == maybe
+
+
+def test_what_nobody_has_watched_may_have_changed(plan: Plan) -> None:
+    def later(seconds: float) -> tuple[bool, tuple[str, ...]]:
+        stage = Stage(plan)
+        seen = Sighting(Power.RUNNING, "", 0.0, stage.clock.time - seconds, "hv1")
+        stage.primaries.lost("hv2", "no route")
+        stage.hears(hv1=OFF, hv3=None)
+        return stage.primaries.unwatched("web", seen), stage.primaries.maybe_on("web", seen)
+
+    assert later(180.0) == (False, ())
+    assert later(181.0) == (True, ("hv2",))
+
+
+def test_a_copy_that_a_migration_fills_is_not_where_it_runs(stage: Stage) -> None:
+    stage.primaries.began("hv2", UUID)
+    assert stage.seen == (Power.RUNNING, "", "hv1")
+    stage.event("hv2", "started", "migrated", DomainReading(Power.PAUSED, "migration"))
+    assert stage.primaries["web"].place.host == "hv1"
+    stage.primaries.lost("hv1", "no route")
+    stage.hears(hv2=None)
+    # Its hypervisor is the one that fell silent, so that one is fenced.
+    assert stage.primaries["web"].place.host == "hv1"
 
 
 def test_one_that_runs_twice_is_told_after_a_migrations_time(stage: Stage) -> None:
@@ -250,7 +294,7 @@ def test_the_journal_gets_its_last_place_and_its_times_off(tmp_path: Path, plan:
 
     def write() -> None:
         if (news := stage.primaries.news("web")) is not None:
-            journal.saw("web", *news)
+            journal.saw({"web": news})
             stage.primaries.told("web")
 
     for reading in (RUNS, DomainReading(Power.SHUTOFF, "shutdown"), OFF, OFF, RUNS, RUNS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from vcrecovery.drivers.libvirt import DomainReading, DomainUsage, Guest
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
+from vcrecovery.recover import whereabouts
 from vcrecovery.recover.holds import HoldBook, serve_from_primary
 from vcrecovery.recover.outside import Outside
 from vcrecovery.recover.sighting import Sighting
@@ -21,6 +23,7 @@ UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 PLAN = """\
 version: 1
 state_dir: {folder}/state
+detection: {{embedded: {embedded}}}
 hypervisors: {{hv1: {{site: east}}, hv2: {{site: west}}}}
 secondaries:
   sec1:
@@ -78,14 +81,14 @@ class FakeHost:
 
 
 class Stage:
-    def __init__(self, folder: Path) -> None:
-        (folder / "plan.yml").write_text(PLAN.format(folder=folder))
+    def __init__(self, folder: Path, embedded: str = "true") -> None:
+        (folder / "plan.yml").write_text(PLAN.format(folder=folder, embedded=embedded))
         self.world = World(load_plan(folder / "plan.yml"))
         self.hv1, self.hv2 = FakeHost("hv1", Power.RUNNING), FakeHost("hv2")
         self.world.hosts = {"hv1": self.hv1, "hv2": self.hv2}  # type: ignore[dict-item]
 
     def seen_on(self, host: str) -> None:
-        self.world.journal.saw("web", Sighting(Power.RUNNING, "", 1.0, 1.0, host))
+        self.world.journal.saw({"web": (Sighting(Power.RUNNING, "", 1.0, 1.0, host), None)})
 
     def find(self) -> tuple[str, Power]:
         place = self.world.whereabouts.find("web")
@@ -102,13 +105,13 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def test_its_home_is_where_it_was_seen_last(stage: Stage) -> None:
-    whereabouts = stage.world.whereabouts
-    assert (whereabouts.home("web"), whereabouts.on({"hv1"}), whereabouts.on({"hv2"})) == ("hv1", ["web"], [])
+    places = stage.world.whereabouts
+    assert (places.home("web"), places.on({"hv1"}), places.on({"hv2"})) == ("hv1", ["web"], [])
     stage.seen_on("hv2")
-    assert (whereabouts.home("web"), whereabouts.on({"hv1"}), whereabouts.on({"hv2"})) == ("hv2", [], ["web"])
+    assert (places.home("web"), places.on({"hv1"}), places.on({"hv2"})) == ("hv2", [], ["web"])
     # One that has left the plan since is nowhere to look.
     stage.seen_on("hv9")
-    assert whereabouts.home("web") == "hv1"
+    assert places.home("web") == "hv1"
 
 
 def test_one_that_its_home_has_waits_for_nobody_else(stage: Stage) -> None:
@@ -126,7 +129,8 @@ def test_one_that_its_home_has_waits_for_nobody_else(stage: Stage) -> None:
         (Power.SHUTOFF, Power.RUNNING, ("hv2", Power.RUNNING)),
         (Power.UNREACHABLE, Power.RUNNING, ("hv2", Power.RUNNING)),
         (Power.UNREACHABLE, Power.ABSENT, ("hv1", Power.UNREACHABLE)),
-        (Power.ABSENT, Power.UNREACHABLE, ("hv2", Power.UNREACHABLE)),
+        # That it is silent is no sign that it has the VM, and must not have it powered off.
+        (Power.ABSENT, Power.UNREACHABLE, ("hv1", Power.ABSENT)),
         (Power.ABSENT, Power.ABSENT, ("hv1", Power.ABSENT)),
         (Power.SHUTOFF, Power.ABSENT, ("hv1", Power.SHUTOFF)),
     ],
@@ -151,9 +155,7 @@ def test_whatever_breaks_in_a_question_is_an_answer(stage: Stage, monkeypatch: p
 
     stage.hv1.reading = DomainReading(Power.ABSENT)
     monkeypatch.setattr(stage.hv2, "guests", breaks)
-    place = stage.world.whereabouts.find("web")
-    assert (place.host, place.reading.power) == ("hv2", Power.UNREACHABLE)
-    assert "can't start new thread" in place.reading.detail
+    assert stage.world.whereabouts.find("web").silent == ("hv2",)
 
 
 def test_the_fence_ends_it_where_it_is(stage: Stage) -> None:
@@ -166,6 +168,44 @@ def test_the_fence_ends_it_where_it_is(stage: Stage) -> None:
 def test_the_fence_ends_every_copy(stage: Stage) -> None:
     stage.hv2.reading = DomainReading(Power.PAUSED)
     assert stage.fence() == "hv1: shutoff (destroyed); hv2: shutoff (destroyed)"
+
+
+def test_the_fence_believes_nothing_that_was_said_before_it(stage: Stage) -> None:
+    """Somebody starts the VM elsewhere between the look and the fence."""
+    stage.hv1.reading = DomainReading(Power.SHUTOFF, "crashed")
+    assert stage.find() == ("hv1", Power.SHUTOFF)
+    stage.hv2.reading = DomainReading(Power.RUNNING)
+    assert stage.fence() == "hv1: shutoff (crashed); hv2: shutoff (destroyed)"
+
+
+def test_the_fence_says_who_was_not_asked(stage: Stage) -> None:
+    stage.hv2.reading = DomainReading(Power.UNREACHABLE)
+    assert stage.fence() == "hv1: shutoff (destroyed); hv2 not asked: no answer"
+
+
+def test_nobody_waits_for_one_that_is_known_to_be_silent(stage: Stage) -> None:
+    stage.hv1.reading, stage.hv2.hangs = DomainReading(Power.SHUTOFF), threading.Event()
+    stage.world.whereabouts.silent = frozenset({"hv2"})
+    try:
+        begun = time.monotonic()
+        assert stage.find() == ("hv1", Power.SHUTOFF)
+        assert time.monotonic() - begun < whereabouts.OTHERS_WITHIN
+    finally:
+        stage.hv2.hangs.set()
+
+
+def test_one_that_was_started_elsewhere_after_its_crash_is_found_there(stage: Stage) -> None:
+    stage.hv1.reading, stage.hv2.reading = DomainReading(Power.SHUTOFF, "crashed"), DomainReading(Power.RUNNING)
+    assert stage.find() == ("hv2", Power.RUNNING)
+
+
+def test_where_only_zabbix_looks_a_vm_that_is_seen_nowhere_else_may_be_there(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, embedded="false")
+    assert stage.world.whereabouts.may_be_on("hv2") == []
+    # It was migrated, and nobody wrote that down.
+    stage.hv1.reading = DomainReading(Power.SHUTOFF, "migrated")
+    fresh = whereabouts.Whereabouts(stage.world)
+    assert fresh.may_be_on("hv2") == ["web"]
 
 
 def test_a_copy_that_cannot_be_ended_proves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,10 +153,12 @@ class EventMeaning:
         if not detection.embedded and place.host != self._world.whereabouts.home(service):
             # Nobody else writes it down.
             seen = Sighting(reading.power, reading.reason, now, now, place.host)
-            self._world.journal.saw(service, seen)
+            self._world.journal.saw({service: (seen, None)})
         if not detection.embedded or state.seen is None:
-            # Nobody else looks, so what was seen last is what made the problem: it ran, and ceased to.
-            state = replace(state, seen=Sighting(Power.RUNNING, "", event.at, event.at, place.host))
+            # Nobody else looks. What made the problem of a VM is that it ran, and ceased to; that of a hypervisor may
+            # have begun long after somebody stopped the VM.
+            ran = Sighting(Power.RUNNING, "", event.at, event.at, place.host)
+            state = replace(state, seen=None if doubt is Doubt.HOST else ran)
         reason, suspicion = reading.reason, None
         if doubt is Doubt.VM:
             # A transient VM is forgotten when it ends; why, only Zabbix has heard.

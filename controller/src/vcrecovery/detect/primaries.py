@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,12 @@ from vcrecovery.recover.meaning import Meaning, meaning_of
 from vcrecovery.recover.sighting import OffTime, Place, Sighting, find, sighted, still_off, worth_writing
 from vcrecovery.recover.states import Power
 
+#: Seconds without a watcher, beyond those in which the journal is told, after which anything may have happened.
+UNWATCHED_AFTER = 180.0
+#: Seconds that a VM needs at least to be moved to another hypervisor, by whoever finds that it has to be.
+MOVE_TAKES = 60.0
+#: Seconds after which a hypervisor that does not answer is known to be down, and nobody moves anything there.
+LONG_DOWN = 600.0
 _NOT_ASKED_YET = DomainReading(Power.UNREACHABLE, detail="it has not answered yet")
 
 
@@ -55,6 +62,9 @@ class Primaries:
         #: Hypervisors that do not answer, with what is known of that; at first none has.
         self._away: dict[str, DomainReading] = dict.fromkeys(plan.hypervisors, _NOT_ASKED_YET)
         self._back_at: dict[str, float] = {}
+        #: When each fell silent last, also after it is back; -inf: before the start.
+        self._away_since: dict[str, float] = {}
+        self._started = now()
         self._keep = max(plan.detection.cpu_zero_for, plan.detection.cpu_high_for)
 
     def __getitem__(self, service: str) -> Primary:
@@ -87,12 +97,16 @@ class Primaries:
         if name is not None:
             primary = self._all[name]
             primary.samples, primary.began_at = (), self._monotonic()
-            self._see(primary, DomainReading(Power.RUNNING), host)
+            # Elsewhere it may be the copy that a migration fills.
+            if primary.place.host == host:
+                self._see(primary, DomainReading(Power.RUNNING), host)
         return name
 
     def lost(self, host: str, detail: str) -> list[str]:
         """Nothing is heard of the hypervisor any more. Its services."""
         answered = host not in self._away
+        if answered or self._away[host] is _NOT_ASKED_YET:
+            self._away_since[host] = self._monotonic() if answered else -math.inf
         self._away[host] = DomainReading(Power.UNREACHABLE, detail=detail)
         concerned = self.on(host)
         for name in concerned:
@@ -107,6 +121,7 @@ class Primaries:
         """The hypervisor's answer to a question of `asked_at`. The services that it concerns."""
         if self._away.pop(host, None) is not None:
             self._back_at[host] = at
+            self._away_since.setdefault(host, at)
             self._find_all()
         concerned = dict.fromkeys(self.on(host))
         for uuid, found in usage.items():
@@ -142,10 +157,30 @@ class Primaries:
         in_time = back_at is not None and self._monotonic() - back_at < self._plan.detection.autostart_within
         return how if in_time else ""
 
-    def maybe_on(self, service: str) -> tuple[str, ...]:
-        """Silent hypervisors that may have it: nobody was there to see where it went, so its last place may be old."""
-        primary = self._all[service]
-        return primary.place.silent if primary.seen is None else ()
+    def unwatched(self, service: str, seen: Sighting | None) -> bool:
+        """Whether nobody has looked for long after it was `seen` last, by an earlier controller."""
+        return self._all[service].seen is None and seen is not None and self._started - seen.at > UNWATCHED_AFTER
+
+    def maybe_on(self, service: str, seen: Sighting | None) -> tuple[str, ...]:
+        """Silent hypervisors to which it may have been moved unseen.
+
+        One that nobody knows may be on any of them. One that is off may have been moved while its own was silent too:
+        not in a moment, and not to one that had been down for long by then.
+        """
+        primary, host = self._all[service], self._all[service].place.host
+        if meaning_of(primary.reading.power, primary.reading.reason) is Meaning.GONE:
+            return primary.place.silent
+        if primary.seen is None:
+            return primary.place.silent if self.unwatched(service, seen) else ()
+        away, back = self._away_since.get(host), self._back_at.get(host)
+        if away is None or back is None or back - away < MOVE_TAKES:
+            return ()
+        return tuple(name for name in primary.place.silent if self._away_since.get(name, -math.inf) > away - LONG_DOWN)
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """The hypervisors that do not answer."""
+        return frozenset(host for host, said in self._away.items() if said is not _NOT_ASKED_YET)
 
     def runs_on(self, service: str) -> tuple[str, ...]:
         """The hypervisors on which it runs, if there are several, and not only while it is migrated."""
@@ -186,8 +221,11 @@ class Primaries:
             reason = event.reason if event is not None and event.stopped else known.reason if known else ""
             reading = replace(reading, reason=reason)
         primary.readings[host] = reading
+        was_on = primary.place.host
         self._find(primary)
-        if primary.place.host == host:
+        if primary.place.host not in (host, was_on):
+            self._see(primary, primary.reading, primary.place.host)
+        elif primary.place.host == host:
             # The event counts also when the hypervisor cannot be asked any more, in the middle of its shutdown.
             ended = event is not None and event.stopped and reading.power is Power.UNREACHABLE
             self._see(primary, replace(reading, power=Power.ABSENT) if ended else reading, host)
@@ -219,6 +257,6 @@ class Primaries:
     def _see(self, primary: Primary, reading: DomainReading, host: str) -> None:
         now = self._now()
         primary.seen = sighted(primary.seen, reading.power, reading.reason, host, now)
-        before, primary.off = primary.off, still_off(primary.off, reading.power, now)
+        before, primary.off = primary.off, still_off(primary.off, meaning_of(reading.power, reading.reason), now)
         if before is not None and primary.off is None:
             primary.ended_off = before

@@ -63,8 +63,9 @@ class Circumstances:
     """What else bears on a state. Times in seconds.
 
     `stalled`: for how long the VM has been paused by a fault. `starting`: how its hypervisor starts it by itself, while
-    it has time for that. `maybe_on`: silent hypervisors that may have it, since nobody has looked for long. `runs_on`:
-    the hypervisors on which it runs, if there are several.
+    it has time for that. `maybe_on`: silent hypervisors to which it may have been moved unseen. `runs_on`: the
+    hypervisors on which it runs, if there are several. `unwatched`: nobody has looked for long after it was seen last.
+    `began_at`: when its failure began, if somebody has watched all the time.
     """
 
     suspicion: Suspicion | None = None
@@ -73,6 +74,8 @@ class Circumstances:
     starting: str = ""
     maybe_on: tuple[str, ...] = ()
     runs_on: tuple[str, ...] = ()
+    unwatched: bool = False
+    began_at: float | None = None
 
 
 _NOTHING_ELSE = Circumstances()
@@ -149,6 +152,13 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
             return _gone(state, also)
         case End.FAILED:
             return _failed(state, seen, said, also)
+        case End.INTENDED if also.unwatched and seen in (Meaning.SILENT, Meaning.LOST):
+            what = "its hypervisor does not answer" if seen is Meaning.SILENT else f"the primary is {said}"
+            return Verdict(
+                Kind.UNKNOWN,
+                f"{name}: {what}; {why}, but nobody has watched it since, so it may have been started and failed; if "
+                f"it is to serve: `vcrecovery failover {name}`",
+            )
         case End.INTENDED if seen is Meaning.SILENT:
             return Verdict(Kind.INTENDED, f"{name}: its hypervisor does not answer; {why}, no failure")
         case End.INTENDED:
@@ -179,12 +189,11 @@ def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) 
     if also.maybe_on:
         return Verdict(
             Kind.UNKNOWN,
-            f"{name}: the primary is {said} where it was seen last, long ago, and may be on {listed(also.maybe_on)}, "
-            "which does not answer",
+            f"{name}: the primary is {said}, and may have been moved to {listed(also.maybe_on)} unseen, which does not "
+            f"answer; if it does not run there: `vcrecovery failover {name}`",
         )
     cause = f"libvirt: {said}, and nobody was seen to stop it"
-    began_at = state.seen.at if state.seen is not None else None
-    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Doubt.LOST, began_at)
+    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Doubt.LOST, also.began_at)
 
 
 def _gone(state: ServiceState, also: Circumstances) -> Verdict:
@@ -197,8 +206,7 @@ def _gone(state: ServiceState, also: Circumstances) -> Verdict:
     if answering:
         return Verdict(Kind.UNKNOWN, f"{seen}, but {', '.join(answering)} answers: add the one that has it to the plan")
     cause = "no hypervisor of the plan knows the VM any more, nobody was seen to stop it, and no port answers"
-    began_at = state.seen.at if state.seen is not None else None
-    return Verdict(Kind.FAILED, seen, cause, Doubt.LOST, began_at)
+    return Verdict(Kind.FAILED, seen, cause, Doubt.LOST, also.began_at)
 
 
 def _stalled(name: str, said: str, now: float, also: Circumstances) -> Verdict:

@@ -64,6 +64,8 @@ class _Watched:
     asked: tuple[Doubt, float, tuple[str, ...]] | None = None
     asking: threading.Thread | None = None
     cannot_ask: str = ""
+    #: When a port of the primary answered last, of those times when it was asked.
+    answered_at: float = 0.0
     said: str = ""
     given_up: str = ""
     not_before: float = 0.0
@@ -196,6 +198,8 @@ class Watch:
             watched.cannot_ask = str(error)
             return
         watched.cannot_ask = ""
+        if found:
+            watched.answered_at = self._world.clock.now()
         watched.asked = (doubt, self._monotonic(), tuple(found))
 
     # -- what is done about it ---------------------------------------------------------------------------------
@@ -204,8 +208,21 @@ class Watch:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._primaries.forget(*self._forgotten.get_nowait())
-        for service in services:
+        found = list(services)
+        self._world.whereabouts.silent = self._primaries.silent
+        self._write_down(found)
+        for service in found:
             self._consider(service)
+
+    def _write_down(self, services: Iterable[str]) -> None:
+        """What the hypervisors have said since, all of it at once."""
+        news = {service: found for service in services if (found := self._primaries.news(service)) is not None}
+        if news:
+            # On a full disk what is remembered here has to do.
+            with contextlib.suppress(OutsideError):
+                self._world.journal.saw(news)
+                for service in news:
+                    self._primaries.told(service)
 
     def _consider(self, service: str) -> None:
         watched = self._watched[service]
@@ -231,16 +248,11 @@ class Watch:
             watched.worker.start()
 
     def _remembered(self, service: str, now: float) -> ServiceState:
-        """The journal's state, once it has what the hypervisors have said since. Raises OutsideError."""
+        """The journal's state, with what the hypervisors have said since. Raises OutsideError."""
         journal, primary = self._world.journal, self._primaries[service]
         state = journal.state(service)
         if primary.reading.power is Power.RUNNING and state.seen_running_at is None:
             journal.saw_running(service, now)
-        if (news := self._primaries.news(service)) is not None:
-            # On a full disk what is remembered here has to do.
-            with contextlib.suppress(OutsideError):
-                journal.saw(service, *news)
-                self._primaries.told(service)
         return state if primary.seen is None else replace(state, seen=primary.seen)
 
     def _judge(self, service: str, state: ServiceState, now: float) -> Verdict:
@@ -253,13 +265,20 @@ class Watch:
             stalled,
             self._detection.stalled_for,
             self._primaries.starting(service),
-            self._primaries.maybe_on(service),
+            self._primaries.maybe_on(service, state.seen),
             self._primaries.runs_on(service),
+            self._primaries.unwatched(service, state.seen),
+            self._began_at(service),
         )
         reading = primary.reading
         if not self._primaries.asked(primary.place.host):
             return Verdict(Kind.UNKNOWN, "")
         return judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
+
+    def _began_at(self, service: str) -> float | None:
+        """When it was last known to live. What nobody has watched may have lived up to now."""
+        seen, answered_at = self._primaries[service].seen, self._watched[service].answered_at
+        return None if seen is None else max(seen.at, answered_at)
 
     def _work(self, service: str, cause: str, detected_at: float, doubt: Doubt, began_at: float | None) -> None:
         watched = self._watched[service]

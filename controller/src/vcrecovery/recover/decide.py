@@ -239,12 +239,13 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
         )
     reason = confirm.evidence.get("reason", "")
     silent: list[str] = list(confirm.evidence.get("silent") or [])
-    if silent and (power is Power.ABSENT or reason == "migrated"):
-        # Of several silent hypervisors nobody knows which has it, so none of them can be fenced for it.
+    lost_on_the_way = request.automatic and request.doubt is Doubt.HOST and meaning_of(power, reason) is Meaning.LOST
+    if silent and (power is Power.ABSENT or reason == "migrated" or lost_on_the_way):
+        # Nobody knows whether one of the silent hypervisors has it, so none of them can be fenced for it.
         return Close(
             Outcome.REFUSED,
-            f"{name}: the VM has left its hypervisor and may be on {listed(silent)}, which do not answer",
-            f"bring one of them back, or, {word}",
+            f"{name}: the VM may have left its hypervisor for {listed(silent)}, which does not answer",
+            f"look there, or, {word}",
             passing=request.automatic,
         )
     # Something lives there even if it does not answer as it should.

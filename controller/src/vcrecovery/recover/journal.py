@@ -227,25 +227,32 @@ class Journal:
         with self.transaction() as db:
             self._set(db, service, seen_running_at=at)
 
-    def saw(self, service: str, seen: Sighting, off: OffTime | None = None) -> None:
-        """What a hypervisor said of the primary, and a time in which it was off."""
+    def saw(self, news: Mapping[str, tuple[Sighting, OffTime | None]]) -> None:
+        """What hypervisors said of these services' primaries, each with a time in which it was off."""
         with self.transaction() as db:
-            self._set(
-                db,
-                service,
-                seen_power=seen.power.value,
-                seen_reason=seen.reason,
-                seen_since=seen.since,
-                seen_at=seen.at,
-                seen_on=seen.host,
-            )
-            if off is not None:
-                db.execute("INSERT OR REPLACE INTO primary_off VALUES (?, ?, ?)", (service, off.since, off.until))
-                db.execute("DELETE FROM primary_off WHERE service = ? AND until < ?", (service, off.until - _OFF_KEPT))
+            for service, (seen, off) in news.items():
+                self._set(
+                    db,
+                    service,
+                    seen_power=seen.power.value,
+                    seen_reason=seen.reason,
+                    seen_since=seen.since,
+                    seen_at=seen.at,
+                    seen_on=seen.host,
+                )
+                if off is not None:
+                    oldest = off.until - _OFF_KEPT
+                    db.execute("INSERT OR REPLACE INTO primary_off VALUES (?, ?, ?)", (service, off.since, off.until))
+                    db.execute("DELETE FROM primary_off WHERE service = ? AND until < ?", (service, oldest))
 
     def off_times(self, service: str) -> list[OffTime]:
         """When the primary was seen to be off."""
         return [OffTime(*row) for row in self.rows("SELECT since, until FROM primary_off WHERE service = ?", service)]
+
+    def last_host(self, service: str) -> str | None:
+        """The hypervisor on which its primary was seen last."""
+        found = self.rows("SELECT seen_on FROM service WHERE name = ?", service)
+        return found[0][0] if found else None
 
     def last_hosts(self) -> dict[str, str]:
         """The hypervisor on which each primary was seen last."""

@@ -41,7 +41,7 @@ class Neighbours:
 
     def _look(self, host: str) -> dict[str, list[str]]:
         # One whose standby serves is not there any more, or should not be.
-        names = [name for name in self._whereabouts.on({host}) if self._journal.state(name).side is Side.PRIMARY]
+        names = [name for name in self._whereabouts.may_be_on(host) if self._journal.state(name).side is Side.PRIMARY]
         found: dict[str, list[str]] = {}
         errors: list[Exception] = []
 

@@ -21,6 +21,7 @@ from vcrecovery.recover.lock import after_acts
 from vcrecovery.recover.sighting import OffTime, Place, ran_for
 from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.recover.world import World
+from vcrecovery.sentences import listed
 from vcrecovery.sync.freshness import Freshness, from_the_future, read_age
 from vcrecovery.sync.promote import promote
 from vcrecovery.sync.sessions import end_sessions, take_over
@@ -38,8 +39,6 @@ SESSIONS_END_WITHIN = 10.0
 RESTORE_POINT_ENDS_WITHIN = 60.0
 #: Seconds for which what was read or seen counts for the next step, so that it is not asked for again.
 JUST_NOW = 3.0
-#: Seconds for other hypervisors to say whether they have the primary too: one of them may be down for long.
-COPIES_WITHIN = 1.0
 #: Seconds by which its primary's ports may have been asked before the confirmation.
 ASKED_AHEAD = 1.5
 
@@ -320,6 +319,7 @@ class Outside:
 
     def _destroy(self) -> dict[str, Any]:
         reading = self._destroy_on(self._host)
+        # Only now: nothing that another hypervisor said before proves that it has no copy.
         copies = self._destroy_copies()
         if reading.power is Power.ABSENT or reading.reason == "migrated":
             self._refuse_one_that_went_on()
@@ -328,8 +328,9 @@ class Outside:
 
     def _destroy_copies(self) -> list[str]:
         """A migration that broke half-way may have left it on two hypervisors."""
-        hosts = self._world.whereabouts.copies(self._name, self._host.name, COPIES_WITHIN)
-        return [f"{host}: {self._destroy_on(self._world.hosts[host])}" for host in hosts]
+        hosts, silent = self._world.whereabouts.copies(self._name, self._host.name)
+        found = [f"{host}: {self._destroy_on(self._world.hosts[host])}" for host in hosts]
+        return [*found, f"{listed(silent)} not asked: no answer"] if silent else found
 
     def _refuse_one_that_went_on(self) -> None:
         """Its hypervisor has no VM that could be ended: it may have left between the look and the fence."""

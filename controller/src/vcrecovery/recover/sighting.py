@@ -97,15 +97,19 @@ def find(readings: Mapping[str, DomainReading], order: Sequence[str], absent: Do
         host = runs[0]
     elif meaning_of(said[host].power, said[host].reason) in (Meaning.MIGRATED, Meaning.GONE):
         ended = [name for name in order[1:] if said[name].power in OFF and said[name].reason != "migrated"]
-        # Of several that are silent nobody knows which has it.
-        host = [*paused, *ended, *(silent if len(silent) == 1 else []), host][0]
+        # Of several that are silent nobody knows which has it; nor is silence alone a sign of having it.
+        went = said[host].reason == "migrated" and len(silent) == 1
+        host = [*paused, *ended, *(silent if went else []), host][0]
     others = tuple(name for name in (*runs, *paused) if name != host)
     return Place(host, said[host], others, tuple(name for name in silent if name != host))
 
 
-def still_off(before: OffTime | None, power: Power, now: float) -> OffTime | None:
-    """The time for which the primary has been seen to be off, up to now; None while it is not."""
-    if power not in OFF:
+def still_off(before: OffTime | None, meaning: Meaning, now: float) -> OffTime | None:
+    """The time for which the primary has been seen to be off, up to now; None while that is not sure.
+
+    One that was migrated may run where nobody looks.
+    """
+    if meaning not in (Meaning.STOPPED, Meaning.DIED) and not (meaning is Meaning.LOST and before is not None):
         return None
     goes_on = before is not None and 0 <= now - before.until <= OFF_GAP
     return OffTime(before.since if before is not None and goes_on else now, now)

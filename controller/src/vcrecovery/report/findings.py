@@ -103,7 +103,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
                 f"start it, or `vcrecovery pause {name}` while it is to be off, or `vcrecovery failover {name}`",
             )
         case Kind.STARTING:
-            yield later(sentence, "if that takes longer than detection.autostart_within, the watcher fails it over")
+            yield now(sentence, "wait: after detection.autostart_within the watcher fails it over")
         case Kind.STALLED:
             yield now(sentence, f"clear the fault, then `virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
         case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:

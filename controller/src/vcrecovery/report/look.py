@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.detect.verdict import Circumstances, Verdict, judge
 from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.probe import answering_or_not
@@ -160,7 +161,12 @@ def _values(name: Name) -> tuple[str, ...]:
 def _verdict(world: World, state: ServiceState, place: Place, now: float) -> Verdict:
     reading, detection = place.reading, world.plan.detection
     stalled = now - state.seen.since if state.seen is not None and state.seen.meaning is Meaning.STALLED else 0.0
-    also = Circumstances(stalled=stalled, stalled_for=detection.stalled_for)
+    also = Circumstances(
+        stalled=stalled,
+        stalled_for=detection.stalled_for,
+        starting=reading.starts_by_itself if state.open_episode is None else "",
+        maybe_on=place.silent if state.seen is None or now - state.seen.at > UNWATCHED_AFTER else (),
+    )
     return judge(state, reading.power, reading.reason, now, cool_down=detection.cool_down, also=also)
 
 
