@@ -30,6 +30,9 @@ journal keeps that, so it survives a reboot of the hypervisor and a restart of t
 - **silent**: its ports and `detection.host_silent_for` decide.
 - **intended**, **paused**: nothing is done. **elsewhere**, **unknown**: nothing is done, and `status` says so.
 
+An *intended* of a VM that is silent or lost becomes *unknown* when it rests on what an earlier controller saw, and no
+controller ran for more than three minutes after that: the VM may have been started since.
+
 """
 
 

@@ -23,6 +23,7 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.recover import unattended as unattended_module
 from vcrecovery.recover.events import EventBook
 from vcrecovery.recover.journal import Journal
+from vcrecovery.recover.sighting import Sighting
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Power, Request, ServiceState, Step
 from vcrecovery.recover.unattended import Unattended, until_it_ends
 from vcrecovery.recover.world import World
@@ -307,6 +308,27 @@ def test_a_transient_vm_that_crashed_is_gone(stage: Stage) -> None:
     stage.say(Power.ABSENT)
     stage.handle(kind="vm", uuid=UUID.format(1))
     assert stage.recover.calls == [("web", Doubt.VM)]
+
+
+def test_a_vm_that_is_off_for_no_known_reason_has_failed_when_zabbix_saw_it_run(stage: Stage) -> None:
+    """libvirt has forgotten why, since its host has rebooted."""
+    stage.say(Power.SHUTOFF)
+    stage.handle(kind="vm", uuid=UUID.format(1))
+    assert stage.recover.calls == [("web", Doubt.LOST)]
+
+
+def test_nor_has_one_that_the_watcher_saw_being_stopped(stage: Stage) -> None:
+    stage.world.journal.saw({"web": (Sighting(Power.SHUTOFF, "shutdown", 900.0, 990.0, "hv1"), None)})
+    stage.say(Power.SHUTOFF)
+    assert "it was stopped on request before" in stage.handle(kind="vm", uuid=UUID.format(1))
+    assert stage.recover.calls == []
+
+
+def test_a_hypervisors_event_says_nothing_of_a_vm_that_is_off(stage: Stage) -> None:
+    """It may have been shut down last week."""
+    stage.say(Power.SHUTOFF)
+    assert "0 of 2 services" in stage.handle(kind="host", host="hv1")
+    assert stage.recover.calls == []
 
 
 def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
