@@ -62,7 +62,7 @@ class Primaries:
         #: Hypervisors that do not answer, with what is known of that; at first none has.
         self._away: dict[str, DomainReading] = dict.fromkeys(plan.hypervisors, _NOT_ASKED_YET)
         self._back_at: dict[str, float] = {}
-        #: When each fell silent last, also after it is back; -inf: before the start.
+        #: When each was first not heard, also after it is back; at the earliest at the start.
         self._away_since: dict[str, float] = {}
         self._started = now()
         self._keep = max(plan.detection.cpu_zero_for, plan.detection.cpu_high_for)
@@ -106,7 +106,7 @@ class Primaries:
         """Nothing is heard of the hypervisor any more. Its services."""
         answered = host not in self._away
         if answered or self._away[host] is _NOT_ASKED_YET:
-            self._away_since[host] = self._monotonic() if answered else -math.inf
+            self._away_since[host] = self._monotonic()
         self._away[host] = DomainReading(Power.UNREACHABLE, detail=detail)
         concerned = self.on(host)
         for name in concerned:

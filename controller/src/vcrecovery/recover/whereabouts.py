@@ -28,7 +28,7 @@ _Listing = Mapping[str, DomainReading]
 
 
 class Whereabouts:
-    """Where the primaries of `world` are. The hypervisor that had one last is asked first, and the others at once."""
+    """Where the primaries of `world` are. The others are asked when the hypervisor that had one last has it no more."""
 
     def __init__(self, world: World) -> None:
         self._world = world
