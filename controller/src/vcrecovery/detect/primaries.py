@@ -50,6 +50,10 @@ class Primary:
     def reading(self) -> DomainReading:
         return self.place.reading
 
+    @property
+    def meaning(self) -> Meaning:
+        return meaning_of(self.reading.power, self.reading.reason)
+
 
 class Primaries:
     """All primaries of a plan. Says nothing and decides nothing; not for several threads at once."""
@@ -168,7 +172,7 @@ class Primaries:
         not in a moment, and not to one that had been down for long by then.
         """
         primary, host = self._all[service], self._all[service].place.host
-        if meaning_of(primary.reading.power, primary.reading.reason) is Meaning.GONE:
+        if primary.meaning is Meaning.GONE:
             return primary.place.silent
         if primary.seen is None:
             return primary.place.silent if self.unwatched(service, seen) else ()
@@ -248,8 +252,7 @@ class Primaries:
             primary.twice_since = None
         elif primary.twice_since is None:
             primary.twice_since = self._monotonic()
-        stalled = meaning_of(primary.reading.power, primary.reading.reason) is Meaning.STALLED
-        if not stalled:
+        if primary.meaning is not Meaning.STALLED:
             primary.stalled_since = None
         elif primary.stalled_since is None:
             primary.stalled_since = self._monotonic()

@@ -24,7 +24,7 @@ from vcrecovery.detect.verdict import FAILURES, Circumstances, Kind, Verdict, fa
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
 from vcrecovery.recover.failover import retry_delay
-from vcrecovery.recover.meaning import Meaning, meaning_of
+from vcrecovery.recover.meaning import Meaning
 from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
 from vcrecovery.recover.world import World
 
@@ -171,7 +171,7 @@ class Watch:
         found: Suspicion | None = None
         if sentence := self._failed.get(primary.place.host):
             found = Suspicion(Doubt.HOST, sentence)
-        elif meaning_of(primary.reading.power, primary.reading.reason) is Meaning.GONE:
+        elif primary.meaning is Meaning.GONE:
             found = Suspicion(Doubt.LOST, "no hypervisor knows its VM")
         elif primary.reading.power is Power.RUNNING:
             found = suspect(primary.samples, self._detection)
@@ -259,6 +259,8 @@ class Watch:
         if not self._detection.embedded:
             return Verdict(Kind.PAUSED if state.pause_at(now) else Kind.UNKNOWN, "")
         primary = self._primaries[service]
+        if not self._primaries.asked(primary.place.host):
+            return Verdict(Kind.UNKNOWN, "")
         stalled = 0.0 if primary.stalled_since is None else self._monotonic() - primary.stalled_since
         also = Circumstances(
             self._suspicion(service),
@@ -271,8 +273,6 @@ class Watch:
             self._began_at(service),
         )
         reading = primary.reading
-        if not self._primaries.asked(primary.place.host):
-            return Verdict(Kind.UNKNOWN, "")
         return judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
 
     def _began_at(self, service: str) -> float | None:

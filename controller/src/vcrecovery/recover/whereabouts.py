@@ -56,14 +56,13 @@ class Whereabouts:
 
     def may_be_on(self, host: str) -> list[str]:
         """The services whose primaries may be there: where only Zabbix looks, nobody writes down where they go."""
-        homes = self.homes()
         if self._world.plan.detection.embedded:
-            return [name for name, home in homes.items() if home == host]
+            return self.on({host})
         asked = [self._ask(other) for other in self._others(host)]
         lists = [question.result() for question in asked if _answered(question, OTHERS_WITHIN)]
         elsewhere = {uuid for found in lists for uuid, said in found.items() if said.power in _ACTIVE}
         uuids = {name: str(service.primary.uuid) for name, service in self._world.plan.services.items()}
-        return [name for name in homes if uuids[name] not in elsewhere]
+        return [name for name, uuid in uuids.items() if uuid not in elsewhere]
 
     def find(self, service: str) -> Place:
         """Where it is now. Hypervisors that do not answer within a time, or are known not to, count as silent."""
