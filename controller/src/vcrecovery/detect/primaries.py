@@ -192,7 +192,8 @@ class Primaries:
         since = primary.twice_since
         if since is None or self._monotonic() - since < MIGRATION_TAKES:
             return ()
-        return tuple(host for host, said in primary.readings.items() if said.power is Power.RUNNING)
+        running = {host for host, said in primary.readings.items() if said.power is Power.RUNNING}
+        return tuple(host for host in self._plan.hypervisors if host in running)
 
     def news(self, service: str) -> tuple[Sighting, OffTime | None] | None:
         """What the journal has to learn; `told` when it has."""
@@ -243,7 +244,7 @@ class Primaries:
         """Where it is, by all that has been said."""
         said = {**{host: away for host, away in self._away.items() if host not in primary.readings}, **primary.readings}
         last = primary.seen.host if primary.seen is not None else primary.home
-        order = list(dict.fromkeys([last, primary.home, *said]))
+        order = list(dict.fromkeys([last, primary.home, *self._plan.hypervisors]))
         absent = DomainReading(Power.ABSENT, detail=self._unknown(primary))
         before, primary.place = primary.place.host, find(said, order, absent)
         if primary.place.host != before:
