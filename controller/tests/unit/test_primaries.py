@@ -285,8 +285,8 @@ def test_one_that_runs_twice_is_told_after_a_migrations_time(stage: Stage) -> No
 @pytest.mark.parametrize("first", ["hv2", "hv3"])
 def test_hypervisors_are_named_in_the_plans_order_whoever_answered_first(plan: Plan, first: str) -> None:
     stage, second = Stage(plan), {"hv2": "hv3", "hv3": "hv2"}[first]
-    stage.hears(**{first: RUNS})
-    stage.hears(**{second: RUNS})
+    stage.hears(5.0, **{first: RUNS})
+    stage.hears(5.0, **{second: RUNS})
     stage.hears(15, **{first: RUNS})
     assert stage.primaries.runs_on("web") == ("hv2", "hv3")
 
