@@ -10,8 +10,8 @@ from typing import Any
 from simulated_fleet import Fleet
 from simulated_world import SimulatedWorld
 from simulation import Simulation
-from vcrecovery.recover.several import Several
-from vcrecovery.recover.states import Episode, Outcome, Policy, Power, Request, Side, Step
+from vcrecovery.core.states import Episode, Outcome, Policy, Power, Request, Side, Step
+from vcrecovery.operations.several import Several
 from virtual_time import VirtualClock
 
 POLICY = Policy(max_staleness=60.0, cool_down=3600.0)

@@ -9,11 +9,11 @@ from typing import Any
 
 from simulation import JournalOnADisk, Simulation, typed
 from vcrecovery.cli.recovery import operators_word
-from vcrecovery.detect.verdict import Verdict
+from vcrecovery.core.states import Episode, Policy, Request, ServiceState
+from vcrecovery.core.verdict import Verdict
 from vcrecovery.errors import ExitCode, OutsideError, VCRecoveryError
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.several import LOOK_EVERY, Result, Several, fail_over_all
-from vcrecovery.recover.states import Episode, Policy, Request, ServiceState
+from vcrecovery.operations.several import LOOK_EVERY, Result, Several, fail_over_all
+from vcrecovery.store.journal import Journal
 from virtual_time import KilledError, VirtualClock
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from vcrecovery.core.fence_tries import may_power_off, must_look_again
+from vcrecovery.core.sighting import OffTime
+from vcrecovery.core.states import OFF, Doubt, Episode, Policy, Power, Step
 from vcrecovery.errors import OutsideError, RefusedError
-from vcrecovery.recover.fence_tries import may_power_off, must_look_again
-from vcrecovery.recover.host_fence import PROVEN_FOR
-from vcrecovery.recover.outside import ages_of
-from vcrecovery.recover.sighting import OffTime
-from vcrecovery.recover.states import OFF, Doubt, Episode, Policy, Power, Step
-from vcrecovery.sync.freshness import Freshness
-from vcrecovery.sync.restore_points import RestorePoint, find
+from vcrecovery.operations.host_fence import PROVEN_FOR
+from vcrecovery.operations.outside import ages_of
+from vcrecovery.standby.restore_points import RestorePoint, find
+from vcrecovery.transfer.freshness import Freshness
 from virtual_time import VirtualClock
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from simulated_world import SimulatedActuator, SimulatedWorld
 from vcrecovery.cli.recovery import operators_word
-from vcrecovery.detect import hold
-from vcrecovery.detect.cpu import Suspicion
-from vcrecovery.detect.verdict import Circumstances, Verdict, failed_hosts, judge
+from vcrecovery.core import returning as hold
+from vcrecovery.core.cpu import Suspicion
+from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.sighting import OffTime, Sighting, sighted, still_off, worth_writing
+from vcrecovery.core.states import Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+from vcrecovery.core.verdict import Circumstances, Verdict, failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.failover import ALONE, automatic, fail_over
-from vcrecovery.recover.holds import HoldBook
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.meaning import Meaning, meaning_of
-from vcrecovery.recover.several import Several
-from vcrecovery.recover.sighting import OffTime, Sighting, sighted, still_off, worth_writing
-from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
-from vcrecovery.recover.unattended import until_it_ends
+from vcrecovery.operations.failover import ALONE, automatic, fail_over
+from vcrecovery.operations.several import Several
+from vcrecovery.operations.unattended import until_it_ends
+from vcrecovery.store.holds import HoldBook
+from vcrecovery.store.journal import Journal
 from virtual_time import KilledError, VirtualClock
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from simulation import Simulation
+from vcrecovery.core.states import Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import wait_for_all
+from vcrecovery.operations.outside import ages_of
 from vcrecovery.plan.probes import Port
-from vcrecovery.recover.outside import ages_of
-from vcrecovery.recover.states import Side
-from vcrecovery.sync.freshness import AHEAD_AT_MOST, Freshness
+from vcrecovery.transfer.freshness import AHEAD_AT_MOST, Freshness
 
 HOUR = 3600.0
 #: As in test_kill_anywhere: six steps with four boundaries each.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulation import KilledError, Simulation
-from vcrecovery.recover.states import Outcome, Side
+from vcrecovery.core.states import Outcome, Side
 
 
 def boundaries(folder: Path) -> int:

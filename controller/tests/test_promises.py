@@ -30,8 +30,8 @@ from hypothesis.stateful import (
 
 import simulated_world
 from observed import POLICY, Observed, ObservedFleet
+from vcrecovery.core.states import OFF, Episode, Power, Side, Step
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.states import OFF, Episode, Power, Side, Step
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))
 STEPS_OF_ONE_WALK = 50

@@ -19,8 +19,8 @@ import yaml
 import scenario_index as index
 from simulated_fleet import Fleet
 from simulation import Simulation
+from vcrecovery.core.states import Policy, Power
 from vcrecovery.plan.modes import Mode
-from vcrecovery.recover.states import Policy, Power
 
 SCENARIOS = sorted(path.parent.name for path in index.FOLDER.glob("*/scenario.yml"))
 

@@ -1,18 +1,18 @@
-"""The reference `docs/vm-states.md`, made of the two tables in `recover.meaning`."""
+"""The reference `docs/vm-states.md`, made of the two tables in `core.meaning`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from vcrecovery.recover.meaning import ENDS, MEANINGS, TELLING, Meaning
+from vcrecovery.core.meaning import ENDS, MEANINGS, TELLING, Meaning
 
 PAGE = Path(__file__).parents[2] / "docs/vm-states.md"
 
 _HEAD = """\
 # What libvirt says of a VM, and what VCRecovery makes of it
 
-Made of `controller/src/vcrecovery/recover/meaning.py` by `VCRECOVERY_REWRITE=1 pytest tests/unit/test_meaning.py`.
+Made of `controller/src/vcrecovery/core/meaning.py` by `VCRECOVERY_REWRITE=1 pytest tests/unit/test_meaning.py`.
 
 ## Each state
 

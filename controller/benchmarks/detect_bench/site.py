@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Episode
+from vcrecovery.core.states import Episode
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab.detection.chain import HOST, PROGRAM, plan_without_standby
 from vcrecovery_lab.domain import boot_sector_domain
 from vcrecovery_lab.pair.process import start

@@ -22,7 +22,7 @@ from uuid import UUID
 import libvirt
 import yaml
 
-from vcrecovery.sync.published import HEARTBEAT
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run

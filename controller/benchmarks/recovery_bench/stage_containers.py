@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from vcrecovery.core.states import Episode, Step
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.plan.modes import Mode
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Episode, Step
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import LabError, run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from exclude_bench.measure import Spread, measured, spread
-from vcrecovery.sync.receiver import find_target
+from vcrecovery.transfer.receiver import find_target
 from vcrecovery_lab.pair.pair import Pair
 from vcrecovery_lab.pair.standby import NAME, PROGRAM
 from vcrecovery_lab.progress import stderr_progress

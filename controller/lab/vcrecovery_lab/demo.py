@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 
 from vcrecovery.cli import timeline
-from vcrecovery.recover.states import DONE_WORD, Step
+from vcrecovery.core.states import DONE_WORD, Step
 
 from .client import fetch
 from .image import Image

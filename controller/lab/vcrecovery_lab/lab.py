@@ -18,7 +18,7 @@ from pathlib import Path
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import VCRecoveryError
-from vcrecovery.sync.standby import ROLE_KEY
+from vcrecovery.standby.container import ROLE_KEY
 
 from .accelerator import accelerator
 from .image import DEFAULT_CACHE, Image, ensure_image

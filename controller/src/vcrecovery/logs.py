@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from vcrecovery.report.text import plain
+from vcrecovery.core.text import plain
 
 Format = Literal["text", "json"]
 

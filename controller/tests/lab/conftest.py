@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
+from vcrecovery.core.states import Pause
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, TryAgainError
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Pause
-from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY
+from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.image import Image
 from vcrecovery_lab.lab import down, up

@@ -19,7 +19,7 @@ import libvirt
 
 from vcrecovery.drivers.dns import Zone
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
-from vcrecovery.recover.journal import Journal
+from vcrecovery.store.journal import Journal
 
 KINDS = ("lxd", "libvirt", "journal", "names", "files", "commands")
 _VM = ("destroy", "destroyFlags", "suspend", "resume", "setAutostart")

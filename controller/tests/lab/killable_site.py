@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Side
-from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
+from vcrecovery.core.states import Side
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
 from .controllers import Controllers

@@ -28,9 +28,9 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Zone
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.recover import host_fence
-from vcrecovery.recover.journal import Journal
-from vcrecovery.sync.modes import ChosenModes
+from vcrecovery.operations import host_fence
+from vcrecovery.standby.modes import ChosenModes
+from vcrecovery.store.journal import Journal
 
 #: Each of these changes something once, or nothing.
 CHANGES: tuple[tuple[Any, tuple[str, ...]], ...] = (

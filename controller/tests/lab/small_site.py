@@ -19,8 +19,8 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.plan.load import load_plan
-from vcrecovery.sync.modes import RAW_KEY
-from vcrecovery.sync.standby import EPOCH_KEY, ROLE_KEY, STANDBY, apply
+from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY, apply
+from vcrecovery.standby.modes import RAW_KEY
 from vcrecovery_lab.private_lxd import PrivateLxd
 
 from .conftest import PROGRAM

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import RefusedError
-from vcrecovery.sync.receiver import find_target
+from vcrecovery.transfer.receiver import find_target
 from vcrecovery_lab.client import fetch
 from vcrecovery_lab.lab import playbook
 from vcrecovery_lab.machine import qemu_pid

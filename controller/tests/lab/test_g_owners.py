@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync import idmap
-from vcrecovery.sync.standby import ROLE_KEY, STANDBY
+from vcrecovery.standby.container import ROLE_KEY, STANDBY
+from vcrecovery.transfer import idmap
 from vcrecovery_lab.run import run
 
 from .conftest import Lab

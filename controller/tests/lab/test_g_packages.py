@@ -8,8 +8,8 @@ import pytest
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
-from vcrecovery.sync.package_changes import Settling
-from vcrecovery.sync.package_watch import PackageWatch
+from vcrecovery.standby.package_changes import Settling
+from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery_lab.run import run
 
 from .conftest import Lab

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync import sessions
-from vcrecovery.sync.restore_points import RestorePoint, restore_points
-from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.restore_points import RestorePoint, restore_points
+from vcrecovery.transfer import sessions
 from vcrecovery_lab.run import run
 
 from .conftest import Lab

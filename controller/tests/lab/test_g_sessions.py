@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync import sessions
-from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY
+from vcrecovery.transfer import sessions
 
 from .conftest import Lab
 from .own_standby import OwnStandby, own_standby, pool

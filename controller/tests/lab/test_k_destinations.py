@@ -14,8 +14,8 @@ import jinja2
 import pytest
 import yaml
 
+from vcrecovery.snmp.guest_notification import Notification
 from vcrecovery.snmp.mib import GuestState
-from vcrecovery.snmp.notification import Notification
 from vcrecovery.snmp.notifier import receivers_of
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import load_settings

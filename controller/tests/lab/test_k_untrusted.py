@@ -13,7 +13,7 @@ from relay_bench.agents import AUTH, PRIVACY, USER, client_environment
 from relay_bench.eavesdropper import eavesdropping
 from relay_bench.program import LISTEN, SERVICE_UUID
 from relay_bench.stage_notifications import STRANGER, storm
-from vcrecovery.relay.receiver import dropped, listen
+from vcrecovery.relay.listener import dropped, listen
 from vcrecovery_lab.net_snmp import Daemon
 from vcrecovery_lab.ports import free_port
 

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 import yaml
 
+from vcrecovery.core.domain import DomainUsage
+from vcrecovery.core.states import Doubt, Episode
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.watch import Watch
-from vcrecovery.drivers.libvirt import DomainUsage
 from vcrecovery.errors import RefusedError
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Doubt, Episode
-from vcrecovery.recover.world import World
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain, libvirt, machine
 
 from .conftest import BLANK, BLANK_UUID, Lab

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.dns import Change
 from vcrecovery.errors import ExitCode, OutsideError, RefusedError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.outside import Outside
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.outside import Outside
-from vcrecovery.recover.states import Episode, Request, Step
-from vcrecovery.recover.world import World
 
 from .name_servers import NameServer, plan_section, zone_of
 from .waiting import wait_for

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.core.states import Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Step
-from vcrecovery.sync.modes import Act
-from vcrecovery.sync.standby_keeper import Looked, StandbyKeeper
+from vcrecovery.standby.keeper import Looked, StandbyKeeper
+from vcrecovery.standby.modes import Act
+from vcrecovery.store.journal import Journal
 
 from .conftest import PROGRAM, Lab
 from .own_standby import OwnStandby, own_standby, pool

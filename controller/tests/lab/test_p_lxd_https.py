@@ -15,8 +15,8 @@ import pytest
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
 from vcrecovery.errors import OutsideError
-from vcrecovery.sync.published import TEMPLATE
-from vcrecovery.sync.standby import ROLE_KEY
+from vcrecovery.standby.container import ROLE_KEY
+from vcrecovery.transfer.heartbeat_copy import TEMPLATE
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 from vcrecovery_lab.secondary_vm.certificate import make_certificate

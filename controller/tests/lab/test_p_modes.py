@@ -16,9 +16,9 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import TryAgainError
 from vcrecovery.errors import BusyError
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.sync.standby_keeper import StandbyKeeper
+from vcrecovery.standby.keeper import StandbyKeeper
+from vcrecovery.store.journal import Journal
+from vcrecovery.store.lock import service_lock
 from vcrecovery_lab.run import run
 
 from .conftest import PROGRAM, Lab

@@ -21,12 +21,12 @@ import yaml
 from click.testing import CliRunner
 
 from vcrecovery.cli import standby
+from vcrecovery.core.states import Outcome, Power, Request, Side, Step
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
 from vcrecovery.drivers.libvirt import connection as driver
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.holds import HoldBook
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome, Power, Request, Side, Step
+from vcrecovery.store.holds import HoldBook
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.core.states import Step
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.states import Step
 from vcrecovery_lab.run import run
 
 from .killable_site import MOST, KillableSite, crashing_vm, killable_site

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from vcrecovery.recover.holds import HoldBook
-from vcrecovery.recover.states import ServiceState, Side, Step
-from vcrecovery.sync.modes import SETTLED_KEY, settled
-from vcrecovery.sync.standby import ACTIVE, ROLE_KEY, STANDBY
+from vcrecovery.core.states import ServiceState, Side, Step
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY, STANDBY
+from vcrecovery.standby.modes import SETTLED_KEY, settled
+from vcrecovery.store.holds import HoldBook
 from vcrecovery_lab.run import run
 
 from .killable_site import (

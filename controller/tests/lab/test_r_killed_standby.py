@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync.sessions import holders, lock_file, set_aside
-from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.transfer.sessions import holders, lock_file, set_aside
 
 from .killable_site import KILLED, MOST, KillableSite
 from .small_site import BRIDGE, started

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
+from vcrecovery.core.states import Outcome
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run

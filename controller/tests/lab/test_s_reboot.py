@@ -19,7 +19,7 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.journal import Journal
+from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import ExitCode
-from vcrecovery.sync.modes import RAW_KEY
+from vcrecovery.standby.modes import RAW_KEY
 
 from .name_servers import NameServer
 from .small_site import SERVE, SmallSite, small_site

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.host_fence import PROVEN_FOR
-from vcrecovery.recover.several import starts_at_once
+from vcrecovery.operations.host_fence import PROVEN_FOR
+from vcrecovery.operations.several import starts_at_once
 
 from .small_site import SERVE, SmallSite, small_site
 

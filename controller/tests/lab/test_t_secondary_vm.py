@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
-from vcrecovery.sync.standby import ACTIVE, ROLE_KEY
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY
 from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.progress import silent_progress
 from vcrecovery_lab.secondary_vm.site import Site, secondary_vm, uuid_of

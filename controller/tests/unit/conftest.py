@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulation import Simulation
-from vcrecovery.recover.states import Policy
+from vcrecovery.core.states import Policy
 
 START = 1_790_000_000.0
 PLAN = """\

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Episode, Outcome, Step
+from vcrecovery.core.states import Episode, Outcome, Step
+from vcrecovery.store.journal import Journal
 
 #: Without DNS, a failover is done then.
 UP_TO_THE_PORTS = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE)

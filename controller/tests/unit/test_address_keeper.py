@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from journal_cases import finish
 
+from vcrecovery.core.states import Request
 from vcrecovery.drivers import virtual_ip
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import BusyError
+from vcrecovery.operations.address_keeper import keep, keep_addresses
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.address_keeper import keep, keep_addresses
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.recover.states import Request
-from vcrecovery.recover.world import World
+from vcrecovery.store.lock import service_lock
 
 NONE = "vcrnone0"
 

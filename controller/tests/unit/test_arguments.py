@@ -14,9 +14,9 @@ from journal_cases import finish
 
 from vcrecovery.cli import options
 from vcrecovery.cli.main import cli
+from vcrecovery.core.states import Request, ServiceState
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Request, ServiceState
+from vcrecovery.store.journal import Journal
 
 
 def vcrecovery(*words: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:

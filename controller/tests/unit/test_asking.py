@@ -8,8 +8,8 @@ import time
 import pytest
 
 from vcrecovery.errors import OutsideError
-from vcrecovery.report import asking
-from vcrecovery.report.asking import Asker
+from vcrecovery.report import query_pool as asking
+from vcrecovery.report.query_pool import Asker
 
 PATIENCE = 30.0
 

@@ -14,9 +14,9 @@ import pytest
 from journal_cases import finish
 
 from vcrecovery.cli.main import VERBS
+from vcrecovery.core.states import Request
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Request
+from vcrecovery.store.journal import Journal
 
 
 def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from set_clock import SetClock
 
-from vcrecovery.drivers.libvirt import DomainReading, DomainUsage
+from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.states import Doubt, Episode, Power, Request, Step
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import OutsideError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.neighbours import Neighbours
+from vcrecovery.operations.outside import Outside
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.neighbours import Neighbours
-from vcrecovery.recover.outside import Outside
-from vcrecovery.recover.states import Doubt, Episode, Power, Request, Step
-from vcrecovery.recover.world import World
-from vcrecovery.sync.standby import READY_KEY
+from vcrecovery.standby.container import READY_KEY
 
 
 class Host:

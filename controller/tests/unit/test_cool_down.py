@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from journal_cases import finish
 
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Request
+from vcrecovery.core.states import Request
+from vcrecovery.store.journal import Journal
 
 COOL_DOWN = 100.0
 #: The clock is right, set back by an hour, or set forward by one.

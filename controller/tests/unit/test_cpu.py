@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vcrecovery.detect.cpu import CpuSample, suspect, utilisation, with_sample
+from vcrecovery.core.cpu import CpuSample, suspect, utilisation, with_sample
+from vcrecovery.core.states import Doubt
 from vcrecovery.plan.monitoring import Detection
-from vcrecovery.recover.states import Doubt
 
 DETECTION = Detection(cpu_zero_for=60, cpu_high_for=60, cpu_high=95)
 

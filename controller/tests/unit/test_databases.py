@@ -9,8 +9,8 @@ import pytest
 
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Service
-from vcrecovery.sync.databases import copied_as_files
-from vcrecovery.sync.rootfs import Rootfs
+from vcrecovery.standby.databases import copied_as_files
+from vcrecovery.transfer.rootfs import Rootfs
 
 
 def service(plan_file: Path, **sync: Any) -> Service:

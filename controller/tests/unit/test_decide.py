@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.recover.decide import Close, Leave, Run, decide
-from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Request, Step, StepRecord
+from vcrecovery.core.decide import Close, Leave, Run, decide
+from vcrecovery.core.states import Doubt, Episode, Outcome, Policy, Request, Step, StepRecord
 
 CONFIRMED: dict[str, Any] = {
     "power": "shutoff",

@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 from view_cases import DONE, NOW, OPEN, standby, view
 
-from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.recover.holds import Hold
-from vcrecovery.recover.states import Outcome, Power, ServiceState, Side
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.returning import Hold
+from vcrecovery.core.states import Outcome, Power, ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
 from vcrecovery.report.metrics import families
 

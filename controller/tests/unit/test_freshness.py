@@ -18,8 +18,8 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.load import load_plan
 from vcrecovery.report.status import detail
-from vcrecovery.sync.freshness import RECONCILE, freshness_of, read_age, read_freshness_quietly
-from vcrecovery.sync.published import HEARTBEAT
+from vcrecovery.transfer.freshness import RECONCILE, freshness_of, read_age, read_freshness_quietly
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 
 HUGE = 10**400
 HOSTILE = [

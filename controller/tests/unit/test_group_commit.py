@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.recover.group_commit import GroupCommit
+from vcrecovery.store.group_commit import GroupCommit
 
 #: Seconds after which a thread that should have come on is stuck.
 LONG = 60.0

@@ -15,19 +15,19 @@ import pytest
 from journal_cases import finish
 
 from vcrecovery.cli.recovery import _table
-from vcrecovery.detect.verdict import judge
+from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, Step
+from vcrecovery.core.verdict import judge
 from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, OutsideError, RefusedError
+from vcrecovery.operations import locked
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.several import STARTS_WHEN_NOT_KNOWN, OfWorld, Result
+from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import PlanError, load_plan
-from vcrecovery.recover import locked
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.several import STARTS_WHEN_NOT_KNOWN, OfWorld, Result
-from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, Step
-from vcrecovery.recover.unattended import Unattended
-from vcrecovery.recover.world import World
+from vcrecovery.store.journal import Journal
 
 SERVICE = """\
   {name}:

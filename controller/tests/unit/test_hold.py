@@ -12,16 +12,17 @@ import pytest
 from journal_cases import finish
 
 from lab.waiting import wait_for
+from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.returning import Act, Hold, decide
+from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.detect import host_hold
-from vcrecovery.detect.hold import Act, decide
 from vcrecovery.detect.host_hold import HostHold
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.errors import OutsideError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.holds import Hold, HoldBook, hold_lock, serve_from_primary
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
-from vcrecovery.recover.world import World
+from vcrecovery.store.holds import HoldBook, hold_lock
+from vcrecovery.store.journal import Journal
 
 NOW = 1000.0
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"

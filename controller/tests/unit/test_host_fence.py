@@ -10,10 +10,10 @@ import pytest
 
 from vcrecovery.drivers.fence import power_off
 from vcrecovery.errors import OutsideError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Fence
-from vcrecovery.recover.host_fence import fence_host
-from vcrecovery.recover.world import World
 
 
 def test_the_last_line_is_the_proof() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vcrecovery.errors import RefusedError
-from vcrecovery.sync import idmap
+from vcrecovery.transfer import idmap
 
 OWN_USER, OWN_GROUP = os.getuid(), os.getgid()
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from journal_cases import finish
 
+from vcrecovery.core.states import Request
 from vcrecovery.errors import ExitCode, OutsideError
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Request
+from vcrecovery.store.journal import Journal
 
 VERBS = [["status"], ["status", "--json"], ["history"], ["explain"], ["metrics"]]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from journal_cases import finish
 
-from vcrecovery.recover.holds import HoldBook
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome, Policy, Request, Step
+from vcrecovery.core.states import Outcome, Policy, Request, Step
 from vcrecovery.report import explain
+from vcrecovery.store.holds import HoldBook
+from vcrecovery.store.journal import Journal
 
 #: As version 0.1.0 made it.
 OLD = """

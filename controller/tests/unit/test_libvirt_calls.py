@@ -10,9 +10,10 @@ import libvirt
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, DomainReading, LibvirtHost, connection
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.states import Power
+from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, LibvirtHost, connection
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.states import Power
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 

@@ -28,7 +28,7 @@ HEAVY = {
     "urllib3",
     "vcrecovery.drivers.probe_tls",
     "vcrecovery.excludes",
-    "vcrecovery.sync.restore_points",
+    "vcrecovery.standby.restore_points",
     "yaml",
     "zabbix_utils",
 }

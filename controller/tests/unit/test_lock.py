@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import BusyError, OutsideError
-from vcrecovery.recover import lock
-from vcrecovery.recover.lock import after_acts, one_act, service_lock
+from vcrecovery.store import lock
+from vcrecovery.store.lock import after_acts, one_act, service_lock
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from vcrecovery.cli.timeline import NoTimeline
+from vcrecovery.core.states import Doubt, Episode, Outcome, Policy, Power, Request, Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover import journal as journal_module
-from vcrecovery.recover.failover import fail_over
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Doubt, Episode, Outcome, Policy, Power, Request, Step
+from vcrecovery.operations.failover import fail_over
+from vcrecovery.store import journal as journal_module
+from vcrecovery.store.journal import Journal
 
 
 class Silent:

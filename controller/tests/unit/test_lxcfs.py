@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync import lxcfs
+from vcrecovery.standby import lxcfs
 
 
 def test_each_file_is_mounted_where_the_hook_would(tmp_path: Path) -> None:

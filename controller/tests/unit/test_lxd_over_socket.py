@@ -24,18 +24,18 @@ import pytest
 import yaml
 
 from recovery_bench.overhead_lxd import Connection, Server
+from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.preflight import check_outside
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.outside import Outside
-from vcrecovery.recover.preflight import check_outside
-from vcrecovery.recover.states import Episode, Request, Step
-from vcrecovery.recover.world import World
-from vcrecovery.sync.standby import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, stand_by_again
-from vcrecovery.sync.standby_keeper import StandbyKeeper
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, stand_by_again
+from vcrecovery.standby.keeper import StandbyKeeper
+from vcrecovery.store.journal import Journal
 
 NAMES = [f"s{number}" for number in range(30)]
 #: Of a standby; on loopback.
@@ -244,7 +244,7 @@ EPISODE = Episode(1, "s1", 3, "test", Request(primary_is_down=True), 0.0)
 
 
 def test_a_failover_reads_the_container_once(place: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vcrecovery.recover.outside.JUST_NOW", 600.0)
+    monkeypatch.setattr("vcrecovery.operations.outside.JUST_NOW", 600.0)
     with serving(place) as server:
         acts = outside(place, port)
         assert acts.epoch_elsewhere() == 0
@@ -292,7 +292,7 @@ def test_plan_check_finds_an_rsync_that_takes_no_deletions(
 def test_what_was_changed_since_the_confirmation_is_seen(
     place: Path, port: int, just_now: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vcrecovery.recover.outside.JUST_NOW", just_now)
+    monkeypatch.setattr("vcrecovery.operations.outside.JUST_NOW", just_now)
     lxd = LxdServer("sec1", place, SystemClock())
     with serving(place):
         for key, value in (("user.other", "1"), (EPOCH_KEY, "4")):

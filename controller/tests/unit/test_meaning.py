@@ -9,11 +9,11 @@ import libvirt
 import pytest
 
 import vm_states
-from vcrecovery.detect.verdict import FAILURES, Circumstances, Kind, judge
+from vcrecovery.core.meaning import ENDS, MEANINGS, TELLING, End, Meaning, end_of, meaning_of
+from vcrecovery.core.sighting import Sighting
+from vcrecovery.core.states import Doubt, Power, ServiceState
+from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, judge
 from vcrecovery.drivers.libvirt.readings import POWER, REASON, STOPPED, reason_of
-from vcrecovery.recover.meaning import ENDS, MEANINGS, TELLING, End, Meaning, end_of, meaning_of
-from vcrecovery.recover.sighting import Sighting
-from vcrecovery.recover.states import Doubt, Power, ServiceState
 
 #: libvirt's constants of reasons begin with these; the others of those names belong to other calls.
 REASONS = {
@@ -171,7 +171,7 @@ def test_one_that_is_paused_on_request_never_does(reason: str) -> None:
 
 
 def test_one_that_nobody_has_fails_only_when_no_port_answers() -> None:
-    from vcrecovery.detect.cpu import Suspicion
+    from vcrecovery.core.cpu import Suspicion
 
     def with_ports(answering: tuple[str, ...] | None) -> Kind:
         suspicion = Suspicion(Doubt.LOST, "", answering)

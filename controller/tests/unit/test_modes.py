@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.plan.modes import Mode
-from vcrecovery.sync.modes import (
+from vcrecovery.standby.modes import (
     SETTLED_KEY,
     Act,
     ChosenModes,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.core.states import Outcome
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import Outcome
+from vcrecovery.store.journal import Journal
 
 
 def run(plan: Path, redirected: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -13,11 +13,11 @@ from set_clock import SetClock
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import BusyError, OutsideError
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.sync.package_changes import read_packages, units_of
-from vcrecovery.sync.package_watch import PackageWatch
-from vcrecovery.sync.rootfs import Rootfs
-from vcrecovery.sync.standby import ROLE_KEY
+from vcrecovery.standby.container import ROLE_KEY
+from vcrecovery.standby.package_changes import read_packages, units_of
+from vcrecovery.standby.package_watch import PackageWatch
+from vcrecovery.store.lock import service_lock
+from vcrecovery.transfer.rootfs import Rootfs
 
 STANZA = "Package: {}\nStatus: install ok {}\nArchitecture: amd64\nVersion: {}\n\n"
 

@@ -11,7 +11,7 @@ import pytest
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.load import PlanError, load_plan, load_with_warnings
 from vcrecovery.plan.names import sides_of
-from vcrecovery.sync.seed import selection_of
+from vcrecovery.standby.seed import selection_of
 
 
 def problems(file: Path, *changes: tuple[str, str]) -> list[str]:

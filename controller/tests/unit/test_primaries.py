@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.meaning import Meaning
+from vcrecovery.core.sighting import OffTime, Sighting, find, ran_for, sighted, still_off, worth_writing
+from vcrecovery.core.states import Power
 from vcrecovery.detect.primaries import Primaries
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.meaning import Meaning
-from vcrecovery.recover.sighting import OffTime, Sighting, find, ran_for, sighted, still_off, worth_writing
-from vcrecovery.recover.states import Power
+from vcrecovery.store.journal import Journal
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 PLAN = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.sync.published import HEARTBEAT, TEMPLATE, publish, withdraw
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE, publish, withdraw
 
 
 @pytest.fixture

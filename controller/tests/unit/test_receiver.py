@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import RefusedError
-from vcrecovery.sync.receiver import server_arguments
+from vcrecovery.transfer.receiver import server_arguments
 
 #: What lsyncd's rsync sends, seen on the wire of rsync 3.2.7.
 OF_LSYNCD = "rsync --server -lHogDtpAXrSe.iLsfxCIvu --delete --ignore-errors --force --numeric-ids . /"
@@ -108,7 +108,7 @@ def test_all_else_is_refused(command: str) -> None:
 REFUSED_NAMESPACE = """\
 import ctypes, os, types
 from vcrecovery.errors import OutsideError
-from vcrecovery.sync import receiver
+from vcrecovery.transfer import receiver
 receiver._libc = types.SimpleNamespace(unshare=lambda _flags: -1)
 entry = {"Isuid": True, "Isgid": True, "Nsid": 0, "Hostid": 100000, "Maprange": 65536}
 try:

@@ -13,13 +13,13 @@ import pytest
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.errors import RefusedError
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.world import World
-from vcrecovery.sync import restore_point_loop
-from vcrecovery.sync.published import HEARTBEAT
-from vcrecovery.sync.restore_points import RestorePoint, age_in_words, find, make, restore_points
-from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby import restore_point_loop
+from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.restore_points import RestorePoint, age_in_words, find, make, restore_points
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 
 
 class Snapshots(LxdServer):

@@ -10,8 +10,8 @@ import pytest
 
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
-from vcrecovery.sync.rootfs import Rootfs, on_disk
-from vcrecovery.sync.standby import Changes, own_identity, secondary_of
+from vcrecovery.standby.container import Changes, own_identity, secondary_of
+from vcrecovery.transfer.rootfs import Rootfs, on_disk
 
 MAP = [
     {"Isuid": True, "Isgid": False, "Hostid": 100000, "Nsid": 0, "Maprange": 65536},

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import OutsideError
-from vcrecovery.sync import sessions
+from vcrecovery.transfer import sessions
 
 #: Joins, starts a child that inherits the lock, says so, and becomes another program.
 SESSION = """\
 import os, sys
 from pathlib import Path
-from vcrecovery.sync import sessions
+from vcrecovery.transfer import sessions
 sessions.join(Path(sys.argv[1]), "web", 5)
 if os.fork() == 0:
     print("child", flush=True)

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
+from vcrecovery.core.decide import Go, Hold, Leave, Never, Readiness, Run, Wait, decide
+from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, NotStartedError, OutsideError, RefusedError
+from vcrecovery.operations import several as module
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.failover import fail_over
+from vcrecovery.operations.several import GIB, OfWorld, Result, Several, fail_over_all, starts_at_once, worst
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover import several as module
-from vcrecovery.recover.decide import Go, Hold, Leave, Never, Readiness, Run, Wait, decide
-from vcrecovery.recover.failover import fail_over
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.several import GIB, OfWorld, Result, Several, fail_over_all, starts_at_once, worst
-from vcrecovery.recover.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
-from vcrecovery.recover.world import World
+from vcrecovery.store.journal import Journal
 
 #: Seconds after which a thread that should have come on is stuck.
 LONG = 60.0

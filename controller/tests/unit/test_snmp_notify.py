@@ -13,13 +13,13 @@ import yaml
 
 from vcrecovery.drivers.libvirt import words_of
 from vcrecovery.errors import UsageError
+from vcrecovery.snmp.guest_notification import Changes, Listed, Notification
 from vcrecovery.snmp.mib import ENTERPRISE, GuestState
-from vcrecovery.snmp.notification import Changes, Listed, Notification
 from vcrecovery.snmp.notifier import receivers_of
-from vcrecovery.snmp.outbox import Outbox
-from vcrecovery.snmp.receiver import variables
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import Destination, load_settings
+from vcrecovery.snmp.sink import variables
+from vcrecovery.snmp.unconfirmed import Outbox
 
 A, B = UUID(int=1), UUID(int=2)
 RUNNING, PAUSED, OFF = 1, 3, 5

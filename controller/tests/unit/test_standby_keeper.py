@@ -16,12 +16,14 @@ from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.modes import Mode
-from vcrecovery.recover.journal import Journal
-from vcrecovery.sync import inside, package_watch, restore_point_loop, standby_keeper
-from vcrecovery.sync.modes import ChosenModes, Level
-from vcrecovery.sync.package_watch import PackageWatch
-from vcrecovery.sync.standby import READY_KEY, ROLE_KEY, STANDBY
-from vcrecovery.sync.standby_keeper import StandbyKeeper
+from vcrecovery.standby import container_units as inside
+from vcrecovery.standby import keeper as standby_keeper
+from vcrecovery.standby import package_watch, restore_point_loop
+from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.keeper import StandbyKeeper
+from vcrecovery.standby.modes import ChosenModes, Level
+from vcrecovery.standby.package_watch import PackageWatch
+from vcrecovery.store.journal import Journal
 
 #: More than there are workers, so that some have one in common.
 NAMES = [f"s{number}" for number in range(9)]

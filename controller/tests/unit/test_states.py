@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcrecovery.errors import InternalError
-from vcrecovery.recover.decide import Close, Hold, Leave, decide
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.states import (
+from vcrecovery.core.decide import Close, Hold, Leave, decide
+from vcrecovery.core.states import (
     ALLOWED,
     Doubt,
     Episode,
@@ -26,6 +24,8 @@ from vcrecovery.recover.states import (
     StepRecord,
     phase_of,
 )
+from vcrecovery.errors import InternalError
+from vcrecovery.store.journal import Journal
 
 POINTS = st.sampled_from([None, "monday", "tuesday", "latest"])
 REQUESTS = st.builds(

@@ -15,7 +15,7 @@ from view_program import PATIENCE, Reader, command, environment, on_a_terminal, 
 
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.modes import Mode
-from vcrecovery.sync.modes import ChosenModes
+from vcrecovery.standby.modes import ChosenModes
 
 # -- status ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import OutsideError
 from vcrecovery.plan.load import load_plan
-from vcrecovery.sync.standby import apply
+from vcrecovery.standby.container import apply
 
 
 class OnePool(LxdServer):

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.states import Episode, Outcome, Power, Request, Step, StepRecord
 from vcrecovery.detect.answers import Finding, answer_of
-from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.errors import OutsideError
+from vcrecovery.operations import locked
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover import locked
-from vcrecovery.recover.outside import Outside
-from vcrecovery.recover.states import Episode, Outcome, Power, Request, Step, StepRecord
-from vcrecovery.recover.unattended import Unattended
-from vcrecovery.recover.world import World
 
 
 class Host:

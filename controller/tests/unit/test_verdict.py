@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from vcrecovery.detect.cpu import Suspicion
-from vcrecovery.detect.verdict import Circumstances, Kind, failed_hosts, judge
-from vcrecovery.recover.states import Doubt, Pause, Power, ServiceState, Side
+from vcrecovery.core.cpu import Suspicion
+from vcrecovery.core.states import Doubt, Pause, Power, ServiceState, Side
+from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)
 NOW = 100.0

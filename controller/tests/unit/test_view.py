@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
 
-from vcrecovery.detect.verdict import Kind
-from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.errors import ExitCode
-from vcrecovery.recover.decide import Close, decide
-from vcrecovery.recover.holds import Hold
-from vcrecovery.recover.states import (
+from vcrecovery.core.decide import Close, decide
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.returning import Hold
+from vcrecovery.core.states import (
     Doubt,
     Episode,
     Outcome,
@@ -33,10 +31,12 @@ from vcrecovery.recover.states import (
     Step,
     StepRecord,
 )
+from vcrecovery.core.text import cells, cut, plain, span, wrapped
+from vcrecovery.core.verdict import Kind
+from vcrecovery.errors import ExitCode
 from vcrecovery.report import evidence, explain, status
 from vcrecovery.report.findings import Level, all_findings, exit_code, findings
 from vcrecovery.report.history import moment
-from vcrecovery.report.text import cells, cut, plain, span, wrapped
 from vcrecovery.report.timeline import of_episode
 from vcrecovery.report.view import NameView, ServiceView, StandbyView
 

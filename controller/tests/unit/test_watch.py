@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
+from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.states import Doubt, Episode, Pause, Power, Request, Step
 from vcrecovery.detect import host_watch, watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.errors import NotNowError, OutsideError, RefusedError
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover.states import Doubt, Episode, Pause, Power, Request, Step
-from vcrecovery.recover.world import World
 
 PLAN = """\
 version: 1

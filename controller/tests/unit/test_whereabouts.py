@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.drivers.libvirt import DomainReading, DomainUsage, Guest
+from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.sighting import Sighting
+from vcrecovery.core.states import Episode, Power, Request, Step
+from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import OutsideError
+from vcrecovery.operations import whereabouts
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover import whereabouts
-from vcrecovery.recover.holds import HoldBook, serve_from_primary
-from vcrecovery.recover.outside import Outside
-from vcrecovery.recover.sighting import Sighting
-from vcrecovery.recover.states import Episode, Power, Request, Step
-from vcrecovery.recover.world import World
+from vcrecovery.store.holds import HoldBook
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 PLAN = """\

@@ -13,20 +13,21 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.sighting import Sighting
+from vcrecovery.core.states import Doubt, Episode, Outcome, Pause, Power, Request, ServiceState, Step
 from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
-from vcrecovery.drivers.libvirt import DomainReading, Guest
+from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.operations import unattended as unattended_module
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.unattended import Unattended, until_it_ends
 from vcrecovery.plan.load import load_plan
-from vcrecovery.recover import unattended as unattended_module
-from vcrecovery.recover.events import EventBook
-from vcrecovery.recover.journal import Journal
-from vcrecovery.recover.sighting import Sighting
-from vcrecovery.recover.states import Doubt, Episode, Outcome, Pause, Power, Request, ServiceState, Step
-from vcrecovery.recover.unattended import Unattended, until_it_ends
-from vcrecovery.recover.world import World
+from vcrecovery.store.events import EventBook
+from vcrecovery.store.journal import Journal
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00{:02}"
 PLAN = """\

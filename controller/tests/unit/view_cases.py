@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vcrecovery.detect.verdict import judge
-from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.recover.states import Episode, Outcome, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.states import Episode, Outcome, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.verdict import judge
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
-from vcrecovery.sync.freshness import Freshness, Reconcile
+from vcrecovery.transfer.freshness import Freshness, Reconcile
 
 #: 2026-11-22 03:12:04 UTC.
 NOW = 1795317124.0

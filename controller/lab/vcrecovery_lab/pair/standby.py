@@ -14,8 +14,8 @@ import yaml
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.sync.freshness import RECONCILE, Freshness, freshness_of
-from vcrecovery.sync.published import HEARTBEAT
+from vcrecovery.transfer.freshness import RECONCILE, Freshness, freshness_of
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.lxd_network import remove_pool_and_network
 from vcrecovery_lab.run import LabError, run

@@ -17,10 +17,10 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
 from vcrecovery.plan.load import load_plan
-from vcrecovery.sync import lxcfs
-from vcrecovery.sync.published import HEARTBEAT, TEMPLATE
-from vcrecovery.sync.rootfs import Rootfs
-from vcrecovery.sync.standby import READY_KEY, Changes, config_of, devices_of, own_identity
+from vcrecovery.standby import lxcfs
+from vcrecovery.standby.container import READY_KEY, Changes, config_of, devices_of, own_identity
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
+from vcrecovery.transfer.rootfs import Rootfs
 from vcrecovery_lab import machine
 from vcrecovery_lab.accelerator import accelerator
 from vcrecovery_lab.domain import Accelerator

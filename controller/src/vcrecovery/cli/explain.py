@@ -13,8 +13,8 @@ from vcrecovery.cli.terminal import paint, width
 from vcrecovery.errors import UsageError
 
 if TYPE_CHECKING:
-    from vcrecovery.recover.states import Episode
-    from vcrecovery.recover.world import World
+    from vcrecovery.core.states import Episode
+    from vcrecovery.operations.environment import World
 
 
 @click.command()
@@ -27,9 +27,9 @@ def explain(episode: str, as_json: bool, plan_path: Path) -> None:
     EPISODE is the number that `history` shows; a SERVICE stands for its newest failover, `last` for the newest of all.
     For one that is not finished: what it waits for, and what to type.
     """
-    from vcrecovery.recover.outside import policy_for
-    from vcrecovery.recover.states import Policy
-    from vcrecovery.recover.world import World
+    from vcrecovery.core.states import Policy
+    from vcrecovery.operations.environment import World
+    from vcrecovery.operations.outside import policy_for
     from vcrecovery.report import explain as report
     from vcrecovery.report.look import holder
 

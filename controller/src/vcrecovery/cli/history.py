@@ -12,7 +12,7 @@ from vcrecovery.cli.options import json_option, known_service, plan_option, read
 from vcrecovery.cli.terminal import paint
 
 if TYPE_CHECKING:
-    from vcrecovery.recover.states import ServiceState
+    from vcrecovery.core.states import ServiceState
 
 
 @click.command()
@@ -26,8 +26,8 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
 
     `vcrecovery explain EPISODE` says more about one.
     """
-    from vcrecovery.recover.states import Outcome
-    from vcrecovery.recover.world import World
+    from vcrecovery.core.states import Outcome
+    from vcrecovery.operations.environment import World
     from vcrecovery.report.history import all_as_data, moment
     from vcrecovery.report.timeline import cooling, of_episode
 

@@ -9,10 +9,10 @@ import click
 
 from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.preflight import check_outside, warnings_outside
 from vcrecovery.plan.load import PlanError, load_with_warnings
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.preflight import check_outside, warnings_outside
-from vcrecovery.recover.world import World
 
 
 @click.group()

@@ -8,10 +8,10 @@ import click
 
 from vcrecovery.cli.options import as_text, known_service, operator, plan_option, read_plan
 from vcrecovery.cli.timeline import day_and_time
+from vcrecovery.core.states import Pause
 from vcrecovery.errors import UsageError
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.fields import parse_duration
-from vcrecovery.recover.states import Pause
-from vcrecovery.recover.world import World
 
 
 @click.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from vcrecovery.errors import UsageError
-from vcrecovery.sync.receiver import receive as receive_files
+from vcrecovery.transfer.receiver import receive as receive_files
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -9,12 +9,13 @@ from pathlib import Path
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
+from vcrecovery.core.states import Episode, Outcome, Request
+from vcrecovery.core.text import plain, took
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
-from vcrecovery.plan.groups import hypervisors_of
-from vcrecovery.plan.load import suggest
-from vcrecovery.recover.failover import ALONE, Teller
-from vcrecovery.recover.locked import fail_over_locked
-from vcrecovery.recover.several import (
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.failover import ALONE, Teller
+from vcrecovery.operations.locked import fail_over_locked
+from vcrecovery.operations.several import (
     OfWorld,
     Result,
     Several,
@@ -24,9 +25,8 @@ from vcrecovery.recover.several import (
     result_of_error,
     worst,
 )
-from vcrecovery.recover.states import Episode, Outcome, Request
-from vcrecovery.recover.world import World
-from vcrecovery.report.text import plain, took
+from vcrecovery.plan.groups import hypervisors_of
+from vcrecovery.plan.load import suggest
 
 
 class SeveralError(VCRecoveryError):

@@ -10,8 +10,8 @@ import click
 from vcrecovery.cli import timeline
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.standby import standby
-from vcrecovery.recover.world import World
-from vcrecovery.sync.restore_points import age_in_words, make, restore_points
+from vcrecovery.operations.environment import World
+from vcrecovery.standby.restore_points import age_in_words, make, restore_points
 
 
 @standby.command(short_help="Make a restore point, if one is due.")

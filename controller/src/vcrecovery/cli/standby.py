@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.core.states import Side, Step
 from vcrecovery.errors import RefusedError, UsageError
+from vcrecovery.operations import virtual_address
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.records import names_of
+from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.fields import parse_duration
-from vcrecovery.recover import virtual_address
-from vcrecovery.recover.holds import serve_from_primary
-from vcrecovery.recover.lock import service_lock
-from vcrecovery.recover.records import names_of
-from vcrecovery.recover.states import Side, Step
-from vcrecovery.recover.world import World
-from vcrecovery.sync.freshness import wait_for_sync
-from vcrecovery.sync.seed import seed as seed_standby
-from vcrecovery.sync.standby import apply as apply_standby
-from vcrecovery.sync.standby import stand_by_again
+from vcrecovery.standby.container import apply as apply_standby
+from vcrecovery.standby.container import stand_by_again
+from vcrecovery.standby.seed import seed as seed_standby
+from vcrecovery.store.lock import service_lock
+from vcrecovery.transfer.freshness import wait_for_sync
 
 
 @click.group()

@@ -11,11 +11,11 @@ import click
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.standby import standby
 from vcrecovery.errors import BusyError, OutsideError, UsageError
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.modes import Mode
-from vcrecovery.recover.world import World
-from vcrecovery.sync.modes import ChosenModes, settled
-from vcrecovery.sync.standby_keeper import StandbyKeeper
+from vcrecovery.standby.keeper import StandbyKeeper
+from vcrecovery.standby.modes import ChosenModes, settled
 
 _LOOK_EVERY = 0.2
 PLAN = "plan"

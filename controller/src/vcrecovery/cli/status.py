@@ -13,8 +13,8 @@ import click
 
 from vcrecovery.cli.options import Seconds, is_terminal, json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import height, paint, width
+from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import UsageError, VCRecoveryError
-from vcrecovery.report.text import day_and_time
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.clock import Clock
@@ -48,9 +48,9 @@ def status(
 
     With SERVICE all about that one. What does not answer in time is said not to.
     """
-    from vcrecovery.recover.world import World
-    from vcrecovery.report.asking import Asker
+    from vcrecovery.operations.environment import World
     from vcrecovery.report.look import look
+    from vcrecovery.report.query_pool import Asker
 
     if (check or nagios) and (as_json or again):
         raise UsageError(

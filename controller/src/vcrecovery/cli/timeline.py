@@ -7,8 +7,8 @@ from typing import Any
 
 from vcrecovery.cli.options import colour, is_terminal
 from vcrecovery.cli.output import say
-from vcrecovery.recover.states import DONE_WORD, Episode, Step
-from vcrecovery.report.text import clock_time, day_and_time
+from vcrecovery.core.states import DONE_WORD, Episode, Step
+from vcrecovery.core.text import clock_time, day_and_time
 from vcrecovery.report.timeline import line, of_episode
 
 __all__ = ["LiveTimeline", "clock_time", "day_and_time", "line", "of_episode"]

@@ -14,16 +14,16 @@ import click
 from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
+from vcrecovery.core.states import DONE_WORD, Episode, Step
 from vcrecovery.detect.host_hold import hold_returning
 from vcrecovery.detect.watch import Watch
+from vcrecovery.operations.address_keeper import keep_addresses
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.address_keeper import keep_addresses
-from vcrecovery.recover.states import DONE_WORD, Episode, Step
-from vcrecovery.recover.unattended import Unattended
-from vcrecovery.recover.world import World
-from vcrecovery.sync.package_watch import PackageWatch
-from vcrecovery.sync.restore_point_loop import keep_making
-from vcrecovery.sync.standby_keeper import StandbyKeeper
+from vcrecovery.standby.keeper import StandbyKeeper
+from vcrecovery.standby.package_watch import PackageWatch
+from vcrecovery.standby.restore_point_loop import keep_making
 
 log = logging.getLogger("vcrecovery.watch")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcrecovery.recover.states import DONE_WORD, Episode, Outcome
-from vcrecovery.report.text import took
+from vcrecovery.core.states import DONE_WORD, Episode, Outcome
+from vcrecovery.core.text import took
 
 #: The most characters of an acknowledgement in Zabbix 6.0 and 7.0.
 AT_MOST = 2048

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from vcrecovery.core.cpu import Suspicion
+from vcrecovery.core.sentences import listed
+from vcrecovery.core.sighting import Place, Sighting
+from vcrecovery.core.states import Doubt, Episode, Power, Side
+from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
-from vcrecovery.detect.cpu import Suspicion
-from vcrecovery.detect.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError
-from vcrecovery.recover.failover import retry_delay
-from vcrecovery.recover.sighting import Place, Sighting
-from vcrecovery.recover.states import Doubt, Episode, Power, Side
-from vcrecovery.recover.world import World
-from vcrecovery.sentences import listed
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.failover import retry_delay
 
 log = logging.getLogger("vcrecovery.zabbix")
 

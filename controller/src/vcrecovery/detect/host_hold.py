@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from vcrecovery.detect.hold import Act, decide, why_forgotten
-from vcrecovery.drivers.libvirt import DomainEvent
+from vcrecovery.core.domain import DomainEvent
+from vcrecovery.core.returning import Act, Hold, decide, why_forgotten
+from vcrecovery.core.states import Power, ServiceState
 from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
-from vcrecovery.recover.holds import Hold, HoldBook, hold_lock
-from vcrecovery.recover.states import Power, ServiceState
-from vcrecovery.recover.world import World
+from vcrecovery.operations.environment import World
+from vcrecovery.store.holds import HoldBook, hold_lock
 
 log = logging.getLogger("vcrecovery.watch")
 

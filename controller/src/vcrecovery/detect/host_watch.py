@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage, LibvirtHost
+from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.states import Power
+from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.states import Power
 
 log = logging.getLogger("vcrecovery.watch")
 

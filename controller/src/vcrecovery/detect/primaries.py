@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from vcrecovery.detect.cpu import CpuSample, with_sample
-from vcrecovery.detect.verdict import MIGRATION_TAKES
-from vcrecovery.drivers.libvirt import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.cpu import CpuSample, with_sample
+from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.sighting import OffTime, Place, Sighting, find, sighted, still_off, worth_writing
+from vcrecovery.core.states import Power
+from vcrecovery.core.verdict import MIGRATION_TAKES
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.meaning import Meaning, meaning_of
-from vcrecovery.recover.sighting import OffTime, Place, Sighting, find, sighted, still_off, worth_writing
-from vcrecovery.recover.states import Power
 
 #: Seconds without a watcher, beyond those in which the journal is told, after which anything may have happened.
 UNWATCHED_AFTER = 180.0

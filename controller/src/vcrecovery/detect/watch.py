@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from vcrecovery.core.cpu import Suspicion, suspect
+from vcrecovery.core.meaning import Meaning
+from vcrecovery.core.states import Doubt, Episode, Outcome, Power, ServiceState, Step
+from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.detect import host_watch
-from vcrecovery.detect.cpu import Suspicion, suspect
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
 from vcrecovery.detect.primaries import Primaries
-from vcrecovery.detect.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.drivers.probe import answering
 from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.recover.failover import retry_delay
-from vcrecovery.recover.meaning import Meaning
-from vcrecovery.recover.states import Doubt, Episode, Outcome, Power, ServiceState, Step
-from vcrecovery.recover.world import World
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.failover import retry_delay
 
 log = logging.getLogger("vcrecovery.watch")
 

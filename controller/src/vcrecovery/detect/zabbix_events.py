@@ -19,9 +19,9 @@ from vcrecovery.detect import spool
 from vcrecovery.detect.answers import shortened
 from vcrecovery.detect.event_meaning import Event, EventMeaning, Recover
 from vcrecovery.errors import OutsideError, VCRecoveryError
-from vcrecovery.recover.events import EventBook
-from vcrecovery.recover.failover import retry_delay
-from vcrecovery.recover.world import World
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.failover import retry_delay
+from vcrecovery.store.events import EventBook
 
 log = logging.getLogger("vcrecovery.zabbix")
 

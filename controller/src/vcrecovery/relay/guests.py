@@ -20,8 +20,8 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from vcrecovery.core.states import OFF, Power
 from vcrecovery.plan.monitoring import COPY_LIVES
-from vcrecovery.recover.states import OFF, Power
 from vcrecovery.relay.counts import Reason
 from vcrecovery.relay.notification import Notification
 from vcrecovery.snmp.mib import GuestState

@@ -20,12 +20,12 @@ from vcrecovery.relay.credentials import Credentials
 from vcrecovery.relay.guard import Guard, Source
 from vcrecovery.relay.guests import Guests
 from vcrecovery.relay.hearing import Hearing, Said
-from vcrecovery.relay.lane import Lane
+from vcrecovery.relay.listener import Receiver, listen
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.outbox import Value
 from vcrecovery.relay.own_engine import machine_id, start_engine
 from vcrecovery.relay.poller import Poller
-from vcrecovery.relay.receiver import Receiver, listen
+from vcrecovery.relay.send_queue import Lane
 from vcrecovery.relay.state_file import write_document
 from vcrecovery.relay.strangers import Strangers
 from vcrecovery.relay.trapper import Trapper

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vcrecovery.report.text import span
+from vcrecovery.core.text import span
 
 #: These are parts of other lines, or were said before.
 _ELSEWHERE = frozenset({"summary", "error", "reason", "freshness_detail", "restore_age", "detail"})

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from vcrecovery.recover.decide import Close, Decision, Run, decide
-from vcrecovery.recover.states import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
+from vcrecovery.core.decide import Close, Decision, Run, decide
+from vcrecovery.core.states import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
+from vcrecovery.core.text import clock_time, day_and_time, plain, span, took, wrapped
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
 from vcrecovery.report.repeats import Repeats, condensed, same
 from vcrecovery.report.status import Paint, no_paint
-from vcrecovery.report.text import clock_time, day_and_time, plain, span, took, wrapped
 
 #: Seconds between two steps in which nothing happened, from which on they are worth a line.
 GAP = 0.05

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vcrecovery.detect.verdict import Kind
+from vcrecovery.core.states import Episode, Outcome, Power
+from vcrecovery.core.text import day_and_time, plain, span
+from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
-from vcrecovery.recover.states import Episode, Outcome, Power
-from vcrecovery.report.text import day_and_time, plain, span
 from vcrecovery.report.view import ServiceView
 
 #: Seconds that a controller may be at work on a failover before somebody should look.

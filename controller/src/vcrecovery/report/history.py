@@ -8,9 +8,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from vcrecovery.core.states import Episode
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.fields import parse_duration
-from vcrecovery.recover.states import Episode
 
 
 def moment(said: str, now: float) -> float:

@@ -8,22 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.meaning import Meaning
+from vcrecovery.core.sighting import Place, ran_for
+from vcrecovery.core.states import Power, ServiceState, Side
+from vcrecovery.core.verdict import Circumstances, Verdict, judge
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
-from vcrecovery.detect.verdict import Circumstances, Verdict, judge
-from vcrecovery.drivers.libvirt import DomainReading
 from vcrecovery.drivers.probe import answering_or_not
 from vcrecovery.errors import OutsideError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.records import Name, names_of
 from vcrecovery.plan.records import VirtualAddress
-from vcrecovery.recover.holds import HoldBook
-from vcrecovery.recover.meaning import Meaning
-from vcrecovery.recover.records import Name, names_of
-from vcrecovery.recover.sighting import Place, ran_for
-from vcrecovery.recover.states import Power, ServiceState, Side
-from vcrecovery.recover.world import World
-from vcrecovery.report.asking import Asker, Pending
+from vcrecovery.report.query_pool import Asker, Pending
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
-from vcrecovery.sync.freshness import from_the_future, read_freshness_quietly
-from vcrecovery.sync.modes import ChosenModes, settled
+from vcrecovery.standby.modes import ChosenModes, settled
+from vcrecovery.store.holds import HoldBook
+from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
 
 #: Seconds for everything that is asked.
 WITHIN = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
-from vcrecovery.detect.verdict import Kind
-from vcrecovery.recover.states import Outcome, Power, Side
+from vcrecovery.core.states import Outcome, Power, Side
+from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings
 from vcrecovery.report.view import ServiceView

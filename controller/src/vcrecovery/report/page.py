@@ -6,12 +6,12 @@ import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
 
+from vcrecovery.operations.environment import World
 from vcrecovery.plan.model import Plan
-from vcrecovery.recover.world import World
-from vcrecovery.report.asking import Asker
 from vcrecovery.report.exposition import render
 from vcrecovery.report.look import look
 from vcrecovery.report.metrics import families
+from vcrecovery.report.query_pool import Asker
 
 #: Seconds for everything that is asked; below Prometheus' own 10 s for a scrape.
 WITHIN = 5.0

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vcrecovery.detect.verdict import Kind
-from vcrecovery.recover.states import CAME_TO_NOTHING
+from vcrecovery.core.states import CAME_TO_NOTHING
+from vcrecovery.core.text import cells, cut, day_and_time, plain, span, took, wrapped
+from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, all_findings, findings
-from vcrecovery.report.text import cells, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.report.view import NameView, ServiceView
-from vcrecovery.sync.freshness import progress_line
+from vcrecovery.transfer.freshness import progress_line
 
 #: Colours a text: `paint(text, "red")`. Without colours it gives the text back.
 Paint = Callable[[str, str], str]

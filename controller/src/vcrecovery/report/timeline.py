@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vcrecovery.recover.states import DONE_WORD, Episode, Outcome, ServiceState
+from vcrecovery.core.states import DONE_WORD, Episode, Outcome, ServiceState
+from vcrecovery.core.text import clock_time, day_and_time, plain
 from vcrecovery.report.repeats import Repeats, condensed, same
-from vcrecovery.report.text import clock_time, day_and_time, plain
 
 
 def line(word: str, at: float, since: float, detail: str) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vcrecovery.detect.verdict import Verdict
-from vcrecovery.drivers.libvirt import DomainReading
-from vcrecovery.recover.holds import Hold
-from vcrecovery.recover.states import Episode, Pause, Power, ServiceState, Side
-from vcrecovery.sync.freshness import Freshness
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.returning import Hold
+from vcrecovery.core.states import Episode, Pause, Power, ServiceState, Side
+from vcrecovery.core.verdict import Verdict
+from vcrecovery.transfer.freshness import Freshness
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from vcrecovery.drivers.libvirt import DomainEvent, Guest, LibvirtHost
+from vcrecovery.core.domain import DomainEvent
+from vcrecovery.drivers.libvirt import Guest, LibvirtHost
 from vcrecovery.errors import OutsideError
-from vcrecovery.snmp.notification import Changes, Listed, Notification
-from vcrecovery.snmp.receiver import Receiver
+from vcrecovery.snmp.guest_notification import Changes, Listed, Notification
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import AgentSettings
+from vcrecovery.snmp.sink import Receiver
 
 log = logging.getLogger("vcrecovery.snmp")
 

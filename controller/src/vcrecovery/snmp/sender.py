@@ -7,9 +7,9 @@ import contextlib
 import logging
 from typing import Protocol
 
-from vcrecovery.snmp.notification import Notification
-from vcrecovery.snmp.outbox import Outbox
+from vcrecovery.snmp.guest_notification import Notification
 from vcrecovery.snmp.settings import Destination
+from vcrecovery.snmp.unconfirmed import Outbox
 
 log = logging.getLogger("vcrecovery.snmp")
 

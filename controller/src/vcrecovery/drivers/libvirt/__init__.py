@@ -2,14 +2,11 @@
 
 from vcrecovery.drivers.libvirt.connection import MOST_AT_ONCE, MOST_SLOW
 from vcrecovery.drivers.libvirt.host import LibvirtHost
-from vcrecovery.drivers.libvirt.readings import DomainEvent, DomainReading, DomainUsage, Guest, words_of
+from vcrecovery.drivers.libvirt.readings import Guest, words_of
 
 __all__ = [
     "MOST_AT_ONCE",
     "MOST_SLOW",
-    "DomainEvent",
-    "DomainReading",
-    "DomainUsage",
     "Guest",
     "LibvirtHost",
     "words_of",

@@ -9,8 +9,9 @@ from typing import Any
 
 import libvirt
 
+from vcrecovery.core.domain import DomainEvent
 from vcrecovery.drivers.libvirt.connection import Call, Connection, close
-from vcrecovery.drivers.libvirt.readings import STOPPED, DomainEvent, words_of
+from vcrecovery.drivers.libvirt.readings import STOPPED, words_of
 
 #: Seconds for the end of a subscription.
 END_WITHIN = 2.0

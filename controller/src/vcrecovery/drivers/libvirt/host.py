@@ -8,11 +8,12 @@ from typing import Any
 
 import libvirt
 
+from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.states import Power
 from vcrecovery.drivers.libvirt.connection import Call
 from vcrecovery.drivers.libvirt.events import Events
-from vcrecovery.drivers.libvirt.readings import POWER, DomainReading, DomainUsage, Guest, reason_of
+from vcrecovery.drivers.libvirt.readings import POWER, Guest, reason_of
 from vcrecovery.errors import OutsideError
-from vcrecovery.recover.states import Power
 
 
 class LibvirtHost(Events):

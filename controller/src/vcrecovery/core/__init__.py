@@ -1,0 +1,1 @@
+"""Values, rules and decisions. Pure: no clock, no I/O, no threads."""

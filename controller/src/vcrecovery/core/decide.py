@@ -1,0 +1,408 @@
+"""The decision core: from what is known of one failover to its next step. Pure; no clock, no I/O.
+
+The order of the steps is the order of the promises (README): nothing starts before the fence, nothing is switched to
+a port that was not seen open at this epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vcrecovery.core.fence_tries import was_away
+from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.sentences import listed
+from vcrecovery.core.states import (
+    ASKED,
+    ENDED_BY_A_FENCE,
+    OFF,
+    Doubt,
+    Episode,
+    Outcome,
+    Policy,
+    Power,
+    Step,
+    StepRecord,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Carry out a step."""
+
+    step: Step
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """End the episode. `passing`: why it is refused may be over in the next moment."""
+
+    outcome: Outcome
+    sentence: str
+    way_out: str = ""
+    passing: bool = False
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Do nothing until others have gone on."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    """`step` cannot be done for as long as others stand in its way: leave the episode to a later call."""
+
+    step: Step
+    sentence: str
+    way_out: str = ""
+
+
+Decision = Run | Close | Hold | Leave
+
+
+@dataclass(frozen=True)
+class Go:
+    """The standby may start."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Others come first."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Never:
+    """Those that come first do not come up."""
+
+    reason: str
+    way_out: str = ""
+
+
+#: What the other services that fail over at the same time mean for the start of this one.
+Readiness = Go | Wait | Never
+GO = Go()
+
+
+def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:
+    """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
+    if not episode.tried(Step.FENCE):
+        return _up_to_the_fence(episode, policy, now)
+    fence = episode.done(Step.FENCE)
+    if fence is None:
+        return _until_it_is_proved(episode, policy, now)
+    if episode.done(Step.START) is None:
+        return _up_to_the_start(episode, fence, readiness, policy, now)
+    switched = episode.done(Step.SWITCH)
+    if switched is None:
+        return _up_to_the_switch(episode, policy, now)
+    if episode.done(Step.VERIFY) is None:
+        return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+    return Close(Outcome.DONE, f"{episode.service} is served by its standby")
+
+
+def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
+    confirm = episode.done(Step.CONFIRM)
+    if confirm is None:
+        return Run(Step.CONFIRM, _why_confirm(episode))
+    if not _recent(confirm, policy.confirmation_valid_for, now):
+        return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
+    if confirm.evidence.get("restore_asked") != episode.request.restore_point:
+        return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
+    return _objection(episode, confirm, policy) or Run(Step.FENCE, _why_fence(episode, confirm))
+
+
+def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decision:
+    """The fence was tried, and nobody knows what came of it.
+
+    The primary may have served all the time, behind a network that the fence did not cross either. So before each try
+    somebody looks again. Once it was proved off, the only way is forward.
+    """
+    if episode.ever_fenced:
+        return Run(Step.FENCE, "the primary was fenced before, and may be back: fencing it again")
+    seen = episode.looked_since_the_fence
+    if seen is None or not _recent(seen, policy.confirmation_valid_for, now):
+        return Run(Step.CONFIRM, "the fence was tried, and is not proved: looking first whether the primary serves")
+    return _better_not(episode, seen, policy) or Run(Step.FENCE, _why_fence_again(episode, seen))
+
+
+def _recent(record: StepRecord, valid_for: float, now: float) -> bool:
+    """What seems to come from the future is not recent: a clock has jumped back."""
+    return 0 <= _ago(record, now) <= valid_for
+
+
+def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, policy: Policy, now: float) -> Decision:
+    step = Step.START if episode.to_restore is None else Step.RESTORE
+    match readiness:
+        case Wait(reason):
+            return Hold(f"the primary cannot serve any more; {reason}")
+        case Never(reason, way_out):
+            return Leave(step, f"not started: {reason}", way_out)
+        case Go():
+            pass
+    if not _recent(fence, policy.fence_valid_for, now):
+        return Run(Step.FENCE, f"{_fenced_then(fence, now)}, and may be back: fencing it again")
+    if step is Step.RESTORE:
+        return Run(step, f"the standby goes back to restore point {episode.to_restore}")
+    return Run(step, "the primary cannot serve any more: starting the standby")
+
+
+def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
+    probe = episode.done(Step.PROBE)
+    if probe is None:
+        return Run(Step.PROBE, "the standby runs: waiting for its ports")
+    if not policy.has_dns:
+        return Close(Outcome.DONE, f"{episode.service} is served by its standby; no DNS name follows it")
+    if not _recent(probe, policy.probe_valid_for, now):
+        return Run(Step.PROBE, f"{_seen_open(probe, now)}: looking again")
+    return Run(Step.SWITCH, "every port answers: switching DNS")
+
+
+def _ago(record: StepRecord, now: float) -> float:
+    """Seconds; below zero when the clock was set back since."""
+    assert record.ended_at is not None  # noqa: S101  `done` returns ended records only
+    return now - record.ended_at
+
+
+def _signals_of_then(confirm: StepRecord, now: float) -> str:
+    ago = _ago(confirm, now)
+    return f"the signals are {ago:.0f} s old" if ago >= 0 else "the clock was set back since the signals came"
+
+
+def _fenced_then(fence: StepRecord, now: float) -> str:
+    if _ago(fence, now) >= 0:
+        return "the primary was fenced a while ago"
+    return "the primary was fenced before the clock was set back"
+
+
+def _seen_open(probe: StepRecord, now: float) -> str:
+    ago = _ago(probe, now)
+    return f"the ports were seen open {ago:.0f} s ago" if ago >= 0 else "the clock was set back since the ports opened"
+
+
+def _why_confirm(episode: Episode) -> str:
+    if episode.request.automatic:
+        return f"asking for a second signal: {episode.cause}"
+    return f"{episode.cause}: looking at the primary first"
+
+
+def _why_fence(episode: Episode, confirm: StepRecord) -> str:
+    if episode.request.primary_is_down:
+        return "the operator says that the primary is down"
+    if episode.request.force:
+        return f"forced ({confirm.evidence.get('summary', '')}): fencing the primary"
+    return f"failure confirmed ({confirm.evidence.get('summary', '')}): fencing the primary"
+
+
+def _why_fence_again(episode: Episode, seen: StepRecord) -> str:
+    summary = seen.evidence.get("summary", "")
+    if episode.request.primary_is_down:
+        return "the operator says that the primary is down"
+    if episode.request.force and seen.evidence["power"] == Power.RUNNING and seen.evidence["open_ports"]:
+        return f"the primary serves ({summary}), but this failover is forced: fencing it"
+    return f"not proved yet ({summary}): fencing the primary again"
+
+
+def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Leave | None:
+    """Why this failover must not happen, or not now, or None."""
+    if problem := confirm.evidence.get("standby_problem"):
+        # Not even by force: the primary would be destroyed with nothing to start in its place.
+        return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
+    if problem := confirm.evidence.get("restore_problem"):
+        return Close(Outcome.REFUSED, problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
+    return _not_failed(episode, confirm, policy) or _too_stale(episode, confirm, policy)
+
+
+def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Leave | None:
+    request, name = episode.request, episode.service
+    power = Power(confirm.evidence["power"])
+    answering: list[str] = list(confirm.evidence["open_ports"])
+    if request.primary_is_down:
+        if power is Power.RUNNING:
+            return Close(
+                Outcome.REFUSED,
+                f"you say that the primary of {name} is down, but its hypervisor says that it is running",
+                f"`vcrecovery failover {name} --force` destroys it and fails over",
+            )
+        return None
+    if power is Power.UNREACHABLE:
+        return _not_to_be_powered_off(episode, confirm)
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    if power is Power.ABSENT and not confirm.evidence.get("vanished"):
+        return Close(
+            Outcome.REFUSED,
+            f"{name}: {confirm.evidence.get('detail') or 'its hypervisor does not know the VM'}",
+            f"correct the plan, or, {word}",
+        )
+    reason = confirm.evidence.get("reason", "")
+    silent: list[str] = list(confirm.evidence.get("silent") or [])
+    lost_on_the_way = request.automatic and request.doubt is Doubt.HOST and meaning_of(power, reason) is Meaning.LOST
+    if silent and (power is Power.ABSENT or reason == "migrated" or lost_on_the_way):
+        # Nobody knows whether one of the silent hypervisors has it, so none of them can be fenced for it.
+        return Close(
+            Outcome.REFUSED,
+            f"{name}: the VM may have left its hypervisor for {listed(silent)}, which does not answer",
+            f"look there, or, {word}",
+            passing=request.automatic,
+        )
+    # Something lives there even if it does not answer as it should.
+    alive: list[str] = list(confirm.evidence.get("reached", answering))
+    if power in OFF and (alive or reason == "migrated"):
+        # Its hypervisor has nothing to destroy, so a fence would prove nothing.
+        where = f"{', '.join(alive)} answers" if alive else "it was migrated"
+        return Close(
+            Outcome.FALSE_ALARM if request.automatic else Outcome.REFUSED,
+            f"the primary of {name} is off on its hypervisor but {where}: it may run elsewhere",
+            f"add the hypervisor that has it to the plan, or, {word}",
+        )
+    ours = request.doubt is Doubt.LATE_FENCE and reason in ENDED_BY_A_FENCE
+    if request.automatic and reason in ASKED and not ours:
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off on request ({reason})")
+    if request.automatic and request.doubt is Doubt.HOST and (how := confirm.evidence.get("starts_by_itself")):
+        # The detector counts the time that its hypervisor gets for that.
+        return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM by itself ({how})")
+    if request.force:
+        return None
+    if answering:
+        said = confirm.evidence.get("summary", power.value)
+        if request.automatic:
+            return Close(Outcome.FALSE_ALARM, f"{name} still answers ({said}): no failure")
+        return Close(
+            Outcome.REFUSED,
+            f"{name} still answers on {', '.join(answering)} ({said})",
+            f"`vcrecovery failover {name} --force` destroys the VM and fails over",
+        )
+    if request.automatic and power not in OFF and power is not Power.ABSENT:
+        return _does_not_hang(episode, confirm, policy, power)
+    return None
+
+
+def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Leave | None:
+    """Why the hypervisor, which does not answer, must not be ended by the operator's fence command.
+
+    That ends every VM on it. So by itself it is done only for a hypervisor that was silent for long enough to have
+    failed, never because of one VM whose hypervisor happens to be away; and never, failed or not, while a primary on it
+    still answers: then it is the way to the hypervisor that failed. Only an operator may weigh the one against the
+    other, with --force.
+    """
+    request, name, evidence = episode.request, episode.service, confirm.evidence
+    # As with its neighbours: whatever accepts a connection there lives, well or not.
+    answering: list[str] = list(evidence.get("reached", evidence["open_ports"]))
+    neighbours: list[str] = list(evidence.get("neighbours") or [])
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    if not evidence.get("fence_command") or (request.automatic and request.doubt is not Doubt.HOST):
+        detail = evidence.get("detail", "its hypervisor does not answer")
+        # Of a hypervisor that has failed nothing but its return is news. Any other answered when the failure was seen.
+        passing = request.automatic and request.doubt is not Doubt.HOST
+        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}", passing)
+    if request.force:
+        return None
+    if answering:
+        sentence = f"{name} still answers on {', '.join(answering)}, although its hypervisor does not answer"
+        if request.automatic:
+            return Close(Outcome.FALSE_ALARM, f"{sentence}: no failure")
+        return Close(
+            Outcome.REFUSED, sentence, f"`vcrecovery failover {name} --force` powers the hypervisor off and fails over"
+        )
+    if neighbours:
+        sentence = (
+            f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
+            f"answers: {', '.join(neighbours)}"
+        )
+        way_out = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}"
+        # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
+        return (
+            Leave(Step.CONFIRM, sentence, way_out) if request.automatic else Close(Outcome.REFUSED, sentence, way_out)
+        )
+    return None
+
+
+def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | Leave | None:
+    """Why a primary whose fence was tried and not proved is left alone, for good or for now.
+
+    For good only when libvirt and the ports both say that it serves: then the fence has done nothing, or will be seen
+    to act later, which is another failure. Where the two contradict each other, nobody knows what lives where. A
+    network comes back piece by piece, so after libvirt the ports get as long as the hypervisor was silent.
+    """
+    request, name, evidence = episode.request, episode.service, seen.evidence
+    power = Power(evidence["power"])
+    serving: list[str] = list(evidence["open_ports"])
+    alive = ", ".join(evidence.get("reached", serving))
+    neighbours = ", ".join(evidence.get("neighbours") or [])
+    destroys = f"`vcrecovery failover {name} --force` destroys it and fails over"
+    powers_off = f"mend libvirt there; `vcrecovery failover {name} --force` powers the hypervisor off and fails over"
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    if power is Power.RUNNING:
+        if request.primary_is_down:
+            said = f"you say that the primary of {name} is down, but its hypervisor says that it is running"
+            return Close(Outcome.WITHDRAWN, said, destroys)
+        if serving and not request.force:
+            said = f"the primary of {name} serves ({evidence.get('summary', power.value)}); its fence was never proved"
+            mend = "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)"
+            return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
+        was_cut_off, patience = was_away(episode.first_confirmed), policy.host_silent_for
+        if was_cut_off and not request.force and abs(episode.seen_running_for) < patience:
+            said = f"the hypervisor of {name} is back and says that the primary runs, but no port answers yet"
+            return Leave(Step.FENCE, f"{said}; it is fenced when none has for {patience:.0f} s", destroys)
+        return None
+    if request.primary_is_down:
+        return None
+    if power is not Power.UNREACHABLE:
+        if not alive and evidence.get("reason") != "migrated":
+            return None
+        where = f"{alive} answers" if alive else "it was migrated"
+        said = f"the primary of {name} is {power} on its hypervisor but {where}: it may run elsewhere"
+        return Leave(Step.FENCE, said, f"look who has its address, or, {word}")
+    if alive and not request.force:
+        said = f"{name} still answers on {alive}, although its hypervisor does not answer"
+        return Leave(Step.FENCE, said, powers_off if evidence.get("fence_command") else "mend libvirt there")
+    if neighbours and not request.force:
+        said = f"{name} is not fenced now: powering its hypervisor off would end what still answers: {neighbours}"
+        return Leave(Step.FENCE, said, f"{powers_off} all the same; or, {word}")
+    return None
+
+
+def _does_not_hang(episode: Episode, confirm: StepRecord, policy: Policy, power: Power) -> Close | None:
+    """Why a primary that libvirt calls running, and of which no port answers, is left alone all the same.
+
+    Closed ports alone may be a firewall. That the guest hangs wants its CPU as a second signal, and as a third that no
+    heartbeat of it has come since.
+    """
+    name, doubt, evidence = episode.service, episode.request.doubt, confirm.evidence
+    used, heard = evidence.get("cpu"), evidence.get("heard")
+    if doubt is Doubt.STALLED and meaning_of(power, evidence.get("reason", "")) is Meaning.STALLED:
+        return None
+    if power is not Power.RUNNING or doubt not in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
+        return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {power}: no failure")
+    if used is None:
+        return Close(Outcome.FALSE_ALARM, f"how much CPU the primary of {name} uses cannot be read: no failure")
+    if doubt is Doubt.CPU_ZERO and used > 0:
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses its CPU again ({used:.1f} %): no failure")
+    if doubt is Doubt.CPU_HIGH and used < policy.cpu_high:
+        return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses only {used:.1f} % of its CPUs: no failure")
+    if heard is not None and heard < policy.noticed_after(doubt):
+        return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} has come since its CPU was suspicious: no failure")
+    return None
+
+
+def _too_stale(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
+    # Who names a restore point wants an older state.
+    if episode.request.force or episode.request.restore_point is not None:
+        return None
+    name, age = episode.service, confirm.evidence.get("freshness")
+    if age is None:
+        return Close(
+            Outcome.REFUSED,
+            f"the age of the standby of {name} is not known: {confirm.evidence.get('freshness_detail')}",
+            f"`vcrecovery failover {name} --force` starts it as it is",
+        )
+    if age > policy.max_staleness:
+        return Close(
+            Outcome.REFUSED,
+            f"the standby of {name} is {age:.0f} s old, more than its max_staleness of {policy.max_staleness:.0f} s",
+            f"`vcrecovery failover {name} --force` starts it as it is",
+        )
+    return None

@@ -1,0 +1,74 @@
+"""The drivers that a plan names, made once each."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vcrecovery.drivers.clock import Clock, SystemClock
+from vcrecovery.store.journal import Journal
+
+if TYPE_CHECKING:
+    from vcrecovery.drivers.dns import Zone
+    from vcrecovery.drivers.libvirt import LibvirtHost
+    from vcrecovery.drivers.lxd import LxdServer, OverHttps
+    from vcrecovery.operations.neighbours import Neighbours
+    from vcrecovery.operations.whereabouts import Whereabouts
+    from vcrecovery.plan.model import Plan, Secondary
+
+
+class World:
+    """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used."""
+
+    def __init__(self, plan: Plan, clock: Clock | None = None) -> None:
+        self.plan = plan
+        self.clock: Clock = clock or SystemClock()
+
+    @cached_property
+    def hosts(self) -> dict[str, LibvirtHost]:
+        from vcrecovery.drivers.libvirt import LibvirtHost
+
+        return {name: LibvirtHost(name, entry.uri) for name, entry in self.plan.hypervisors.items()}
+
+    @cached_property
+    def lxd(self) -> dict[str, LxdServer]:
+        from vcrecovery.drivers.lxd import LxdServer
+
+        return {name: LxdServer(name, _place(entry), self.clock) for name, entry in self.plan.secondaries.items()}
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        from vcrecovery.operations.neighbours import Neighbours
+
+        return Neighbours(self.plan, self.clock, self.journal, self.whereabouts)
+
+    @cached_property
+    def whereabouts(self) -> Whereabouts:
+        from vcrecovery.operations.whereabouts import Whereabouts
+
+        return Whereabouts(self)
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal(self.plan.state_dir / "journal.db")
+
+    @cached_property
+    def zones(self) -> dict[str, Zone]:
+        from vcrecovery.drivers.dns import Key, Server, Zone
+
+        servers = {n: Server(n, str(s.address), s.port) for n, s in self.plan.dns.servers.items()}
+        keys = {n: Key(k.name, k.algorithm, k.secret_file) for n, k in self.plan.dns.keys.items()}
+        return {
+            name: Zone(name, [servers[s] for s in zone.servers], keys[zone.key], self.clock)
+            for name, zone in self.plan.dns.zones.items()
+        }
+
+
+def _place(secondary: Secondary) -> Path | OverHttps:
+    place = secondary.lxd
+    if isinstance(place, Path):
+        return place
+    from vcrecovery.drivers.lxd import OverHttps
+
+    return OverHttps(place.url, place.certificate, place.key, place.server_certificate)

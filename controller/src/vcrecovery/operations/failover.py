@@ -1,0 +1,199 @@
+"""Carries out what the core decides: journal, act, journal, until the episode is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from vcrecovery.core.decide import GO, Close, Hold, Leave, Readiness, Run, decide
+from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Step
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.errors import NotNowError, NotStartedError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.store.journal import Journal
+
+
+class Actuator(Protocol):
+    """Acts on the outside world for one service. Every step looks first, so that running it twice is harmless."""
+
+    def epoch_elsewhere(self) -> int:
+        """The highest epoch that LXD and DNS know of, as far as they answer."""
+
+    def restore_problem(self, episode: Episode) -> str:
+        """Why the restore point that `episode` asks for cannot be had; empty when it can."""
+
+    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
+        """Does `step` and returns what proves it. Raises OutsideError when it cannot be done now."""
+
+
+class Teller(Protocol):
+    """Shows a person how it goes."""
+
+    def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
+
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+
+    def held(self, episode: Episode, at: float, sentence: str) -> None:
+        """It waits for others now. Each reason is told once."""
+
+
+class Gate(Protocol):
+    """Knows the other services that fail over at the same time. `recover.several` has the real one."""
+
+    def readiness(self, service: str) -> Readiness:
+        """Whether the standby of `service` may start now. Go takes one of the places, until `left`."""
+
+    def wait(self, service: str) -> None:
+        """Returns when the last answer may not hold any more."""
+
+    def left(self, service: str) -> None:
+        """Its ports are open, or it has ended otherwise. Harmless without a place."""
+
+
+class NoOthers:
+    """The gate of a service that is failed over alone."""
+
+    def readiness(self, _service: str) -> Readiness:
+        return GO
+
+    def wait(self, _service: str) -> None: ...
+
+    def left(self, _service: str) -> None: ...
+
+
+ALONE = NoOthers()
+
+
+def fail_over(
+    service: str,
+    cause: str,
+    request: Request,
+    *,
+    policy: Policy,
+    actuator: Actuator,
+    journal: Journal,
+    clock: Clock,
+    teller: Teller,
+    detected_at: float | None = None,
+    gate: Gate = ALONE,
+) -> Episode:
+    """Opens an episode, or takes up the one that an earlier controller left, and brings it to its end.
+
+    The caller holds the service's lock. Raises RefusedError when a promise forbids the failover, and OutsideError
+    when a step cannot be done now; in that case the episode stays open, and the next call goes on from that step.
+    The same for NotStartedError, when `gate` knows of a service that has to be up first, and is not.
+    """
+    state = journal.state(service)
+    _refuse_a_late_restore(state.open_episode, request)
+    _refuse_one_that_is_not_there(state.open_episode, request, actuator)
+    _refuse_while_it_cools(state, request, policy, clock.now())
+    opened_at = detected_at if detected_at is not None else clock.now()
+    elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
+    episode = journal.open(service, cause, request, opened_at, elsewhere)
+    try:
+        return _to_its_end(episode, policy, actuator, journal, clock, teller, gate)
+    finally:
+        gate.left(service)
+
+
+def _to_its_end(
+    episode: Episode, policy: Policy, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller, gate: Gate
+) -> Episode:
+    service, said = episode.service, ""
+    while True:
+        decision = decide(episode, policy, clock.now())
+        if isinstance(decision, Run) and decision.step in (Step.RESTORE, Step.START):
+            decision = decide(episode, policy, clock.now(), gate.readiness(service))
+        if isinstance(decision, Hold):
+            if decision.sentence != said:
+                said = decision.sentence
+                teller.held(episode, clock.now(), said)
+            gate.wait(service)
+            continue
+        if isinstance(decision, Leave):
+            error = NotStartedError(decision.sentence, decision.way_out)
+            row = journal.begin(episode, decision.step, clock.now(), decision.sentence)
+            journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+            raise error
+        if isinstance(decision, Close):
+            journal.close(episode, decision.outcome, decision.sentence, clock.now())
+            withdrawn = decision.outcome is Outcome.WITHDRAWN and not episode.request.automatic
+            if decision.outcome is Outcome.REFUSED or withdrawn:
+                refusal = NotNowError if decision.passing else RefusedError
+                raise refusal(decision.sentence, decision.way_out)
+            closed = journal.episode(episode.id)
+            assert closed is not None  # noqa: S101  it was closed a line ago
+            return closed
+        teller.begun(episode, decision.step, decision.sentence)
+        _run(decision, episode, actuator, journal, clock, teller)
+        if decision.step is Step.PROBE:
+            gate.left(service)
+        current = journal.episode(episode.id)
+        assert current is not None  # noqa: S101  episodes are never deleted
+        episode = current
+
+
+def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
+    if episode is None or episode.done(Step.START) is None:
+        return
+    if replace(episode, request=request).to_restore is not None:
+        raise RefusedError(
+            f"the standby of {episode.service} was started already, at epoch {episode.epoch}; "
+            "a restore point comes before the start",
+            f"`vcrecovery failover {episode.service}` goes on without",
+        )
+
+
+def _refuse_one_that_is_not_there(episode: Episode | None, request: Request, actuator: Actuator) -> None:
+    """Past the fence nothing is confirmed again, and what is taken up there stays: nobody could get on after a typo."""
+    if episode is None or not episode.tried(Step.FENCE):
+        return
+    asked = replace(episode, request=request)
+    if asked.to_restore is not None and (problem := actuator.restore_problem(asked)):
+        raise RefusedError(problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
+
+
+def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy, now: float) -> None:
+    """Whoever found the failure: two in a row by themselves would go on for ever."""
+    if request.automatic and state.open_episode is None and state.cools(policy.cool_down, now):
+        raise RefusedError(
+            f"{state.service} was failed over within the last {policy.cool_down:.0f} s",
+            f"find out why it fails again, then `vcrecovery failover {state.service}`, or "
+            f"`vcrecovery acknowledge {state.service}` to have it done",
+        )
+
+
+def _run(run: Run, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller) -> None:
+    step = run.step
+    row = journal.begin(episode, step, clock.now(), run.sentence)
+    try:
+        evidence = actuator.carry_out(step, episode)
+    except VCRecoveryError as error:
+        journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+        raise
+    at = clock.now()
+    journal.end(row, at, ok=True, evidence=evidence)
+    teller.ended(episode, step, at, evidence)
+
+
+def retry_delay(failures: int) -> float:
+    """Seconds before an automatic failover tries a failed step again: 1, 2, 4, ... 30."""
+    return float(min(30, 2 ** max(0, failures - 1)))
+
+
+def automatic(
+    attempt: Callable[[], Episode], clock: Clock, on_failure: Callable[[OutsideError, float], None]
+) -> Episode:
+    """Runs `attempt` until nothing outside stands in its way any more.
+
+    Raises RefusedError at once: a refusal does not go away by itself.
+    """
+    failures = 0
+    while True:
+        try:
+            return attempt()
+        except OutsideError as error:
+            failures += 1
+            delay = retry_delay(failures)
+            on_failure(error, delay)
+            clock.sleep(delay)

@@ -1,0 +1,107 @@
+"""Asks the outside whether it is what the plan says. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+from vcrecovery.core.states import Power
+from vcrecovery.errors import VCRecoveryError
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.records import Name, names_of
+from vcrecovery.plan.names import LONG_TTL
+from vcrecovery.standby.databases import copied_as_files
+from vcrecovery.transfer import rsync_fault
+from vcrecovery.transfer.rootfs import Rootfs
+
+
+def warnings_outside(world: World) -> list[str]:
+    """What may be meant so, but loses data or time when it is not, a line each; of standbys only those here."""
+    found: list[str] = []
+    for name, service in world.plan.services.items():
+        place = world.plan.secondaries[service.standby.secondary]
+        lxd = world.lxd[service.standby.secondary]
+        if lxd.is_here:
+            rootfs = lxd.rootfs(place.storage_pool, name)
+            if os.access(rootfs, os.R_OK | os.X_OK):
+                found += copied_as_files(name, service, Rootfs(rootfs, []))
+        if service.virtual_ip and service.virtual_ip.interface not in (known for _, known in socket.if_nameindex()):
+            found.append(
+                f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "
+                "the controller's needs it"
+            )
+    return found + _slow_names(world)
+
+
+def check_outside(world: World) -> list[str]:
+    """Every problem that hypervisors, secondaries and DNS servers show, a line each."""
+    problems: list[str] = []
+    silent: set[str] = set()
+    for name, service in world.plan.services.items():
+        lxd = world.lxd[service.standby.secondary]
+        if world.whereabouts.home(name) not in silent:
+            place = world.whereabouts.find(name)
+            if place.reading.power is Power.UNREACHABLE:
+                silent.add(place.host)
+                problems.append(f"hypervisors.{place.host}: {place.reading.detail}")
+            elif place.reading.power is Power.ABSENT:
+                problems.append(f"services.{name}.primary.uuid: {place.reading.detail}")
+        if lxd.name not in silent:
+            try:
+                if lxd.get(name) is None:
+                    problems.append(
+                        f"services.{name}.standby: secondary {lxd.name} has no container {name}; "
+                        "the role `secondary` makes it"
+                    )
+            except VCRecoveryError as error:
+                silent.add(lxd.name)
+                problems.append(f"secondaries.{lxd.name}: {error}")
+    receiving = [name for name, lxd in world.lxd.items() if lxd.is_here and name not in silent]
+    if receiving and (fault := rsync_fault.what_is_wrong()):
+        problems += [f"secondaries.{name}: {fault}" for name in receiving]
+    return problems + _dns_problems(world)
+
+
+def _by_zone(world: World) -> dict[str, list[Name]]:
+    """Each zone's names, those of all services."""
+    found: dict[str, list[Name]] = {zone: [] for zone in world.zones}
+    for service in world.plan.services.values():
+        for name in names_of(world, service):
+            found[name.zone.name].append(name)
+    return found
+
+
+def _dns_problems(world: World) -> list[str]:
+    """What would stop a switch: the key, a server, a name that holds what the plan does not know."""
+    problems: list[str] = []
+    for zone_name, names in _by_zone(world).items():
+        zone = world.zones[zone_name]
+        try:
+            zone.check_key({name.text: name.kinds for name in names})
+        except VCRecoveryError as error:
+            problems.append(f"dns.zones.{zone_name}: {error}")
+        for server in zone.servers:
+            try:
+                for name in names:
+                    found = zone.read(server, name.text, name.kinds)
+                    if objection := zone.objection(name.text, name.changes, found):
+                        problems.append(f"dns.zones.{zone_name}: on {server.name}: {objection}")
+            except VCRecoveryError as error:
+                problems.append(f"dns.zones.{zone_name}: {error}")
+    return list(dict.fromkeys(problems))
+
+
+def _slow_names(world: World) -> list[str]:
+    """Names that resolvers keep for long, whatever the plan says: DNS has its own TTL until the first switch."""
+    found = []
+    for zone_name, names in _by_zone(world).items():
+        for name in names:
+            with contextlib.suppress(VCRecoveryError):
+                for kind, seconds in name.read().ttl.items():
+                    if seconds > LONG_TTL:
+                        found.append(
+                            f"dns.zones.{zone_name}: {kind} of {name.text} has a TTL of {seconds} s on its server: "
+                            "resolvers go on giving it for so long after a failover"
+                        )
+    return found

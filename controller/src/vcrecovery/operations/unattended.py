@@ -1,0 +1,115 @@
+"""A failover that nobody asked for: the same for every detector, tried until nothing outside stands in its way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+
+from vcrecovery.core.states import Doubt, Episode, Outcome, Request, Step
+from vcrecovery.errors import NotNowError, OutsideError, RefusedError
+from vcrecovery.logs import about
+from vcrecovery.operations.environment import World
+from vcrecovery.operations.failover import Teller, automatic
+from vcrecovery.operations.locked import fail_over_locked
+from vcrecovery.operations.several import OfWorld, Several
+from vcrecovery.store.journal import Journal
+
+log = logging.getLogger("vcrecovery.watch")
+
+
+def until_it_ends(journal: Journal, service: str, attempt: Callable[[], Episode]) -> Callable[[], Episode]:
+    """`attempt`, for as long as the failover is open that it left; after that, the failover.
+
+    Between two tries another controller may end it: since its primary serves, or its operator has brought that back.
+    Who went on would open another one for the same failure. One that was refused says nothing of it: an operator has
+    asked for something else.
+    """
+    left: Episode | None = None
+
+    def again() -> Episode:
+        nonlocal left
+        now = journal.episode(left.id) if left is not None else None
+        if now is not None and now.outcome not in (None, Outcome.REFUSED):
+            return now
+        try:
+            return attempt()
+        except OutsideError:
+            with contextlib.suppress(OutsideError):
+                left = journal.state(service).open_episode or left
+            raise
+
+    return again
+
+
+class Unattended:
+    """Fails services of `world` over; `teller` is told each step.
+
+    Those that fail at the same time wait for what they need, and start no more at once than the secondary bears.
+    """
+
+    def __init__(self, world: World, teller: Teller) -> None:
+        self._world = world
+        self._teller = teller
+        self._several = Several(OfWorld(world))
+
+    def at_work(self, service: str) -> bool:
+        """Whether this program is failing the service over."""
+        return self._several.is_at_work(service)
+
+    def __call__(
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        doubt: Doubt = Doubt.NONE,
+        *,
+        began_at: float | None = None,
+        by: str = "watch",
+        on_trouble: Callable[[OutsideError], None] = lambda _error: None,
+    ) -> Episode:
+        """The failover that was done, now or before. `on_trouble` gets each error that it is tried again after.
+
+        Raises RefusedError when a promise forbids it, and BusyError while another controller is at work.
+        """
+
+        def on_failure(error: OutsideError, delay: float) -> None:
+            self._several.failed(service, error.message)
+            log.error("%s: %s; trying again in %.0f s", service, error, delay)
+            on_trouble(error)
+
+        about(service)
+        request = Request(automatic=True, by=by, doubt=doubt, began_at=began_at)
+        trouble = ""
+        self._several.begin([service])
+        try:
+            attempt = until_it_ends(
+                self._world.journal, service, lambda: self._attempt(service, cause, detected_at, request)
+            )
+            episode = automatic(attempt, self._world.clock, on_failure)
+        except RefusedError as error:
+            trouble = error.message
+            raise
+        finally:
+            self._several.end(service, trouble)
+        # Of a fence that was tried in vain somebody should know: it may not work the next time either.
+        level = logging.WARNING if episode.outcome is Outcome.WITHDRAWN else logging.INFO
+        log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
+        return episode
+
+    def _refuse_in_a_pause(self, service: str) -> None:
+        """Between two attempts an operator may begin to work on the VM."""
+        state = self._world.journal.state(service)
+        begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
+        if not begun and state.pause_at(self._world.clock.now()) is not None:
+            raise NotNowError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
+
+    def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
+        world = self._world
+        self._refuse_in_a_pause(service)
+        self._several.try_again(service)
+        # Between two attempts an operator may take over.
+        episode = fail_over_locked(
+            world, service, cause, request, teller=self._teller, gate=self._several, detected_at=detected_at
+        )
+        return episode if episode is not None else world.journal.history(service, 1)[0]

@@ -1,0 +1,262 @@
+"""The standby container: created empty, given its own identity, guarded against starting by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.plan.model import Plan, Secondary, Service
+from vcrecovery.standby import lxcfs
+from vcrecovery.standby.modes import RAW_KEY, init_of_all, rest_units, with_init_of
+from vcrecovery.transfer import idmap
+from vcrecovery.transfer.rootfs import Rootfs
+
+ROLE_KEY = "user.vcrecovery.role"
+EPOCH_KEY = "user.vcrecovery.epoch"
+#: Set once LXD has chosen how it maps this container's owners; before that the tree takes no files.
+READY_KEY = "user.vcrecovery.ready"
+STANDBY, ACTIVE = "standby", "active"
+#: The storage drivers that keep a stopped container's files where they can be written.
+DRIVERS = ("dir", "btrfs")
+#: Where `vcrecovery receive` finds the standbys of this machine.
+REGISTER = "standbys"
+
+
+@dataclass
+class Changes:
+    """What `apply` had to do; empty when all was as it should be."""
+
+    made: list[str] = field(default_factory=list)
+
+    def note(self, changed: bool, what: str) -> None:
+        if changed:
+            self.made.append(what)
+
+
+def secondary_of(plan: Plan, service: Service) -> Secondary:
+    return plan.secondaries[service.standby.secondary]
+
+
+def config_of(service: Service, secondary: Secondary, lxcfs_files: Sequence[str]) -> dict[str, str]:
+    """The configuration of a standby's container, as LXD has it; `lxcfs_files` are those of the secondary."""
+    network, network6 = secondary.network.address, secondary.network.address6
+    # The address is set from outside, so that it does not depend on the network scripts of the primary's system.
+    lines = [
+        f"lxc.net.0.ipv4.address = {service.standby.address}/{network.network.prefixlen}",
+        f"lxc.net.0.ipv4.gateway = {network.ip}",
+    ]
+    if service.standby.address6 and network6:
+        lines += [
+            f"lxc.net.0.ipv6.address = {service.standby.address6}/{network6.network.prefixlen}",
+            f"lxc.net.0.ipv6.gateway = {network6.ip}",
+        ]
+    lines += init_of_all(service.first_units)
+    lines += lxcfs.lines(lxcfs_files)
+    return {
+        "boot.autostart": "false",
+        RAW_KEY: "\n".join(lines),
+        ROLE_KEY: STANDBY,
+    }
+
+
+def devices_of(secondary: Secondary) -> dict[str, dict[str, str]]:
+    """Its disk and its network card."""
+    return {
+        "root": {"type": "disk", "path": "/", "pool": secondary.storage_pool},
+        "eth0": {"type": "nic", "nictype": "bridged", "parent": secondary.network.bridge, "name": "eth0"},
+    }
+
+
+def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
+def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
+    """Brings the standby of service `name` to what the plan says, on the secondary itself.
+
+    A standby that serves is left alone. Raises OutsideError when LXD cannot do it.
+    """
+    service = plan.services[name]
+    secondary = secondary_of(plan, service)
+    changes = Changes()
+    path = lxd.rootfs(secondary.storage_pool, name)
+    wanted = config_of(service, secondary, lxcfs.files())
+    _storage_and_network(secondary, lxd, changes)
+    instance = lxd.get(name)
+    if instance is None:
+        lxd.create_empty(name, wanted, devices_of(secondary))
+        changes.note(True, f"container {name} created")
+        instance = _must_get(lxd, name)
+    if instance.config.get(ROLE_KEY) == ACTIVE:
+        return changes
+    if ROLE_KEY not in instance.config:
+        raise OutsideError(
+            f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
+            "rename that container or the service",
+        )
+    # How it boots in its mode is the keeper's.
+    wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
+    config = _differs(instance.config, wanted)
+    devices = {n: d for n, d in devices_of(secondary).items() if instance.devices.get(n) != d}
+    if config or devices:
+        lxd.configure(instance, config, devices)
+        changes.note(True, f"container {name} set to the plan")
+    if instance.config.get(READY_KEY) != "true":
+        _choose_id_map(lxd, name, path, clock)
+        changes.note(True, "ID map chosen")
+    instance = _must_get(lxd, name)
+    tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
+    own_identity(tree, name, service, secondary, changes)
+    changes.note(_register(plan.state_dir, name, lxd.socket, path), "receiver told")
+    return changes
+
+
+def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
+    """After a restore, which brings back the configuration of then: what the plan says, its own identity, `claim`."""
+    service = plan.services[name]
+    secondary = secondary_of(plan, service)
+    path = lxd.rootfs(secondary.storage_pool, name)
+    wanted = {**config_of(service, secondary, lxcfs.files()), **claim}
+    instance = lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: wanted, devices_of(secondary))
+    tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
+    try:
+        own_identity(tree, name, service, secondary, Changes())
+    except OSError as error:
+        # Such as a watcher whose unit shows it that place read-only.
+        raise OutsideError(
+            f"{path} cannot be written: {error.strerror}", f"call `vcrecovery failover {name}` as root there"
+        ) from error
+
+
+def stand_by_again(lxd: LxdServer, name: str) -> None:
+    """Makes a container that served a standby again. Raises RefusedError while it runs."""
+    claim: tuple[str | None, str | None] | None = None
+
+    def read() -> Instance:
+        nonlocal claim
+        instance = _must_get(lxd, name)
+        if instance.status != STOPPED:
+            raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
+        found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
+        # What LXD writes at this moment is nothing to us; what another controller writes holds.
+        if found != (claim := claim or found):
+            raise OutsideError(f"another controller has just claimed container {name}", "look at its history")
+        return instance
+
+    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false"})
+
+
+def _must_get(lxd: LxdServer, name: str) -> Instance:
+    instance = lxd.get(name)
+    if instance is None:
+        raise OutsideError(f"container {name} has disappeared from secondary {lxd.name}", "call again")
+    return instance
+
+
+def _storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) -> None:
+    pool, bridge = secondary.storage_pool, secondary.network.bridge
+    driver = lxd.pool_driver(pool)
+    if driver is None:
+        lxd.create_pool(pool)
+        changes.note(True, f"storage pool {pool} created")
+    elif driver not in DRIVERS:
+        raise OutsideError(
+            f"storage pool {pool} of secondary {lxd.name} has driver {driver}, which shows a container's files only "
+            f"while it runs; standbys need a pool with driver {' or '.join(DRIVERS)}",
+            "name another pool in the plan; one that does not exist is created",
+        )
+    if not lxd.network_exists(bridge):
+        lxd.create_network(bridge, str(secondary.network.address), str(secondary.network.address6 or "none"))
+        changes.note(True, f"network {bridge} created")
+
+
+def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
+    """Lets LXD decide how it maps owners while the tree is empty.
+
+    LXD decides at a container's first start, and where the kernel has no idmapped mounts for it, it changes the owner
+    of every file then. On a full tree that walk would be part of the recovery time. The start of an empty tree ends
+    right after that decision, since there is no init to run.
+    """
+    path.mkdir(mode=0o755, exist_ok=True)
+    try:
+        lxd.start(name, timeout=30)
+    except OutsideError as error:
+        if "forkstart" not in error.message:
+            raise
+    deadline = clock.steady() + 30
+    while True:
+        instance = _must_get(lxd, name)
+        if instance.status == STOPPED:
+            # LXD still writes keys of its own for a moment.
+            with contextlib.suppress(TryAgainError):
+                lxd.configure(instance, {READY_KEY: "true"})
+                return
+        elif instance.running:
+            lxd.stop(name, timeout=10)
+        if clock.steady() > deadline:
+            raise OutsideError(f"container {name} does not stop: {instance.status}", f"try `lxc stop -f {name}`")
+        clock.sleep(0.1)
+
+
+def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
+    """Makes a tree that came from a primary the standby's own."""
+    from vcrecovery.excludes import identity  # with its package, which a failover does without
+
+    for folder, mode in (("/dev", 0o755), ("/proc", 0o555), ("/sys", 0o555), ("/run", 0o755), ("/tmp", 0o1777)):  # noqa: S108
+        changes.note(tree.folder(folder, mode), f"folder {folder}")
+    files = {
+        "/etc/hostname": f"{name}\n",
+        "/etc/fstab": "# A standby mounts nothing of its primary's.\n",
+        "/etc/network/interfaces": "auto lo\niface lo inet loopback\n",
+        "/etc/resolv.conf": f"nameserver {secondary.network.address.ip}\n",
+    }
+    for inside, text in files.items():
+        changes.note(tree.file(inside, text.encode()), inside)
+    if not tree.read("/etc/machine-id", 1):
+        # Without one, systemd takes the boot for the first ever and enables units by its presets.
+        changes.note(tree.file("/etc/machine-id", f"{uuid.uuid4().hex}\n".encode(), 0o444), "/etc/machine-id")
+    for unit in identity.MASKED_UNITS:
+        changes.note(tree.link(identity.unit_path(unit), "/dev/null"), f"{unit} masked")
+    for generator in identity.MASKED_GENERATORS:
+        changes.note(tree.link(identity.generator_path(generator), "/dev/null"), f"{generator} masked")
+    for unit, text in rest_units(service.first_units).items():
+        rest = tree.file(identity.unit_path(unit), text.encode())
+        changes.note(rest, f"{unit}, first units: {' '.join(service.first_units) or 'none'}")
+    if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key", 1):
+        _make_host_key(tree)
+        changes.note(True, "SSH host key made")
+
+
+def _make_host_key(tree: Rootfs) -> None:
+    # Not by ssh-keygen, whose file would stay somewhere when we are killed. Loaded for those only that need it.
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    # The private one last: where it is, both are.
+    tree.file("/etc/ssh/ssh_host_ed25519_key.pub", public + b"\n")
+    tree.file("/etc/ssh/ssh_host_ed25519_key", private, 0o600)
+
+
+def _register(state_dir: Path, name: str, socket: Path, rootfs: Path) -> bool:
+    """Writes what the receiver needs, where it finds it without reading the plan."""
+    folder = state_dir / REGISTER
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.json"
+    text = json.dumps({"socket": str(socket), "container": name, "rootfs": str(rootfs)}, indent=1) + "\n"
+    if file.exists() and file.read_text() == text:
+        return False
+    scratch = file.with_suffix(".new")
+    scratch.write_text(text)
+    scratch.replace(file)
+    return True

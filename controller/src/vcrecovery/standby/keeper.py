@@ -1,0 +1,210 @@
+"""Brings each standby into the state of its mode, keeps it there, and refreshes it (see `modes`).
+
+One that serves, or is being failed over, is never touched: each act is decided once more under the container's lock,
+from the journal and from the container's own role. The lock is held for that act only. A failover takes it too, but
+not before it starts the standby: what it does first goes on meanwhile. What takes long in any case, the boot of its
+services, is not done under it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from vcrecovery.core.states import ServiceState, Side
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.errors import BusyError, OutsideError
+from vcrecovery.plan.model import Plan, Service
+from vcrecovery.plan.modes import Mode
+from vcrecovery.standby import container_units as inside
+from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
+from vcrecovery.standby.modes import (
+    RAW_KEY,
+    SETTLED_KEY,
+    Act,
+    ChosenModes,
+    level_of,
+    next_act,
+    note,
+    settled,
+    with_init,
+)
+from vcrecovery.store.lock import one_act
+from vcrecovery.transfer.freshness import read_freshness
+
+log = logging.getLogger("vcrecovery.watch")
+
+EVERY = 2.0
+_WORKERS = 4
+_ACTS_AT_ONCE = 6
+#: Seconds: for LXD to start or freeze a container; for one to end by itself; for each wait inside one that boots.
+_START_SECONDS, _STOP_SECONDS, _BOOT_SECONDS = 60.0, 10.0, 60.0
+_LONGEST_DELAY = 300.0
+
+
+class States(Protocol):
+    """What is needed of the journal."""
+
+    def state(self, service: str) -> ServiceState: ...
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What one look at a standby came to. `there`: it is as its mode wants it, or is not to be touched."""
+
+    there: bool
+    sentence: str
+    act: Act | None = None
+
+
+class StandbyKeeper:
+    """The standbys of one plan."""
+
+    def __init__(self, plan: Plan, lxd: Mapping[str, LxdServer], journal: States, clock: Clock) -> None:
+        self._plan, self._lxd, self._journal, self._clock = plan, lxd, journal, clock
+        self._chosen = ChosenModes(plan.state_dir)
+        #: How often each was booted or tried to, without having settled; and when, by steady(), it may be again.
+        self._tries: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Looks every few seconds until `stop` is set; what cannot be done now is tried again, ever more seldom."""
+        names = list(self._plan.services)
+        workers = [
+            threading.Thread(target=self._keep, args=(names[first::_WORKERS], stop), daemon=True)
+            for first in range(1, min(_WORKERS, len(names)))
+        ]
+        for worker in workers:
+            worker.start()
+        self._keep(names[::_WORKERS], stop)
+
+    def _keep(self, services: list[str], stop: threading.Event) -> None:
+        said: dict[str, str] = {}
+        while not stop.wait(EVERY):
+            for service in services:
+                if self._clock.steady() < self._not_before.get(service, 0.0):
+                    continue
+                try:
+                    # One act leads to the next: thaw, refresh, freeze.
+                    for _ in range(_ACTS_AT_ONCE):
+                        looked = self.look(service)
+                        if looked.act is None or stop.is_set():
+                            break
+                        log.info("%s: %s", service, looked.sentence)
+                except BusyError:
+                    continue  # a failover is at work; it decides what this container does
+                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
+                    self._put_off(service)
+                    if said.get(service) != str(error):
+                        log.warning("%s: the standby is not in its mode: %s", service, error)
+                    said[service] = str(error)
+                    continue
+                if not looked.there and looked.act is None and said.get(service) != looked.sentence:
+                    log.warning("%s: %s", service, looked.sentence)
+                said[service] = looked.sentence
+
+    def look(self, service: str) -> Looked:
+        """Does the next thing that one standby needs. Raises OutsideError, and BusyError while it is failed over."""
+        entry = self._plan.services[service]
+        lxd = self._lxd[entry.standby.secondary]
+        mode, found = self._chosen.of(service, entry), lxd.get(service)
+        if why := self._hands_off(service, lxd, found):
+            return Looked(True, why)
+        assert found is not None  # noqa: S101  `_hands_off` has an answer for that
+        act = self._next(entry, mode, found)
+        if act is None:
+            is_so = f"the standby is {found.status.lower()}"
+            if found.status in ((STOPPED,) if mode is Mode.COLD else (RUNNING, FROZEN)):
+                return Looked(True, f"{is_so}, as mode {mode} has it")
+            return Looked(False, is_so)  # or is changing; or LXD has lost it
+        if act is Act.BOOT and (why := self._not_bootable(service, entry, lxd, found)):
+            return Looked(False, why)
+        if act is Act.SETTLE:
+            return self._settle(service, entry, lxd, mode, found)
+        with one_act(self._plan.state_dir, service):
+            # It may have been promoted, or changed, since it was looked at.
+            found = lxd.get(service)
+            if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
+                return Looked(False, "the standby was changed at this moment")
+            try:
+                return Looked(False, self._do(act, service, entry, lxd, mode, found), act)
+            except TryAgainError:  # by LXD itself, which writes keys of its own at times, or is at work on it
+                return Looked(False, "the standby was changed at this moment")
+
+    def _next(self, entry: Service, mode: Mode, found: Instance) -> Act | None:
+        return next_act(mode, found.status, settled(found), entry.refresh.every, self._clock.now())
+
+    def _hands_off(self, service: str, lxd: LxdServer, found: Instance | None) -> str:
+        """Why the container is nothing that this may touch; empty when it may."""
+        if found is None:
+            raise OutsideError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
+        state = self._journal.state(service)
+        if state.side is not Side.PRIMARY or found.config.get(ROLE_KEY) != STANDBY:
+            return "left alone: the standby serves"
+        if state.open_episode is not None:
+            return f"left alone: the failover of epoch {state.open_episode.epoch} is not finished"
+        if found.config.get(READY_KEY) != "true":
+            return "left alone: the standby was never made ready"
+        return ""
+
+    def _not_bootable(self, service: str, entry: Service, lxd: LxdServer, found: Instance) -> str:
+        fresh = read_freshness(lxd, service, secondary_of(self._plan, entry))
+        if fresh.stamped_at is None:
+            return f"the standby is not booted yet: {fresh.detail}"
+        # One that stops by itself is not booted again and again at once.
+        wait = found.started_at + self._delay(service) - self._clock.now()
+        if self._tries.get(service) and 0 < wait <= _LONGEST_DELAY:
+            return f"the standby has stopped by itself; it is booted again in {wait:.0f} s"
+        return ""
+
+    def _do(self, act: Act, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> str:
+        match act:
+            case Act.BOOT:
+                self._tries[service] = self._tries.get(service, 0) + 1
+                raw = with_init(found.config.get(RAW_KEY, ""), entry, mode)
+                if raw != found.config.get(RAW_KEY):
+                    lxd.configure(found, {RAW_KEY: raw})
+                lxd.start(service, _START_SECONDS)
+                return f"the standby was booted for mode {mode}"
+            case Act.STOP:
+                lxd.shut_down(service, _STOP_SECONDS)
+                return f"the standby was stopped for mode {mode}"
+            case Act.FREEZE:
+                lxd.freeze(service, _START_SECONDS)
+                return "the standby was frozen"
+            case _:
+                lxd.unfreeze(service, _START_SECONDS)
+                return "the standby was thawed" + (" to be refreshed" if mode is Mode.FROZEN else "")
+
+    def _settle(self, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> Looked:
+        before, level = settled(found), level_of(mode)
+        since, begun = before.since if before is not None else found.started_at, self._clock.now()
+        done = inside.settle(lxd, service, since, level, entry.masked_units, entry.warm_units, _BOOT_SECONDS)
+        with one_act(self._plan.state_dir, service):
+            for _ in range(5):
+                now = lxd.get(service)
+                if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):
+                    return Looked(False, "the standby was changed at this moment")
+                try:
+                    lxd.configure(now, {SETTLED_KEY: note(level, begun if done.at is None else done.at, found)})
+                except TryAgainError:
+                    continue
+                break
+            else:
+                raise OutsideError(f"container {service} is changed by somebody else all the time", "call again")
+        self._tries.pop(service, None)
+        self._not_before.pop(service, None)
+        what = "is up" if before is None or before.level is not level else "was refreshed"
+        return Looked(False, f"the standby {what}: {done.words or 'nothing had changed'}", Act.SETTLE)
+
+    def _delay(self, service: str) -> float:
+        return float(min(_LONGEST_DELAY, 5 * 2 ** min(10, self._tries.get(service, 0))))
+
+    def _put_off(self, service: str) -> None:
+        self._tries[service] = self._tries.get(service, 0) + 1
+        self._not_before[service] = self._clock.steady() + self._delay(service)

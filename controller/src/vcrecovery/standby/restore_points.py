@@ -1,0 +1,150 @@
+"""Restore points: snapshots of a standby, to go back to when what was synced is corrupt.
+
+One is made while no session of the receiver is open, of a standby that is whole. It has a name of its own until that is
+sure: what a controller that was killed leaves behind is no restore point, and the next run removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.plan.model import Plan
+from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
+from vcrecovery.transfer.freshness import from_the_future, read_freshness
+from vcrecovery.transfer.sessions import set_aside
+
+LATEST = "latest"
+_FORMAT = "vcr-%Y%m%dT%H%M%SZ"
+_UNFINISHED = "vcr-new-"
+#: A pool with driver `dir` copies the whole tree.
+COPY_TIMEOUT = 3600.0
+#: How long an open session may take to end by itself. New ones wait longer than that (`receiver.WAIT_SECONDS`).
+_SESSIONS_END_WITHIN = 20.0
+
+
+@dataclass(frozen=True, order=True)
+class RestorePoint:
+    """`taken_at`: seconds since the epoch, of the secondary's clock."""
+
+    taken_at: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """What one run did: `point` is the new one, or None; `why` says it in words."""
+
+    point: RestorePoint | None
+    why: str
+    removed: Sequence[str] = ()
+
+
+def restore_points(lxd: LxdServer, service: str) -> list[RestorePoint]:
+    """Oldest first; snapshots that somebody else has made are none."""
+    found = []
+    for name in lxd.snapshots(service):
+        try:
+            taken_at = datetime.strptime(name, _FORMAT).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+        found.append(RestorePoint(taken_at, name))
+    return sorted(found)
+
+
+def find(points: Sequence[RestorePoint], service: str, wanted: str) -> RestorePoint:
+    """The one of that name, or the newest for `latest`.
+
+    Raises RefusedError, which names those that there are.
+    """
+    if wanted == LATEST and points:
+        return points[-1]
+    for point in points:
+        if point.name == wanted:
+            return point
+    known = ", ".join(point.name for point in reversed(points)) or "none"
+    what = "no restore point" if wanted == LATEST else f"no restore point {wanted!r}"
+    raise RefusedError(f"{service} has {what} (there are: {known})", f"see `vcrecovery standby snapshots {service}`")
+
+
+def age_in_words(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> Made:
+    """Makes one if it is due and the standby is whole, and removes those beyond `keep`.
+
+    Raises OutsideError when LXD cannot do it, or a session does not end in time.
+    """
+    wanted = plan.services[service].restore_points
+    if wanted.keep == 0:
+        return Made(None, "nothing to do: restore_points.keep is 0")
+    if not lxd.is_here:
+        return Made(None, f"nothing to do: secondary {lxd.name} is another machine")
+    if why := _not_now(plan, service, lxd, clock):
+        return Made(None, why)
+    with set_aside(plan.state_dir, service, _SESSIONS_END_WITHIN):
+        # What was seen before may have changed until the last session ended.
+        if why := _not_now(plan, service, lxd, clock):
+            return Made(None, why)
+        for name in lxd.snapshots(service):
+            if name.startswith(_UNFINISHED):
+                lxd.delete_snapshot(service, name, COPY_TIMEOUT)
+        now = int(clock.now())
+        point = RestorePoint(float(now), datetime.fromtimestamp(now, UTC).strftime(_FORMAT))
+        unfinished = f"{_UNFINISHED}{now}"
+        lxd.take_snapshot(service, unfinished, COPY_TIMEOUT)
+        if why := _not_a_standby(lxd, service):
+            # A failover does not wait for this. Its container may have changed what was being copied.
+            lxd.delete_snapshot(service, unfinished, COPY_TIMEOUT)
+            return Made(None, f"given up: {why}")
+        lxd.rename_snapshot(service, unfinished, point.name)
+    return Made(point, f"restore point {point.name} made", _prune(lxd, service, wanted.keep, point))
+
+
+def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> list[str]:
+    # What was made before and has a later time is of a clock that was set back since: that goes first.
+    points = sorted(restore_points(lxd, service), key=lambda point: (point <= newest, point))
+    surplus = [point.name for point in points[:-keep]]
+    for name in surplus:
+        lxd.delete_snapshot(service, name, COPY_TIMEOUT)
+    return surplus
+
+
+def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
+    """Why none is to be made; empty when one is."""
+    entry, now = plan.services[service], clock.now()
+    points = restore_points(lxd, service)
+    # One of a clock that was set back since must not keep others from being made until its time has come.
+    if recent := [point for point in points if abs(now - point.taken_at) < entry.restore_points.every]:
+        return f"nothing to do: the newest is {age_in_words(now - recent[-1].taken_at)} old"
+    if why := _not_a_standby(lxd, service):
+        return f"not now: {why}"
+    fresh = read_freshness(lxd, service, secondary_of(plan, entry))
+    if fresh.stamped_at is None or not fresh.whole:
+        return f"not now: the standby is not whole: {fresh.detail}"
+    if why := from_the_future(fresh, now):
+        return f"not now: {why}"
+    if now - fresh.stamped_at > entry.max_staleness:
+        return f"not now: the standby is {age_in_words(now - fresh.stamped_at)} old, more than its max_staleness"
+    return ""
+
+
+def _not_a_standby(lxd: LxdServer, service: str) -> str:
+    instance = lxd.get(service)
+    if instance is None:
+        raise OutsideError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
+    if instance.config.get(READY_KEY) != "true":
+        return "the standby was never made ready"
+    if instance.config.get(ROLE_KEY) != STANDBY:
+        return "the standby serves"
+    if instance.status != "Stopped":
+        return f"the container is {instance.status.lower()}"
+    return ""

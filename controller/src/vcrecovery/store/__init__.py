@@ -1,0 +1,1 @@
+"""What must be atomic or outlive a controller: journal, events, quarantined primaries, locks."""

@@ -1,0 +1,433 @@
+"""The journal: every step is on disk before it acts. SQLite in WAL mode, with an fsync at each commit.
+
+One file for all controllers of one machine. A controller that died leaves a step that began and did not end; the next
+one runs it again, which is harmless, since steps look before they act. What the table of states does not allow is not
+written, and so not done.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from vcrecovery.core.sighting import OffTime, Sighting
+from vcrecovery.core.states import (
+    ALLOWED,
+    Doubt,
+    Episode,
+    Outcome,
+    Pause,
+    Power,
+    Request,
+    ServiceState,
+    Side,
+    Step,
+    StepRecord,
+    phase_of,
+)
+from vcrecovery.errors import InternalError, OutsideError
+from vcrecovery.store.events import EVENT_SCHEMA
+from vcrecovery.store.group_commit import GroupCommit
+from vcrecovery.store.holds import HOLD_INDEX, HOLD_SCHEMA
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS service (
+    name TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    side TEXT NOT NULL DEFAULT 'primary',
+    seen_running_at REAL,
+    paused_since REAL, paused_until REAL, pause_reason TEXT,
+    acknowledged_at REAL,
+    seen_power TEXT, seen_reason TEXT, seen_since REAL, seen_at REAL, seen_on TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS primary_off (
+    service TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY (service, since)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS episode (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, epoch INTEGER NOT NULL,
+    cause TEXT NOT NULL, request TEXT NOT NULL, opened_at REAL NOT NULL,
+    closed_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_episode ON episode (service) WHERE closed_at IS NULL;
+CREATE INDEX IF NOT EXISTS episodes_of_service ON episode (service);
+CREATE TABLE IF NOT EXISTS step (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    episode INTEGER NOT NULL REFERENCES episode (id),
+    service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
+    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}',
+    sentence TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
+"""
+
+#: Steps of an episode that are kept while it has not come to its fence.
+_FIRST_LOOKS, _LAST_LOOKS = 50, 150
+#: Seconds for which it is kept when a primary was off: no standby that is older will be started unforced.
+_OFF_KEPT = 30 * 86400.0
+
+
+def _written(request: Request) -> str:
+    """Without what is not known: the version before reads it too."""
+    said = asdict(request)
+    return json.dumps({key: value for key, value in said.items() if (key, value) != ("began_at", None)})
+
+
+def _request(said: str) -> Request:
+    found = json.loads(said)
+    return Request(**{**found, "doubt": Doubt(found.get("doubt", ""))})
+
+
+class Journal:
+    """What happened to each service, and what is under way."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the journal.
+
+        Raises OutsideError when the file cannot be used.
+        """
+        self._path = path
+        self._one_at_a_time = threading.RLock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._together = GroupCommit(self._db, self._one_at_a_time)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_SCHEMA + EVENT_SCHEMA + HOLD_SCHEMA)
+            self._bring_up_to_date()
+        except (sqlite3.Error, OSError) as error:
+            raise self._unusable(error) from error
+
+    def _bring_up_to_date(self) -> None:
+        """Adds what a journal of an older version lacks."""
+        for table, column, kind in (
+            ("service", "acknowledged_at", "REAL"),
+            ("service", "seen_power", "TEXT"),
+            ("service", "seen_reason", "TEXT"),
+            ("service", "seen_since", "REAL"),
+            ("service", "seen_at", "REAL"),
+            ("service", "seen_on", "TEXT"),
+            ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
+            ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
+        ):
+            if self._has(table, column):
+                continue
+            with self.transaction() as db:
+                # Another process may have added it meanwhile.
+                if not self._has(table, column):
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+        self._db.execute("DROP INDEX IF EXISTS one_open_hold")
+        self._db.execute(HOLD_INDEX)
+
+    def _has(self, table: str, column: str) -> bool:
+        return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
+
+    def _unusable(self, error: Exception) -> OutsideError:
+        said, way_out = str(error), "free some space or correct its rights, then call again"
+        if "is locked" in said:
+            way_out = f"`fuser -v {self._path}` shows by whom; then call again"
+        elif "not a database" in said or "malformed" in said:
+            way_out = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
+        elif "readonly" in said:
+            way_out = "call as the user to whom it belongs"
+        return OutsideError(f"the journal {self._path} cannot be used: {said}", way_out)
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Raises OutsideError for what is none of this version's values."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            raise OutsideError(
+                f"the journal {self._path} holds what this version does not know: {error}",
+                "use the vcrecovery that wrote it",
+            ) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything in it or nothing; on the disk when it ends. Raises OutsideError."""
+        try:
+            with self._together.transaction() as db:
+                yield db
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Raises OutsideError."""
+        try:
+            with self._one_at_a_time:
+                return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    # -- services ----------------------------------------------------------------------------------------------
+
+    def state(self, service: str) -> ServiceState:
+        # First of all: of a failover that ends between the two statements, by another controller, one of them must
+        # tell. Else the primary would seem to serve, and one that is held would be let go.
+        episodes = self._episodes("service = ? AND closed_at IS NULL", service)
+        rows = self.rows(
+            "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
+            # Not the greatest time: the clock may have been set back between two of them.
+            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'done' ORDER BY id DESC LIMIT 1), "
+            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1), "
+            "seen_power, seen_reason, seen_since, seen_at, seen_on "
+            "FROM service WHERE name = ?",
+            service,
+        )
+        episode = episodes[0] if episodes else None
+        if not rows:
+            return ServiceState(service, open_episode=episode)
+        epoch, side, seen, since, until, reason, acknowledged, done, withdrawn, *sighting = rows[0]
+        pause = Pause(since, until, reason or "") if since is not None else None
+        with self._understood():
+            serves = Side(side)
+            last = Sighting(Power(sighting[0]), *sighting[1:]) if sighting[0] is not None else None
+        return ServiceState(service, epoch, serves, seen, pause, episode, done, acknowledged, withdrawn, last)
+
+    def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
+        db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
+        columns = ", ".join(f"{column} = ?" for column in values)
+        db.execute(f"UPDATE service SET {columns} WHERE name = ?", (*values.values(), service))  # noqa: S608
+
+    def pause(self, service: str, pause: Pause | None) -> None:
+        with self.transaction() as db:
+            self._set(
+                db,
+                service,
+                paused_since=pause.since if pause else None,
+                paused_until=pause.until if pause else None,
+                pause_reason=pause.reason if pause else None,
+            )
+
+    def acknowledge(self, service: str, at: float) -> None:
+        """The operator has seen the newest failover: the next one may begin by itself.
+
+        Also when the clock was set back since: what is acknowledged is the failover, not a time.
+        """
+        with self.transaction() as db:
+            newest = db.execute(
+                "SELECT closed_at FROM episode WHERE service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1",
+                (service,),
+            ).fetchone()
+            self._set(db, service, acknowledged_at=max(at, *newest) if newest else at)
+
+    def saw_running(self, service: str, at: float) -> None:
+        """The primary was seen running: from now on its end is a failure."""
+        with self.transaction() as db:
+            self._set(db, service, seen_running_at=at)
+
+    def saw(self, news: Mapping[str, tuple[Sighting, OffTime | None]]) -> None:
+        """What hypervisors said of these services' primaries, each with a time in which it was off."""
+        with self.transaction() as db:
+            for service, (seen, off) in news.items():
+                self._set(
+                    db,
+                    service,
+                    seen_power=seen.power.value,
+                    seen_reason=seen.reason,
+                    seen_since=seen.since,
+                    seen_at=seen.at,
+                    seen_on=seen.host,
+                )
+                if off is not None:
+                    oldest = off.until - _OFF_KEPT
+                    db.execute("INSERT OR REPLACE INTO primary_off VALUES (?, ?, ?)", (service, off.since, off.until))
+                    db.execute("DELETE FROM primary_off WHERE service = ? AND until < ?", (service, oldest))
+
+    def off_times(self, service: str) -> list[OffTime]:
+        """When the primary was seen to be off."""
+        return [OffTime(*row) for row in self.rows("SELECT since, until FROM primary_off WHERE service = ?", service)]
+
+    def last_host(self, service: str) -> str | None:
+        """The hypervisor on which its primary was seen last."""
+        found = self.rows("SELECT seen_on FROM service WHERE name = ?", service)
+        return found[0][0] if found else None
+
+    def last_hosts(self) -> dict[str, str]:
+        """The hypervisor on which each primary was seen last."""
+        return dict(self.rows("SELECT name, seen_on FROM service WHERE seen_on IS NOT NULL"))
+
+    def serve_from_primary(self, service: str, at: float) -> None:
+        """The operator has brought the primary back. It counts as protected once it is seen running.
+
+        A failover that was not done is given up: who went on with it would start a second live copy.
+        """
+        with self.transaction() as db:
+            for episode in self._episodes("service = ? AND closed_at IS NULL", service):
+                if Outcome.GIVEN_UP in ALLOWED[phase_of(episode)]:
+                    self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
+
+    # -- episodes ----------------------------------------------------------------------------------------------
+
+    def open(self, service: str, cause: str, request: Request, at: float, epoch_elsewhere: int = 0) -> Episode:
+        """The episode under way, or a new one. Its epoch is greater than any known before."""
+        with self.transaction() as db:
+            rows = db.execute("SELECT id FROM episode WHERE service = ? AND closed_at IS NULL", (service,)).fetchall()
+            if rows:
+                self._take_up(db, rows[0][0], cause, request, at)
+            else:
+                db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
+                (known,) = db.execute("SELECT epoch FROM service WHERE name = ?", (service,)).fetchone()
+                db.execute(
+                    "INSERT INTO episode (service, epoch, cause, request, opened_at) VALUES (?, ?, ?, ?, ?)",
+                    (service, max(known, epoch_elsewhere) + 1, cause, _written(request), at),
+                )
+        return self._episodes("service = ? AND closed_at IS NULL", service)[0]
+
+    @staticmethod
+    def _take_up(db: sqlite3.Connection, episode: int, cause: str, request: Request, at: float) -> None:
+        """An episode that was left before its fence starts afresh: neither its cause nor its orders hold any more.
+
+        After that a restore point that was named stays: the standby may be half-way back to it.
+        """
+        said = _written(request)
+        fenced = db.execute("SELECT 1 FROM step WHERE episode = ? AND step = 'fence'", (episode,)).fetchone()
+        if not fenced:
+            db.execute(
+                "UPDATE episode SET cause = ?, request = ?, opened_at = ? WHERE id = ?", (cause, said, at, episode)
+            )
+        elif not request.automatic:
+            (before,) = db.execute("SELECT request FROM episode WHERE id = ?", (episode,)).fetchone()
+            restore_point = request.restore_point or json.loads(before).get("restore_point")
+            said = _written(replace(request, restore_point=restore_point))
+            db.execute("UPDATE episode SET request = ? WHERE id = ?", (said, episode))
+
+    def _allow(self, episode: Episode, what: Step | Outcome) -> None:
+        """Raises InternalError when the table of states does not have it, whatever the caller believes."""
+        found = self._episodes("id = ?", episode.id)
+        phase = phase_of(found[0]) if found else None
+        if phase is None or what not in ALLOWED[phase]:
+            state = f"is {phase}" if phase else "is not in the journal"
+            raise InternalError(
+                f"{episode.service}: epoch {episode.epoch} {state}: {what.value!r} must not follow; it was not done",
+                f"this is a bug of VCRecovery: please report it with the output of `vcrecovery explain {episode.id}`",
+            )
+
+    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
+        """Says that `step` is about to act, and why; the row's number. The epoch is spent when the fence begins.
+
+        Raises InternalError when it must not begin now.
+        """
+        with self.transaction() as db:
+            self._allow(episode, step)
+            if step is Step.CONFIRM:
+                self._thin_out(db, episode)
+            if step is Step.FENCE:
+                self._set(db, episode.service, epoch=episode.epoch)
+            cursor = db.execute(
+                "INSERT INTO step (episode, service, epoch, step, begun_at, sentence) VALUES (?, ?, ?, ?, ?, ?)",
+                (episode.id, episode.service, episode.epoch, step.value, at, sentence),
+            )
+            assert cursor.lastrowid is not None  # noqa: S101  an INSERT has one
+            return cursor.lastrowid
+
+    @staticmethod
+    def _thin_out(db: sqlite3.Connection, episode: Episode) -> None:
+        """What waits for others before its fence may do so for days, and is read whole at each look.
+
+        Nothing rests on a look before the newest one there; of the others, the first and the last ones tell it all.
+        """
+        db.execute(
+            "DELETE FROM step WHERE episode = :id "
+            "AND NOT EXISTS (SELECT 1 FROM step WHERE episode = :id AND step = 'fence') "
+            "AND id NOT IN (SELECT id FROM step WHERE episode = :id ORDER BY id LIMIT :first) "
+            "AND id NOT IN (SELECT id FROM step WHERE episode = :id ORDER BY id DESC LIMIT :last)",
+            {"id": episode.id, "first": _FIRST_LOOKS, "last": _LAST_LOOKS},
+        )
+
+    def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
+        with self.transaction() as db:
+            db.execute(
+                "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, json.dumps(evidence), row)
+            )
+            if ok:
+                # From the start of the standby on, it is the one that serves, or will.
+                db.execute(
+                    "UPDATE service SET side = 'standby' WHERE name = "
+                    "(SELECT service FROM step WHERE id = ? AND step = 'start')",
+                    (row,),
+                )
+
+    def close(self, episode: Episode, outcome: Outcome, reason: str, at: float) -> None:
+        """Raises InternalError when it must not end so now."""
+        with self.transaction() as db:
+            self._allow(episode, outcome)
+            self._close(db, episode.id, outcome, reason, at)
+            if outcome is Outcome.DONE:
+                # What was acknowledged is an earlier one, whatever a clock that was set back since says.
+                self._set(db, episode.service, acknowledged_at=None)
+
+    @staticmethod
+    def _close(db: sqlite3.Connection, episode: int, outcome: Outcome, reason: str, at: float) -> None:
+        db.execute(
+            "UPDATE episode SET closed_at = ?, outcome = ?, reason = ? WHERE id = ? AND closed_at IS NULL",
+            (at, outcome.value, reason, episode),
+        )
+
+    def episode(self, number: int) -> Episode | None:
+        found = self._episodes("id = ?", number)
+        return found[0] if found else None
+
+    def history(self, service: str | None = None, limit: int = 20, since: float = 0.0) -> list[Episode]:
+        """Episodes that were opened since then, newest first."""
+        if service is None:
+            return self._episodes("opened_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
+        return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
+
+    def newest_done(self, service: str) -> Episode | None:
+        """The newest failover that was done."""
+        found = self._episodes("service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1", service)
+        return found[0] if found else None
+
+    def outcomes(self) -> dict[tuple[str, Outcome], int]:
+        """How many episodes of each service ended in which way."""
+        rows = self.rows(
+            "SELECT service, outcome, count(*) FROM episode WHERE outcome IS NOT NULL GROUP BY service, outcome"
+        )
+        with self._understood():
+            return {(service, Outcome(outcome)): count for service, outcome, count in rows}
+
+    def _episodes(self, where: str, *values: object) -> list[Episode]:
+        """The newest first, with their steps in one statement: each statement costs a thread its turn."""
+        rows = self.rows(
+            "SELECT e.id, e.service, e.epoch, cause, request, opened_at, closed_at, outcome, reason, "  # noqa: S608
+            "s.step, s.begun_at, s.ended_at, s.ok, s.evidence, s.sentence "
+            f"FROM (SELECT * FROM episode WHERE {where}) AS e LEFT JOIN step AS s ON s.episode = e.id "
+            "ORDER BY e.id DESC, s.id",
+            *values,
+        )
+        with self._understood():
+            return [_episode(list(of_one)) for _, of_one in groupby(rows, key=itemgetter(0))]
+
+
+def _episode(rows: Sequence[tuple[Any, ...]]) -> Episode:
+    """From one row for each of its steps; one with nothing in their place, where it has none."""
+    number, service, epoch, cause, request, opened, closed, outcome, reason = rows[0][:9]
+    steps = (row[9:] for row in rows if row[9] is not None)
+    return Episode(
+        id=number,
+        service=service,
+        epoch=epoch,
+        cause=cause,
+        request=_request(request),
+        opened_at=opened,
+        steps=tuple(
+            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence), sentence)
+            for step, begun, ended, ok, evidence, sentence in steps
+        ),
+        closed_at=closed,
+        outcome=Outcome(outcome) if outcome else None,
+        reason=reason,
+    )

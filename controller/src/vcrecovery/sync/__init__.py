@@ -1,1 +1,0 @@
-"""How files reach a standby: the standby itself, the receiver, the marker that shows how fresh it is."""

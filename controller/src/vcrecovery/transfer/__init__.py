@@ -1,0 +1,1 @@
+"""How files reach a standby: the receiver, its sessions, and how fresh what they brought is."""

@@ -1,0 +1,265 @@
+"""`vcrecovery receive SERVICE`: the forced command of that service's key on the secondary.
+
+It takes rsync's server mode, writing, and nothing else. rsync runs in a mount namespace that holds the system's
+programs, read-only, and that one standby's tree, without a network, and in a user namespace with the container's own
+ID map where the tree is shifted on disk. So owners, file capabilities and ACLs come out right, and a symbolic link in
+the tree leads nowhere else.
+
+Standard library only: this runs at every change on a primary, and must start fast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import http.client
+import json
+import os
+import re
+import shlex
+import socket
+import syslog
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from vcrecovery.errors import OutsideError, RefusedError, UsageError
+from vcrecovery.transfer import heartbeat_copy as published
+from vcrecovery.transfer import idmap, sessions
+
+INSIDE = "/standby"
+#: How long a session waits for a restore point to be made or restored.
+WAIT_SECONDS = 60.0
+_LONG_OPTIONS = frozenset(
+    {
+        "-@-1",  # --modify-window=-1
+        "--acls",
+        "--delay-updates",
+        "--delete",
+        "--delete-after",
+        "--delete-before",
+        "--delete-delay",
+        "--delete-during",
+        "--delete-missing-args",
+        "--force",
+        "--ignore-errors",
+        "--log-format=%i",
+        "--log-format=X",
+        "--new-compress",
+        "--no-implied-dirs",
+        "--no-relative",
+        "--no-r",
+        "--numeric-ids",
+        "--old-compress",
+        "--sparse",
+        "--specials",
+        "--stats",
+        "--xattrs",
+        "--whole-file",
+        "--no-whole-file",
+    }
+)
+_VALUED_OPTION = re.compile(
+    r"--(bwlimit|timeout|contimeout|max-delete|modify-window|block-size|compress-level|compress-choice"
+    r"|checksum-choice|checksum-seed|max-alloc|out-format)=[A-Za-z0-9.,%-]*"
+)
+#: Options of one letter that stay inside the tree. Not among them: s (arguments over the connection), L and k (follow
+#: links), K (treat a link as a folder), b (backups), P (keeps half a file in the place of a whole older one).
+_SHORT_OPTIONS = re.compile(r"-[vlogDtprRcndxHAXSzWuOJiqImhyEUN@]*(e[0-9.]*[A-Za-z]*)?")
+_PROGRAMS = ("rsync", "/usr/bin/rsync")
+#: Of the attributes that only a kernel gives (labels of SELinux and IMA, marks of overlayfs) just file capabilities can
+#: be set from here, and mean something there. Each other one would make rsync end with status 23.
+_ATTRIBUTES = (
+    "--filter=+x security.capability",
+    "--filter=-x security.*",
+    "--filter=-x trusted.*",
+    "--filter=-x system.*",
+)
+
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = (
+    1, 2, 4, 32, 4096, 8192, 16384, 1 << 18,
+)  # fmt: skip
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+#: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, MKNOD, SETFCAP
+_KEPT_CAPABILITIES = frozenset({0, 1, 2, 3, 4, 6, 7, 27, 31})
+_LAST_CAPABILITY = 40
+
+
+@dataclass(frozen=True)
+class Target:
+    """One standby's tree and how its owners are mapped."""
+
+    rootfs: Path
+    id_map: Sequence[Mapping[str, Any]]
+
+
+def server_arguments(command: str) -> list[str]:
+    """rsync's own arguments in `command`, with the tree in place of its path.
+
+    Raises RefusedError for anything but an rsync server that writes into the tree's top.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise RefusedError("refused: the command cannot be read") from error
+    if len(words) < 4 or words[0] not in _PROGRAMS or words[1] != "--server":
+        raise RefusedError(f"refused: only rsync may write here, not {command[:80]!r}")
+    *options, dot, path = words[2:]
+    if dot != "." or path != "/":
+        raise RefusedError(f"refused: the only place to write to is /, not {path[:80]!r}")
+    for option in options:
+        if option in _LONG_OPTIONS or _VALUED_OPTION.fullmatch(option) or _SHORT_OPTIONS.fullmatch(option):
+            continue
+        raise RefusedError(f"refused: rsync's option {option[:80]!r}")
+    return ["rsync", "--server", *_ATTRIBUTES, *options, ".", f"{INSIDE}/"]
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("lxd", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def find_target(state_dir: Path, service: str) -> Target:
+    """Where the files of `service` go, if it may take files now.
+
+    Raises UsageError for an unknown service, OutsideError when LXD does not answer, and RefusedError when the standby
+    is not ready or serves: files from an old primary would overwrite live data then.
+    """
+    file = state_dir / "standbys" / f"{service}.json"
+    try:
+        entry = json.loads(file.read_text())
+    except FileNotFoundError as error:
+        raise UsageError(f"no standby of service {service!r} is on this machine", "run the role `secondary`") from error
+    connection = _UnixConnection(entry["socket"])
+    try:
+        connection.request("GET", f"/1.0/instances/{entry['container']}")
+        answer = connection.getresponse()
+        body = json.loads(answer.read())
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise OutsideError(f"LXD ({entry['socket']}) does not answer: {error}", "start it") from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise OutsideError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
+    config = body["metadata"]["expanded_config"]
+    if config.get("user.vcrecovery.role") != "standby":
+        raise RefusedError(f"refused: {service} is served by its standby; its files are live")
+    if config.get("user.vcrecovery.ready") != "true":
+        raise RefusedError(f"refused: the standby of {service} is not ready", "run the role `secondary` again")
+    rootfs = Path(entry["rootfs"])
+    return Target(rootfs, idmap.of_tree(service, config, rootfs))
+
+
+def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoReturn:
+    """Becomes the rsync server for one session; `seeds` when its files do not come from the primary.
+
+    Raises as the functions above do.
+    """
+    try:
+        arguments = server_arguments(command)
+        # Before the role is read: see `sessions`.
+        sessions.join(state_dir, service, WAIT_SECONDS)
+        target = find_target(state_dir, service)
+    except RefusedError as error:
+        syslog.openlog("vcrecovery", syslog.LOG_PID, syslog.LOG_AUTH)
+        syslog.syslog(syslog.LOG_WARNING, f"receive {service}: {error}: {command[:200]!r}")
+        raise
+    if seeds:
+        published.withdraw(target.rootfs)
+    else:
+        published.publish(target.rootfs)
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _enter_jail(target.rootfs)
+    if target.id_map:
+        _enter_user_namespace(target.id_map, proc)
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in _KEPT_CAPABILITIES:
+            _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    os.umask(0o022)
+    os.execve("/usr/bin/rsync", arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606
+
+
+_libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        raise OutsideError(f"{what}: {os.strerror(ctypes.get_errno())}", "the receiver needs root and namespaces")
+
+
+def _mount(source: str | Path, target: str | Path, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [os.fsencode(value) if value is not None else None for value in (source, target, kind, data)]
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
+
+
+def _enter_jail(rootfs: Path) -> None:
+    """A root that holds /usr, read-only, and the tree at INSIDE."""
+    _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWNET), "unshare")
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    base = Path("/run/vcrecovery/jail")
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
+    for source in (Path("/usr"), Path("/bin"), Path("/lib"), Path("/lib64"), Path("/sbin")):
+        inside = base / source.name
+        if source.is_symlink():
+            inside.symlink_to(source.readlink())
+        elif source.is_dir():
+            inside.mkdir()
+            _mount(source, inside, None, MS_BIND | MS_REC)
+            _mount("none", inside, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    tree = base / INSIDE[1:]
+    tree.mkdir()
+    _mount(rootfs, tree, None, MS_BIND)
+    os.chdir(base)
+    _mount(".", "/", None, MS_MOVE)
+    os.chroot(".")
+    os.chdir("/")
+
+
+def _enter_user_namespace(id_map: Sequence[Mapping[str, Any]], proc: int) -> None:
+    """Makes this process root of a user namespace with the container's map.
+
+    A child that stays outside writes the maps, since that takes capabilities in the outer namespace. `proc` is the
+    open /proc, which the jail does not have.
+    """
+    lines = {
+        which: "".join(f"{e['Nsid']} {e['Hostid']} {e['Maprange']}\n" for e in id_map if e.get(kind))
+        for which, kind in (("uid_map", "Isuid"), ("gid_map", "Isgid"))
+    }
+    inside_ready, tell_child = os.pipe()
+    child_done, tell_parent = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            # With our own end open, we would wait for ever for a parent that has ended, and hold its session's lock.
+            os.close(tell_child)
+            if not os.read(inside_ready, 1):
+                return
+            for which, text in lines.items():
+                file = os.open(f"{parent}/{which}", os.O_WRONLY, dir_fd=proc)
+                os.write(file, text.encode())
+            os.write(tell_parent, b".")
+            status = 0
+        finally:
+            os._exit(status)
+    _check(_libc.unshare(CLONE_NEWUSER), "unshare user namespace")
+    os.write(tell_child, b".")
+    os.close(tell_parent)
+    written = os.read(child_done, 1)
+    os.waitpid(child, 0)
+    if written != b".":
+        raise OutsideError("the container's ID map could not be set", "the receiver needs CAP_SETUID")
+    os.setgid(0)
+    os.setuid(0)
+    os.setgroups([])
