@@ -11,7 +11,7 @@ from simulated_fleet import Fleet
 from simulated_world import SimulatedWorld
 from simulation import Simulation
 from vcrecovery.core.states import Episode, Outcome, Policy, Power, Request, Side, Step
-from vcrecovery.operations.several import Several
+from vcrecovery.operations.start_gate import StartGate
 from virtual_time import VirtualClock
 
 POLICY = Policy(max_staleness=60.0, cool_down=3600.0)
@@ -48,7 +48,7 @@ class Looking(Simulation):
         self, folder: Path, policy: Policy | None = None, name: str = "web", fleet: Fleet | None = None
     ) -> None:
         super().__init__(folder, policy, name, fleet)
-        self.world: ObservedWorld = ObservedWorld(clock=self.clock)
+        self.env: ObservedWorld = ObservedWorld(clock=self.clock)
         #: Episode -> when somebody has looked at its primary, and when its fence was tried.
         self._looked: dict[int, float] = {}
         self._tried: dict[int, float] = {}
@@ -68,18 +68,18 @@ class Looking(Simulation):
         assert looked is not None, "what nobody has looked at is fenced"
         assert tried is None or looked >= tried, "nobody has looked again before the next try"
         assert self.clock.time - looked <= POLICY.confirmation_valid_for, "somebody has looked long ago"
-        if self.world.well_since is not None and not episode.request.force:
-            assert self.world.well_since >= looked, "a primary that was seen to serve is fenced"
+        if self.env.well_since is not None and not episode.request.force:
+            assert self.env.well_since >= looked, "a primary that was seen to serve is fenced"
         confirm, request = episode.done(Step.CONFIRM), episode.request
         away = confirm is not None and confirm.evidence["power"] == Power.UNREACHABLE
-        if away and self.world.fence_command and not (request.force or request.primary_is_down):
-            for world in self._on_this_host():
-                assert world.answers_since is None or world.answers_since >= looked, "what answers is powered off"
+        if away and self.env.fence_command and not (request.force or request.primary_is_down):
+            for env in self._on_this_host():
+                assert env.answers_since is None or env.answers_since >= looked, "what answers is powered off"
 
     def _on_this_host(self) -> list[ObservedWorld]:
         sims = [self] if self.fleet is None else list(self.fleet.sims.values())
-        worlds = [sim.world for sim in sims if sim.world.host == self.world.host]
-        return [world for world in worlds if isinstance(world, ObservedWorld)]
+        worlds = [sim.env for sim in sims if sim.env.host == self.env.host]
+        return [env for env in worlds if isinstance(env, ObservedWorld)]
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         if step is Step.CONFIRM:
@@ -101,14 +101,14 @@ class Observed(Looking):
         self._done: float | None = None
 
     def heartbeat(self) -> None:
-        self.world.heartbeat_at = self.clock.now()
+        self.env.heartbeat_at = self.clock.now()
         self._heartbeat, self.jumped = self.clock.time, False
 
     def fenced_within(self, seconds: float) -> bool:
         return self._fenced is not None and self.clock.time - self._fenced <= seconds + 10
 
     def _with_the_lock(
-        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
+        self, cause: str, request: Request, detected_at: float | None, gate: StartGate | None = None
     ) -> Episode:
         before = self.journal.state("web")
         new = before.open_episode is None and before.side is Side.PRIMARY
@@ -143,7 +143,7 @@ class Observed(Looking):
         if request.force or request.restore_point is not None or self.jumped:
             return
         # What the failure has cost is counted up to when it began, which is at most this long ago.
-        since = POLICY.confirmation_valid_for + 5.0 + POLICY.noticed_after(request.doubt)
+        since = POLICY.confirmation_valid_for + 5.0 + POLICY.noticed_after(request.symptom)
         began_at = request.began_at if request.began_at is not None else episode.opened_at
         opened = max(0.0, self.clock.now() - began_at)
         age = self.clock.time - self._heartbeat
@@ -153,7 +153,7 @@ class Observed(Looking):
         if step is Step.FENCE:
             self._fenced = self.clock.time
         if step is Step.PROBE:
-            assert self.world.standby_running
+            assert self.env.standby_running
             self.answered_at.add(episode.epoch)
             self._answered = self.clock.time
         super().ended(episode, step, at, evidence)
@@ -162,10 +162,10 @@ class Observed(Looking):
 class Member(Looking):
     """One of several services; whether those are up that it needs is looked at where it starts."""
 
-    gate: Several | None = None
+    gate: StartGate | None = None
 
     def _with_the_lock(
-        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
+        self, cause: str, request: Request, detected_at: float | None, gate: StartGate | None = None
     ) -> Episode:
         self.gate = gate
         try:
@@ -176,9 +176,9 @@ class Member(Looking):
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
         if step in (Step.START, Step.RESTORE) and self.gate is not None and self.fleet is not None:
             for need in self.fleet.needs(self.name):
-                world = self.fleet.sims[need].world
-                served = world.standby_running and world.probed_epoch > 0
-                assert served or world.open_ports, f"{self.name} starts without {need}"
+                env = self.fleet.sims[need].env
+                served = env.standby_running and env.probed_epoch > 0
+                assert served or env.open_ports, f"{self.name} starts without {need}"
             if isinstance(self.fleet, ObservedFleet):
                 self.fleet.begins(self.name, id(self.gate))
         super().begun(episode, step, sentence)

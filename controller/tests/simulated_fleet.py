@@ -11,13 +11,13 @@ from simulation import JournalOnADisk, Simulation, typed
 from vcrecovery.cli.recovery import operators_word
 from vcrecovery.core.states import Episode, Policy, Request, ServiceState
 from vcrecovery.core.verdict import Verdict
-from vcrecovery.errors import ExitCode, OutsideError, VCRecoveryError
-from vcrecovery.operations.several import LOOK_EVERY, Result, Several, fail_over_all
+from vcrecovery.errors import ExitCode, ExternalError, VCRecoveryError
+from vcrecovery.operations.start_gate import LOOK_EVERY, Result, StartGate, fail_over_all
 from vcrecovery.store.journal import Journal
 from virtual_time import KilledError, VirtualClock
 
 
-class InVirtualTime(Several):
+class InVirtualTime(StartGate):
     """The real gate; it waits by the virtual clock."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -54,7 +54,7 @@ class Fleet:
         self._new_watcher()
 
     def _open(self) -> Journal:
-        return JournalOnADisk(self.path, lambda: any(sim.world.disk_full for sim in self.sims.values()))
+        return JournalOnADisk(self.path, lambda: any(sim.env.disk_full for sim in self.sims.values()))
 
     # -- what the gate asks ------------------------------------------------------------------------------------
 
@@ -68,13 +68,13 @@ class Fleet:
         return self.starts_at_once
 
     def boots(self, service: str) -> bool:
-        return self.sims[service].world.mode in ("cold", "warm")
+        return self.sims[service].env.mode in ("cold", "warm")
 
     def state(self, service: str) -> ServiceState:
         return self.journal.state(service)
 
     def primary_answers(self, service: str) -> bool:
-        return bool(self.sims[service].world.open_ports)
+        return bool(self.sims[service].env.open_ports)
 
     # -- controllers -------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Fleet:
                 continue
             try:
                 found = sim.failure()
-            except OutsideError as error:  # the journal
+            except ExternalError as error:  # the journal
                 sim.say_once(str(error))
                 continue
             if found is not None:
@@ -152,8 +152,8 @@ class Fleet:
 
         def tell(result: Result) -> None:
             if not dead:
-                way_out = f"; {result.way_out}" if result.way_out else ""
-                told = f"{result.service}: {result.result}: {result.reason}{way_out}"
+                hint = f"; {result.hint}" if result.hint else ""
+                told = f"{result.service}: {result.result}: {result.reason}{hint}"
                 said(f"operator: {told}")
             turns[result.service].close()
 

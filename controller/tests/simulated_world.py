@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from vcrecovery.core.fence_tries import may_power_off, must_look_again
 from vcrecovery.core.sighting import OffTime
-from vcrecovery.core.states import OFF, Doubt, Episode, Policy, Power, Step
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.core.states import OFF, Episode, Policy, Power, Step, Symptom
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.host_fence import PROVEN_FOR
 from vcrecovery.operations.outside import ages_of
 from vcrecovery.standby.restore_points import RestorePoint, find
@@ -115,7 +115,7 @@ class SimulatedActuator:
 
     def __init__(
         self,
-        world: SimulatedWorld,
+        env: SimulatedWorld,
         clock: VirtualClock,
         boundary: Callable[[str], None],
         policy: Policy,
@@ -127,30 +127,33 @@ class SimulatedActuator:
         self.tell: Callable[[str], None] = lambda _text: None
         self.off_times: Callable[[], Sequence[OffTime]] = list
         self.policy = policy
-        self.world = world
+        self.env = env
         self.clock = clock
         self.boundary = boundary
 
     def epoch_elsewhere(self) -> int:
-        world = self.world
-        return max(world.dns_epoch if world.dns_answers else 0, world.container_epoch if world.lxd_answers else 0)
+        env = self.env
+        return max(
+            env.dns_epoch if env.dns_answers else 0,
+            env.container_epoch if env.lxd_answers else 0,
+        )
 
     def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
         self.boundary(f"before {step}")
         evidence: Mapping[str, Any] = getattr(self, f"_{step}")(episode)
-        self.world.steps.append(step.value)
+        self.env.steps.append(step.value)
         self.boundary(f"after {step}")
         return evidence
 
     def _confirm(self, episode: Episode) -> Mapping[str, Any]:
         self._ask_libvirt(0.2)
-        power, reason = self.world.reading
-        open_ports = self.world.open_ports
-        doubtful = episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH)
-        stamped = self.world.heartbeat_at
+        power, reason = self.env.reading
+        open_ports = self.env.open_ports
+        doubtful = episode.request.symptom in (Symptom.CPU_ZERO, Symptom.CPU_HIGH)
+        stamped = self.env.heartbeat_at
         began_at = episode.request.began_at
         if began_at is None:
-            began_at = episode.opened_at - self.policy.noticed_after(episode.request.doubt)
+            began_at = episode.opened_at - self.policy.noticed_after(episode.request.symptom)
         fresh = Freshness(stamped, "no heartbeat has arrived" if stamped is None else "", stamped)
         ages = ages_of(
             fresh, began_at=began_at, noticed_at=episode.opened_at, now=self.clock.now(), off=self.off_times()
@@ -159,13 +162,13 @@ class SimulatedActuator:
             "power": power.value,
             "reason": reason,
             "detail": self._silence() if power is Power.UNREACHABLE else "",
-            "starts_by_itself": "autostart" if self.world.autostart and (power, reason) == (Power.SHUTOFF, "") else "",
+            "starts_by_itself": "autostart" if self.env.autostart and (power, reason) == (Power.SHUTOFF, "") else "",
             "open_ports": open_ports,
             "freshness": ages.files,
             "freshness_detail": ages.detail,
             "heard": ages.heard,
-            "cpu": self.world.cpu if doubtful and power is Power.RUNNING else None,
-            "fence_command": self.world.fence_command,
+            "cpu": self.env.cpu if doubtful and power is Power.RUNNING else None,
+            "fence_command": self.env.fence_command,
             "neighbours": self._neighbours() if power is Power.UNREACHABLE else [],
             "restore_asked": episode.request.restore_point,
             "restore_problem": self.restore_problem(episode),
@@ -174,56 +177,59 @@ class SimulatedActuator:
 
     def _ask_libvirt(self, seconds: float) -> None:
         self.clock.sleep(seconds)
-        if self.world.libvirtd_hangs:
-            self.clock.wait_for(lambda: not self.world.libvirtd_hangs, 5.0)
+        if self.env.libvirtd_hangs:
+            self.clock.wait_for(lambda: not self.env.libvirtd_hangs, 5.0)
 
     def _on_the_same_host(self) -> dict[str, SimulatedWorld]:
-        others = {} if self.fleet is None else {name: sim.world for name, sim in self.fleet.sims.items()}
-        return {name: world for name, world in others.items() if name != self.name and world.host == self.world.host}
+        others = {} if self.fleet is None else {name: sim.env for name, sim in self.fleet.sims.items()}
+        return {name: env for name, env in others.items() if name != self.name and env.host == self.env.host}
 
     def _neighbours(self) -> list[str]:
-        return [*self.world.neighbours, *(name for name, other in self._on_the_same_host().items() if other.open_ports)]
+        return [
+            *self.env.neighbours,
+            *(name for name, other in self._on_the_same_host().items() if other.open_ports),
+        ]
 
     def _silence(self) -> str:
-        return f"hypervisor {self.world.host} does not answer" + (" within 5 s" if self.world.libvirtd_hangs else "")
+        return f"hypervisor {self.env.host} does not answer" + (" within 5 s" if self.env.libvirtd_hangs else "")
 
     def _fence(self, episode: Episode) -> Mapping[str, Any]:
         if episode.request.primary_is_down:
             self.clock.sleep(0.1)
-            self.world.operators_word = True
+            self.env.operators_word = True
             return {"summary": "on the operator's word"}
         self._ask_libvirt(0.1)
-        if self.world.reading[0] is Power.RUNNING and must_look_again(episode):
-            raise OutsideError(f"hypervisor {self.world.host} answers again, and says that the primary is running")
-        if not self.world.libvirt_answers and self.world.fence_command and self._may_power_off(episode):
+        if self.env.reading[0] is Power.RUNNING and must_look_again(episode):
+            raise ExternalError(f"hypervisor {self.env.host} answers again, and says that the primary is running")
+        if not self.env.libvirt_answers and self.env.fence_command and self._may_power_off(episode):
             return self._power_off(episode)
-        if not self.world.libvirt_answers:
-            self._acts_late("destroyed", [self.world])
-            raise OutsideError(self._silence())
-        if self.world.power not in OFF:
-            self.world.power, self.world.reason = Power.SHUTOFF, "destroyed"
-        return {"summary": f"{self.world.power}"}
+        if not self.env.libvirt_answers:
+            self._acts_late("destroyed", [self.env])
+            raise ExternalError(self._silence())
+        if self.env.power not in OFF:
+            self.env.power, self.env.reason = Power.SHUTOFF, "destroyed"
+        return {"summary": f"{self.env.power}"}
 
     def _may_power_off(self, episode: Episode) -> bool:
         return may_power_off(episode, self.clock.now(), self.policy.host_silent_for, self._neighbours)
 
     def _acts_late(self, reason: str, worlds: Sequence[SimulatedWorld]) -> None:
         """What was asked of libvirtd, or of a BMC, is done later, although nobody heard that it would be."""
-        after = self.world.fence_acts_late
+        after = self.env.fence_acts_late
         if after is None:
             return
 
         def act() -> None:
-            for world in worlds:
-                if world.power not in OFF:
-                    world.power, world.reason = Power.SHUTOFF, reason
+            for env in worlds:
+                if env.power not in OFF:
+                    env.power, env.reason = Power.SHUTOFF, reason
                     self.tell(f"world: the fence acts late: shutoff ({reason})")
 
         self.clock.changes.append((self.clock.time + after, act))
 
     def _power_off(self, episode: Episode) -> Mapping[str, Any]:
-        """Once for all services of the hypervisor, as `recover.host_fence` does."""
-        host, fencing = self.world.host, set() if self.fleet is None else self.fleet.fencing
+        """Once for all services of the hypervisor, as `operations.host_fence` does."""
+        host, fencing = self.env.host, set() if self.fleet is None else self.fleet.fencing
         known = {} if self.fleet is None else self.fleet.fenced
         waits_since = self.clock.now()
         if host in fencing:
@@ -233,24 +239,24 @@ class SimulatedActuator:
             return {"summary": f"{host} is off: Chassis Power is off (for all its services)"}
         failed = f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC"
         if not ok and host in known and at >= waits_since:
-            raise OutsideError(failed)
+            raise ExternalError(failed)
         fencing.add(host)
         try:
             self.clock.sleep(2.0)
         finally:
             fencing.discard(host)
-        known[host] = (self.clock.now(), self.world.fence_command_works)
-        worlds = (self.world, *self._on_the_same_host().values())
-        if not self.world.fence_command_works:
+        known[host] = (self.clock.now(), self.env.fence_command_works)
+        worlds = (self.env, *self._on_the_same_host().values())
+        if not self.env.fence_command_works:
             self._acts_late("crashed", worlds)
-            raise OutsideError(failed)
-        for world in worlds:
-            if world.power not in OFF:
-                world.power, world.reason = Power.SHUTOFF, "crashed"
+            raise ExternalError(failed)
+        for env in worlds:
+            if env.power not in OFF:
+                env.power, env.reason = Power.SHUTOFF, "crashed"
         return {"summary": f"{host} is off: Chassis Power is off"}
 
     def _wanted(self, episode: Episode) -> RestorePoint:
-        points = [RestorePoint(float(number), name) for number, name in enumerate(self.world.restore_points)]
+        points = [RestorePoint(float(number), name) for number, name in enumerate(self.env.restore_points)]
         return find(points, self.name, episode.request.restore_point or "")
 
     def restore_problem(self, episode: Episode) -> str:
@@ -264,77 +270,77 @@ class SimulatedActuator:
 
     def _restore(self, episode: Episode) -> Mapping[str, Any]:
         point = self._wanted(episode)
-        if not self.world.lxd_answers:
-            raise OutsideError("LXD on secondary sec1 does not answer")
-        assert self.world.may_start, "a standby is restored while its primary may live"
-        if self.world.standby_running:
-            raise OutsideError(f"container {self.name} is running: a restore would throw away what it has written")
+        if not self.env.lxd_answers:
+            raise ExternalError("LXD on secondary sec1 does not answer")
+        assert self.env.may_start, "a standby is restored while its primary may live"
+        if self.env.standby_running:
+            raise ExternalError(f"container {self.name} is running: a restore would throw away what it has written")
         # One that only waited is stopped for that, and boots.
-        self.world.mode = "cold"
-        self.world.tree = "half"
+        self.env.mode = "cold"
+        self.env.tree = "half"
         self.clock.sleep(1.0)
         self.boundary("in the middle of restore")
-        self.world.tree = point.name
-        self.world.restores += 1
+        self.env.tree = point.name
+        self.env.restores += 1
         return {"summary": f"to {point.name}", "asked": episode.request.restore_point, "restore_point": point.name}
 
     def _start(self, episode: Episode) -> Mapping[str, Any]:
-        takes, how, _ = MODES[self.world.mode]
+        takes, how, _ = MODES[self.env.mode]
         self.clock.sleep(takes)
-        assert self.world.tree != "half", "a standby starts from half a restore point"
+        assert self.env.tree != "half", "a standby starts from half a restore point"
         if episode.request.restore_point is not None:
-            assert self.world.tree == self._wanted(episode).name, "a standby starts from what was not asked for"
-        if not self.world.lxd_answers:
-            raise OutsideError("LXD on secondary sec1 does not answer")
-        if not self.world.standby_exists:
-            raise OutsideError(f"secondary sec1 has no container {self.name}")
-        if self.world.container_epoch > episode.epoch:
+            assert self.env.tree == self._wanted(episode).name, "a standby starts from what was not asked for"
+        if not self.env.lxd_answers:
+            raise ExternalError("LXD on secondary sec1 does not answer")
+        if not self.env.standby_exists:
+            raise ExternalError(f"secondary sec1 has no container {self.name}")
+        if self.env.container_epoch > episode.epoch:
             raise RefusedError(
-                f"container {self.name} belongs to epoch {self.world.container_epoch}; "
+                f"container {self.name} belongs to epoch {self.env.container_epoch}; "
                 f"this controller is at {episode.epoch}"
             )
-        assert self.world.may_start, "a standby starts while its primary may live"
-        self.world.container_epoch = episode.epoch
+        assert self.env.may_start, "a standby starts while its primary may live"
+        self.env.container_epoch = episode.epoch
         self._run_standby()
         return {"summary": f"container {self.name} on sec1: {how}"}
 
     def _run_standby(self) -> None:
-        if self.world.standby_running:
+        if self.env.standby_running:
             return
-        self.world.standby_running = True
-        self.world.started_at = self.clock.time
-        self.world.starts += 1
+        self.env.standby_running = True
+        self.env.started_at = self.clock.time
+        self.env.starts += 1
 
     def _probe(self, episode: Episode) -> Mapping[str, Any]:
-        world, left = self.world, MODES[self.world.mode][2]
-        if not world.standby_running:
-            if not world.lxd_answers:
-                raise OutsideError("LXD on secondary sec1 does not answer")
-            assert world.may_start, "a standby is started beside its primary"
+        env, left = self.env, MODES[self.env.mode][2]
+        if not env.standby_running:
+            if not env.lxd_answers:
+                raise ExternalError("LXD on secondary sec1 does not answer")
+            assert env.may_start, "a standby is started beside its primary"
             left = 1.0
             self._run_standby()
-        opens_at = world.started_at + world.standby_ports_open_after * left
-        good_at = opens_at + world.standby_flaps_for
+        opens_at = env.started_at + env.standby_ports_open_after * left
+        good_at = opens_at + env.standby_flaps_for
         if good_at > self.clock.time + 60:
             self.clock.sleep(60)
-            flaps = opens_at < self.clock.time and world.standby_flaps_for > 0
+            flaps = opens_at < self.clock.time and env.standby_flaps_for > 0
             said = "; it answered and ceased to again and again" if flaps else ""
-            raise OutsideError(f"the standby of {self.name} does not answer on port 80{said}")
+            raise ExternalError(f"the standby of {self.name} does not answer on port 80{said}")
         self.clock.sleep(max(0.0, good_at - self.clock.time))
-        world.probed_epoch = episode.epoch
+        env.probed_epoch = episode.epoch
         return {"summary": "port 80"}
 
     def _switch(self, episode: Episode) -> Mapping[str, Any]:
         self.clock.sleep(0.01)
-        world = self.world
-        assert world.probed_epoch == episode.epoch, "DNS moves to ports that were not seen open at this epoch"
+        env = self.env
+        assert env.probed_epoch == episode.epoch, "DNS moves to ports that were not seen open at this epoch"
         try:
             self._switch_names(episode)
-        except OutsideError:
+        except ExternalError:
             self._take_address()
             raise
         self._take_address()
-        moved = "" if world.virtual_ip is None else f"; {world.virtual_ip} -> standby"
+        moved = "" if env.virtual_ip is None else f"; {env.virtual_ip} -> standby"
         return {"summary": f"{self._www} -> standby{moved}"}
 
     @property
@@ -342,36 +348,36 @@ class SimulatedActuator:
         return "www" if self.name == "web" else f"www.{self.name}"
 
     def _switch_names(self, episode: Episode) -> None:
-        world = self.world
-        if not world.dns_answers:
-            raise OutsideError("DNS server ns1 does not answer")
-        if not world.dns_key_good:
-            raise OutsideError("DNS server ns1 rejects TSIG key vcr")
-        if world.dns_epoch > episode.epoch:
+        env = self.env
+        if not env.dns_answers:
+            raise ExternalError("DNS server ns1 does not answer")
+        if not env.dns_key_good:
+            raise ExternalError("DNS server ns1 rejects TSIG key vcr")
+        if env.dns_epoch > episode.epoch:
             raise RefusedError(
-                f"{self._www} belongs to epoch {world.dns_epoch} by now; this controller is at {episode.epoch}"
+                f"{self._www} belongs to epoch {env.dns_epoch} by now; this controller is at {episode.epoch}"
             )
-        if (world.dns_address, world.dns_epoch) != ("standby", episode.epoch):
-            world.dns_address, world.dns_epoch = "standby", episode.epoch
-            world.switches += 1
+        if (env.dns_address, env.dns_epoch) != ("standby", episode.epoch):
+            env.dns_address, env.dns_epoch = "standby", episode.epoch
+            env.switches += 1
 
     def _take_address(self) -> None:
-        world = self.world
-        if world.virtual_ip is None or world.virtual_ip_is_here:
+        env = self.env
+        if env.virtual_ip is None or env.virtual_ip_is_here:
             return
-        if world.virtual_ip_elsewhere:
-            raise OutsideError(f"52:54:00:00:00:01 still has {world.virtual_ip}")
-        world.virtual_ip_is_here = True
-        self.tell(f"world: this machine has {world.virtual_ip}")
+        if env.virtual_ip_elsewhere:
+            raise ExternalError(f"52:54:00:00:00:01 still has {env.virtual_ip}")
+        env.virtual_ip_is_here = True
+        self.tell(f"world: this machine has {env.virtual_ip}")
 
     def _verify(self, _episode: Episode) -> Mapping[str, Any]:
         self.clock.sleep(0.01)
         self._take_address()
-        world = self.world
-        if not world.dns_answers:
-            raise OutsideError("DNS server ns1 does not answer")
-        if world.ns2:
-            self.clock.wait_for(lambda: not world.ns2, 10.0)
-        if world.ns2:
-            raise OutsideError(f"DNS server ns2 {world.ns2}: it may lack {self._www} (ns1 has it)")
-        return {"summary": "on ns1" if world.ns2 is None else "on ns1, ns2"}
+        env = self.env
+        if not env.dns_answers:
+            raise ExternalError("DNS server ns1 does not answer")
+        if env.ns2:
+            self.clock.wait_for(lambda: not env.ns2, 10.0)
+        if env.ns2:
+            raise ExternalError(f"DNS server ns2 {env.ns2}: it may lack {self._www} (ns1 has it)")
+        return {"summary": "on ns1" if env.ns2 is None else "on ns1, ns2"}

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from simulated_world import SimulatedActuator, SimulatedWorld
 from vcrecovery.cli.recovery import operators_word
 from vcrecovery.core import returning as hold
-from vcrecovery.core.cpu import Suspicion
+from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.meaning import Meaning, meaning_of
 from vcrecovery.core.sighting import OffTime, Sighting, sighted, still_off, worth_writing
-from vcrecovery.core.states import Doubt, Episode, Outcome, Pause, Policy, Power, Request, Side, Step
+from vcrecovery.core.states import Episode, Outcome, Pause, Policy, Power, Request, Side, Step, Symptom
 from vcrecovery.core.verdict import Circumstances, Verdict, failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
-from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError, VCRecoveryError
 from vcrecovery.operations.failover import ALONE, automatic, fail_over
-from vcrecovery.operations.several import Several
+from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.operations.unattended import until_it_ends
-from vcrecovery.store.holds import HoldBook
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.quarantines import QuarantineBook
 from virtual_time import KilledError, VirtualClock
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Simulation:
         self.name = name
         self.fleet = fleet
         self.clock = fleet.clock if fleet is not None else VirtualClock()
-        self.world = SimulatedWorld()
+        self.env = SimulatedWorld()
         self.policy = policy or Policy(max_staleness=60.0)
         self.log: list[str] = fleet.log if fleet is not None else []
         self.kill_at: int | str | None = None
@@ -76,7 +76,7 @@ class Simulation:
         self.journal: Journal = fleet.journal if fleet is not None else self._open()
 
     def _open(self) -> Journal:
-        return JournalOnADisk(self.path, lambda: self.world.disk_full)
+        return JournalOnADisk(self.path, lambda: self.env.disk_full)
 
     def say(self, text: str) -> None:
         # The file is called as on a real controller, in every log.
@@ -104,7 +104,7 @@ class Simulation:
         self.say(f"{episode.service}: epoch {episode.epoch}: {step} done: {evidence.get('summary', '')}")
         self.boundary(f"ended {step}")
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None:
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self.say(f"{episode.service}: epoch {episode.epoch}: {sentence}")
 
     def restart(self) -> None:
@@ -129,7 +129,7 @@ class Simulation:
             self.restart()
 
     def _fail_over(
-        self, cause: str, request: Request, detected_at: float | None = None, gate: Several | None = None
+        self, cause: str, request: Request, detected_at: float | None = None, gate: StartGate | None = None
     ) -> Episode:
         if self._at_work:
             raise BusyError(f"another controller is already at work on {self.name}")
@@ -140,13 +140,13 @@ class Simulation:
             self._at_work = False
 
     def _with_the_lock(
-        self, cause: str, request: Request, detected_at: float | None, gate: Several | None = None
+        self, cause: str, request: Request, detected_at: float | None, gate: StartGate | None = None
     ) -> Episode:
         state = self.journal.state(self.name)
         if state.side is Side.STANDBY and state.open_episode is None:
             # Between two tries an operator may have taken over.
             return self.journal.history(self.name, 1)[0]
-        actuator = SimulatedActuator(self.world, self.clock, self.boundary, self.policy, self.name, self.fleet)
+        actuator = SimulatedActuator(self.env, self.clock, self.boundary, self.policy, self.name, self.fleet)
         actuator.tell = self.say
         actuator.off_times = lambda: self.journal.off_times(self.name)
         return fail_over(
@@ -157,7 +157,7 @@ class Simulation:
             actuator=actuator,
             journal=self.journal,
             clock=self.clock,
-            teller=self,
+            reporter=self,
             detected_at=detected_at,
             gate=gate if gate is not None else ALONE,
         )
@@ -187,7 +187,7 @@ class Simulation:
         """One look of `vcrecovery watch`, and all that follows from it."""
         try:
             found = self.failure()
-        except OutsideError as error:  # the journal
+        except ExternalError as error:  # the journal
             self.say_once(str(error))
             return
         if found is not None:
@@ -204,13 +204,13 @@ class Simulation:
             self.hold()
         now = self.clock.now()
         state = self.journal.state(self.name)
-        power, reason = self.world.reading
+        power, reason = self.env.reading
         if power is Power.RUNNING and state.seen_running_at is None:
             self.journal.saw_running(self.name, now)
             state = replace(state, seen_running_at=now)
         state = replace(state, seen=self._remember(power, reason, now) or state.seen)
         also = Circumstances(
-            self._suspicion(power, self.clock.time),
+            self._seen_symptom(power, self.clock.time),
             self._stalled(power, reason),
             self.policy.stalled_for,
             self._starting(power, reason),
@@ -228,19 +228,19 @@ class Simulation:
         self._watch_says(cause)
         return cause, verdict
 
-    def work(self, cause: str, verdict: Verdict, by: str = "watch", gate: Several | None = None) -> None:
-        """What `recover.unattended` does."""
+    def work(self, cause: str, verdict: Verdict, by: str = "watch", gate: StartGate | None = None) -> None:
+        """What `operations.unattended` does."""
         now = self.clock.now()
 
         def attempt() -> Episode:
             if gate is not None:
                 gate.try_again(self.name)
-            request = Request(automatic=True, by=by, doubt=verdict.doubt, began_at=verdict.began_at)
+            request = Request(automatic=True, by=by, symptom=verdict.symptom, began_at=verdict.began_at)
             return self._fail_over(cause, request, now, gate)
 
         failures = 0
 
-        def on_failure(error: OutsideError, delay: float) -> None:
+        def on_failure(error: ExternalError, delay: float) -> None:
             nonlocal failures
             failures += 1
             if gate is not None:
@@ -273,19 +273,19 @@ class Simulation:
                 gate.end(self.name, trouble)
 
     def hold(self) -> None:
-        """What `detect.host_hold` does."""
-        book, power = HoldBook(self.journal), self.world.reading[0]
+        """What `detect.quarantine_keeper` does."""
+        book, power = QuarantineBook(self.journal), self.env.reading[0]
         held, state = book.open(self.name), self.journal.state(self.name)
         act = hold.decide(state, power, held, self.clock.now())
         if act is hold.Act.PAUSE:
             # It is paused also when that cannot be written down.
-            self.world.power = Power.PAUSED
-            with suppress(OutsideError):
+            self.env.power = Power.PAUSED
+            with suppress(ExternalError):
                 book.held(book.begin(self.name, state.epoch, "its uuid", self.clock.now()), self.clock.now())
             self._watch_says("the old primary came back after its failover: its VM is held paused on hv1")
         elif act is hold.Act.FORGET and held is not None:
             # Where that cannot be written down, it is tried again at the next look.
-            with suppress(OutsideError):
+            with suppress(ExternalError):
                 book.release(held.id, self.clock.now(), hold.why_forgotten(power))
                 self._watch_says(f"its old primary is not held any more: {hold.why_forgotten(power)}")
 
@@ -295,7 +295,7 @@ class Simulation:
         if state.seen_running_at is None and state.side is Side.PRIMARY:
             try:
                 self.journal.saw_running(self.name, self.clock.now())
-            except OutsideError as error:
+            except ExternalError as error:
                 self.say_once(str(error))
                 return
         self._given_up, self._not_before = None, 0.0
@@ -305,9 +305,9 @@ class Simulation:
         """What `detect.primaries` does, and the watcher with it."""
         before, self._off = self._off, still_off(self._off, meaning_of(power, reason), now)
         ended = before if self._off is None else None
-        self._seen = sighted(self._seen, power, reason, self.world.host, now)
+        self._seen = sighted(self._seen, power, reason, self.env.host, now)
         if self._seen is not None and (ended or worth_writing(self._written, self._seen)):
-            with suppress(OutsideError):
+            with suppress(ExternalError):
                 self.journal.saw({self.name: (self._seen, ended or self._off)})
                 self._written = self._seen
         return self._seen
@@ -321,16 +321,16 @@ class Simulation:
 
     def _starting(self, power: Power, reason: str) -> str:
         """Autostart, while the hypervisor has time for it."""
-        if not self.world.libvirt_answers:
+        if not self.env.libvirt_answers:
             self._back_at = None
         elif self._back_at is None:
             self._back_at = self.clock.time
-        lost = self.world.autostart and meaning_of(power, reason) is Meaning.LOST
+        lost = self.env.autostart and meaning_of(power, reason) is Meaning.LOST
         return "autostart" if lost and self.clock.time - (self._back_at or 0.0) < AUTOSTART_WITHIN else ""
 
-    def _suspicion(self, power: Power, now: float) -> Suspicion | None:
-        world, answering = self.world, tuple(self.world.open_ports)
-        worlds = [world] if self.fleet is None else [sim.world for sim in self.fleet.sims.values()]
+    def _seen_symptom(self, power: Power, now: float) -> SeenSymptom | None:
+        env, answering = self.env, tuple(self.env.open_ports)
+        worlds = [env] if self.fleet is None else [sim.env for sim in self.fleet.sims.values()]
         for each in worlds:
             if each.libvirt_answers:
                 each.silent_since = None
@@ -338,32 +338,32 @@ class Simulation:
                 each.silent_since = now
         silent = {each.host: each.silent_since for each in worlds if each.silent_since is not None}
         sites = {each.host: each.site for each in worlds}
-        if sentence := failed_hosts(silent, sites, self.policy.host_silent_for, now).get(world.host):
-            return Suspicion(Doubt.HOST, sentence, answering)
-        lasted = now - world.cpu_since
-        if power is Power.RUNNING and world.cpu == 0 and lasted >= self.policy.cpu_zero_for:
-            return Suspicion(Doubt.CPU_ZERO, "has used no CPU for 60 s", answering)
-        if power is Power.RUNNING and world.cpu >= self.policy.cpu_high and lasted >= self.policy.cpu_high_for:
-            return Suspicion(Doubt.CPU_HIGH, "has used 95 % or more of its CPUs for 60 s", answering)
+        if sentence := failed_hosts(silent, sites, self.policy.host_silent_for, now).get(env.host):
+            return SeenSymptom(Symptom.HOST, sentence, answering)
+        lasted = now - env.cpu_since
+        if power is Power.RUNNING and env.cpu == 0 and lasted >= self.policy.cpu_zero_for:
+            return SeenSymptom(Symptom.CPU_ZERO, "has used no CPU for 60 s", answering)
+        if power is Power.RUNNING and env.cpu >= self.policy.cpu_high and lasted >= self.policy.cpu_high_for:
+            return SeenSymptom(Symptom.CPU_HIGH, "has used 95 % or more of its CPUs for 60 s", answering)
         return None
 
     # -- what a scenario says ----------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        self.world.power, self.world.reason = Power.SHUTOFF, "crashed"
+        self.env.power, self.env.reason = Power.SHUTOFF, "crashed"
 
     def stop_primary(self, reason: str) -> None:
-        self.world.power, self.world.reason = Power.SHUTOFF, reason
+        self.env.power, self.env.reason = Power.SHUTOFF, reason
 
     def start_primary(self) -> None:
-        self.world.power, self.world.reason = Power.RUNNING, ""
+        self.env.power, self.env.reason = Power.RUNNING, ""
 
     def serve_from_primary(self) -> None:
         """What `vcrecovery standby reset` does, once the operator has brought everything back."""
         self.start_primary()
-        self.world.standby_running, self.world.dns_address = False, "primary"
-        self.world.virtual_ip_is_here = False
-        book = HoldBook(self.journal)
+        self.env.standby_running, self.env.dns_address = False, "primary"
+        self.env.virtual_ip_is_here = False
+        book = QuarantineBook(self.journal)
         if (held := book.open(self.name)) is not None:
             book.release(held.id, self.clock.now(), "the primary serves again")
         self.journal.serve_from_primary(self.name, self.clock.now())

@@ -49,12 +49,12 @@ def test_in_the_middle_of_a_failover(at: int, jump: float, tmp_path: Path) -> No
     if simulation.journal.state("web").side is Side.PRIMARY:
         # Set back before the signals were confirmed: how old the standby is cannot be known.
         assert jump < 0
-        assert simulation.world.starts == 0
+        assert simulation.env.starts == 0
         assert "in the future" in simulation.log[-1], simulation.log
         simulation.failover(force=True)
     state = simulation.journal.state("web")
     assert (state.side, state.open_episode) == (Side.STANDBY, None), simulation.log
-    assert (simulation.world.starts, simulation.world.switches) == (1, 1)
+    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
     assert simulation.journal.newest_done("web") is not None
 
 
@@ -65,17 +65,17 @@ def test_while_no_controller_runs(at: int, jump: float, tmp_path: Path) -> None:
     simulation.kill_at = at
     simulation.watch()
     simulation.clock.set_by += jump
-    fences = simulation.world.steps.count("fence")
-    started = "start" in simulation.world.steps
+    fences = simulation.env.steps.count("fence")
+    started = "start" in simulation.env.steps
     simulation.watch()
     if simulation.journal.state("web").side is Side.PRIMARY:
         simulation.failover(force=True)
     state = simulation.journal.state("web")
     assert (state.side, state.open_episode) == (Side.STANDBY, None), simulation.log
-    assert (simulation.world.starts, simulation.world.switches) == (1, 1)
+    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
     if not started:
         # A fence of an hour ago, or of an hour to come, is none.
-        assert simulation.world.steps.count("fence") > fences
+        assert simulation.env.steps.count("fence") > fences
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
@@ -86,10 +86,10 @@ def test_before_the_crash(jump: float, tmp_path: Path) -> None:
     simulation.crash()
     simulation.watch()
     # The heartbeat is of before: an hour old, or of an hour to come.
-    assert simulation.world.starts == 0
+    assert simulation.env.starts == 0
     assert ("in the future" if jump < 0 else "3600 s old") in simulation.log[-1]
     # With the next one, made by a clock that was set as well, all is known again.
-    simulation.world.heartbeat_at = simulation.clock.now()
+    simulation.env.heartbeat_at = simulation.clock.now()
     simulation.failover()
     assert simulation.journal.state("web").side is Side.STANDBY
 

@@ -41,8 +41,8 @@ def test_killed_at(first_kill: int, second_kill: int | None, tmp_path: Path) -> 
     simulation.watch()
     state = simulation.journal.state("web")
     assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None)
-    assert (simulation.world.starts, simulation.world.switches) == (1, 1)
-    assert simulation.world.dns_address == "standby"
+    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
+    assert simulation.env.dns_address == "standby"
     episodes = simulation.journal.history("web")
     assert [episode.outcome for episode in episodes] == [Outcome.DONE]
 
@@ -53,7 +53,7 @@ EVERY_BOUNDARY_OF_A_RESTORE = range(1, 30)
 
 def with_restore_points(folder: Path) -> Simulation:
     simulation = Simulation(folder)
-    simulation.world.restore_points = ("vcr-20261121T110000Z", "vcr-20261121T120000Z")
+    simulation.env.restore_points = ("vcr-20261121T110000Z", "vcr-20261121T120000Z")
     simulation.crash()
     return simulation
 
@@ -73,7 +73,7 @@ def test_killed_at_with_a_restore_point(
     simulation = with_restore_points(tmp_path)
     simulation.kill_at = first_kill
     simulation.failover(restore_point="vcr-20261121T110000Z")
-    fenced = simulation.world.steps.count("fence") > 0
+    fenced = simulation.env.steps.count("fence") > 0
 
     def go_on() -> None:
         if who_goes_on == "the same words" or not fenced:
@@ -90,8 +90,8 @@ def test_killed_at_with_a_restore_point(
     go_on()
     state = simulation.journal.state("web")
     assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None), simulation.log
-    assert simulation.world.tree == "vcr-20261121T110000Z"
-    assert (simulation.world.starts, simulation.world.switches) == (1, 1)
+    assert simulation.env.tree == "vcr-20261121T110000Z"
+    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
 
 
 def test_a_kill_is_no_ordinary_exception() -> None:

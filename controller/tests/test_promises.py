@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 import simulated_world
 from observed import POLICY, Observed, ObservedFleet
 from vcrecovery.core.states import OFF, Episode, Power, Side, Step
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))
 STEPS_OF_ONE_WALK = 50
@@ -58,7 +58,7 @@ class Promises(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="vcr-promises-", dir=SCRATCH))
         self.sim = Observed(self.folder, POLICY)
         self.sim.patience = 4
-        self.sim.world.restore_points = POINTS
+        self.sim.env.restore_points = POINTS
         self.epoch = self.dns_epoch = 0
         self.written: tuple[Any, ...] = ()
         #: The operator has started the primary beside a standby that served.
@@ -71,8 +71,8 @@ class Promises(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     @property
-    def world(self) -> simulated_world.SimulatedWorld:
-        return self.sim.world
+    def env(self) -> simulated_world.SimulatedWorld:
+        return self.sim.env
 
     def open_episode(self) -> Episode | None:
         return self.sim.journal.state("web").open_episode
@@ -92,8 +92,8 @@ class Promises(RuleBasedStateMachine):
     def begin(
         self, fence_command: bool, hold_returning: bool, mode: str, ns2: str | None, virtual_ip: str | None
     ) -> None:
-        self.world.fence_command, self.world.mode = fence_command, mode
-        self.world.ns2, self.world.virtual_ip = ns2, virtual_ip
+        self.env.fence_command, self.env.mode = fence_command, mode
+        self.env.ns2, self.env.virtual_ip = ns2, virtual_ip
         self.sim.hold_returning = hold_returning
         self.sim.watch()
 
@@ -101,7 +101,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        if self.world.power not in OFF:
+        if self.env.power not in OFF:
             self.sim.crash()
 
     @rule()
@@ -117,17 +117,17 @@ class Promises(RuleBasedStateMachine):
     )
     def a_failover_gets_stuck(self, what: str, place: str, seconds: float, set_back: bool) -> None:
         """What one often gets to see, and what random walks seldom get to."""
-        if self.world.power is Power.RUNNING:
+        if self.env.power is Power.RUNNING:
             self.sim.heartbeat()
         match what:
             case "lxd":
-                self.world.lxd_answers = False
+                self.env.lxd_answers = False
             case "dns":
-                self.world.dns_answers = False
+                self.env.dns_answers = False
             case "second dns":
-                self.world.ns2 = REFUSES
+                self.env.ns2 = REFUSES
             case "ports":
-                self.world.standby_ports_open_after = NEVER
+                self.env.standby_ports_open_after = NEVER
             case "disk":
                 self.sim.clock.changes.append((self.sim.clock.time + seconds / 100, self.the_disk_is_full))
             case "libvirt":
@@ -145,58 +145,62 @@ class Promises(RuleBasedStateMachine):
 
     @rule(cpu=st.sampled_from([0.0, 5.0, 100.0]), ports=st.booleans())
     def cpu_and_ports(self, cpu: float, ports: bool) -> None:
-        self.world.cpu, self.world.cpu_since, self.world.primary_ports_open = cpu, self.sim.clock.time, ports
+        self.env.cpu, self.env.cpu_since, self.env.primary_ports_open = (
+            cpu,
+            self.sim.clock.time,
+            ports,
+        )
 
     @rule(answers=st.booleans())
     def something_answers_at_the_primarys_address(self, answers: bool) -> None:
-        self.world.address_answers = answers
+        self.env.address_answers = answers
 
     @rule(reason=st.sampled_from(["shutdown", "destroyed"]))
     def operator_stops_the_primary(self, reason: str) -> None:
-        if self.world.power not in OFF:
+        if self.env.power not in OFF:
             self.sim.stop_primary(reason)
 
-    @precondition(lambda self: self.world.power is Power.RUNNING)
+    @precondition(lambda self: self.env.power is Power.RUNNING)
     @rule()
     def operator_suspends_the_primary(self) -> None:
-        self.world.power = Power.PAUSED
+        self.env.power = Power.PAUSED
 
     @rule()
     def operator_starts_the_primary(self) -> None:
         """By hand, whatever the controllers do; where the newest fence still counts, nobody can see it in time."""
         if self.under_way() and (self.set_back or self.sim.fenced_within(POLICY.fence_valid_for)):
             return
-        if self.world.standby_running or self.sim.journal.state("web").side is Side.STANDBY:
+        if self.env.standby_running or self.sim.journal.state("web").side is Side.STANDBY:
             self.two_by_hand = True
         self.sim.start_primary()
 
     @rule(trouble=st.sampled_from(["", "silent", "crashed", "hangs", "cut"]))
     def hypervisor(self, trouble: str) -> None:
-        self.world.hypervisor_answers = trouble not in ("silent", "crashed")
-        self.world.libvirtd_hangs, self.world.network_cut = trouble == "hangs", trouble == "cut"
-        if trouble == "crashed" and self.world.power not in OFF:
+        self.env.hypervisor_answers = trouble not in ("silent", "crashed")
+        self.env.libvirtd_hangs, self.env.network_cut = trouble == "hangs", trouble == "cut"
+        if trouble == "crashed" and self.env.power not in OFF:
             self.sim.crash()
 
     @rule(autostart=st.booleans(), back=st.booleans())
     def hypervisor_loses_its_power(self, autostart: bool, back: bool) -> None:
         """libvirt forgets with it why a VM was off before."""
-        self.world.hypervisor_answers, self.world.autostart = False, autostart
-        if self.world.power is not Power.CRASHED:
-            self.world.power, self.world.reason = Power.SHUTOFF, ""
+        self.env.hypervisor_answers, self.env.autostart = False, autostart
+        if self.env.power is not Power.CRASHED:
+            self.env.power, self.env.reason = Power.SHUTOFF, ""
         self.sim.watch()
-        self.world.hypervisor_answers = back
+        self.env.hypervisor_answers = back
 
-    @precondition(lambda self: self.world.power is Power.RUNNING)
+    @precondition(lambda self: self.env.power is Power.RUNNING)
     @rule(reason=st.sampled_from(["I/O error", "watchdog", "migration"]))
     def something_pauses_the_primary(self, reason: str) -> None:
-        self.world.power, self.world.reason = Power.PAUSED, reason
+        self.env.power, self.env.reason = Power.PAUSED, reason
 
     def libvirtd_hangs(self) -> None:
-        self.world.libvirtd_hangs = True
+        self.env.libvirtd_hangs = True
 
     @rule(works=st.booleans(), acts_late=st.sampled_from([None, None, 3.0, 40.0]))
     def fence_command(self, works: bool, acts_late: float | None) -> None:
-        self.world.fence_command_works, self.world.fence_acts_late = works, acts_late
+        self.env.fence_command_works, self.env.fence_acts_late = works, acts_late
 
     @rule(
         seconds=st.sampled_from([18.0, 24.0, 36.0]),
@@ -204,14 +208,14 @@ class Promises(RuleBasedStateMachine):
     )
     def a_cut_that_the_fence_does_not_cross(self, seconds: float, meanwhile: str) -> None:
         """And what is there when it is over. Before it all is well, or walks would seldom get that far."""
-        world, clock = self.world, self.sim.clock
+        env, clock = self.env, self.sim.clock
         self.operator_brings_the_primary_back()
         self.resume()
         self.acknowledge()
         self.sim.heartbeat()
         self.sim.watch()
-        world.fence_command, world.neighbours, world.network_cut = True, (), True
-        world.fence_command_works = False
+        env.fence_command, env.neighbours, env.network_cut = True, (), True
+        env.fence_command_works = False
         clock.changes.append((clock.time + seconds, lambda: self.the_network_is_back(meanwhile)))
         self.sim.watch()
         clock.sleep(POLICY.host_silent_for)
@@ -221,54 +225,54 @@ class Promises(RuleBasedStateMachine):
         match what:
             case "crash":
                 self.crash()
-            case "pause" if self.world.power is Power.RUNNING:
-                self.world.power = Power.PAUSED
+            case "pause" if self.env.power is Power.RUNNING:
+                self.env.power = Power.PAUSED
             case "ports":
-                self.world.primary_ports_open = False
+                self.env.primary_ports_open = False
             case "hangs":
-                self.world.libvirtd_hangs = self.world.fence_command_works = True
-        self.world.network_cut = False
+                self.env.libvirtd_hangs = self.env.fence_command_works = True
+        self.env.network_cut = False
 
     @rule(neighbours=st.sampled_from([(), ("mail",)]))
     def neighbours(self, neighbours: tuple[str, ...]) -> None:
-        self.world.neighbours = neighbours
+        self.env.neighbours = neighbours
 
     # -- the standby's side ------------------------------------------------------------------------------------
 
     @rule(answers=st.booleans())
     def lxd(self, answers: bool) -> None:
-        self.world.lxd_answers = answers
+        self.env.lxd_answers = answers
 
     @rule()
     def the_secondary_restarts(self) -> None:
         """What was promoted starts with it; what only waits boots when it is needed."""
-        self.world.mode, self.world.started_at = "cold", self.sim.clock.time
+        self.env.mode, self.env.started_at = "cold", self.sim.clock.time
 
     @rule(mode=st.sampled_from(MODES))
     def standby_set(self, mode: str) -> None:
-        self.world.mode = mode
+        self.env.mode = mode
 
     @rule(answers=st.booleans(), key_good=st.booleans(), second=st.sampled_from(["", REFUSES]))
     def dns(self, answers: bool, key_good: bool, second: str) -> None:
-        self.world.dns_answers, self.world.dns_key_good = answers, key_good
-        if self.world.ns2 is not None:
-            self.world.ns2 = second
+        self.env.dns_answers, self.env.dns_key_good = answers, key_good
+        if self.env.ns2 is not None:
+            self.env.ns2 = second
 
     @rule(elsewhere=st.booleans())
     def virtual_ip(self, elsewhere: bool) -> None:
-        self.world.virtual_ip_elsewhere = elsewhere
+        self.env.virtual_ip_elsewhere = elsewhere
 
     @rule(after=st.sampled_from([0.0, 1.0, 30.0, NEVER]), flaps_for=st.sampled_from([0.0, 0.0, 5.0, NEVER]))
     def ports_of_the_standby(self, after: float, flaps_for: float) -> None:
         """They open late, never, close again, or do all of that in turn."""
-        self.world.standby_ports_open_after, self.world.standby_flaps_for = after, flaps_for
+        self.env.standby_ports_open_after, self.env.standby_flaps_for = after, flaps_for
 
     @rule(full=st.booleans())
     def disk(self, full: bool) -> None:
-        self.world.disk_full = full
+        self.env.disk_full = full
 
     def the_disk_is_full(self) -> None:
-        self.world.disk_full = True
+        self.env.disk_full = True
 
     # -- controllers -------------------------------------------------------------------------------------------
 
@@ -283,8 +287,8 @@ class Promises(RuleBasedStateMachine):
         self.sim.hold()
         state = self.sim.journal.state("web")
         paused = state.pause is not None and state.pause.holds(self.sim.clock.now())
-        if state.side is Side.STANDBY and not paused and self.world.libvirt_answers:
-            assert self.world.power is not Power.RUNNING, "an old primary is not held"
+        if state.side is Side.STANDBY and not paused and self.env.libvirt_answers:
+            assert self.env.power is not Power.RUNNING, "an old primary is not held"
 
     @rule()
     def zabbix_event(self) -> None:
@@ -346,17 +350,17 @@ class Promises(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([None, 30.0, 1000.0]))
     def pause(self, seconds: float | None) -> None:
-        with suppress(OutsideError):
+        with suppress(ExternalError):
             self.sim.pause(seconds)
 
     @rule()
     def resume(self) -> None:
-        with suppress(OutsideError):
+        with suppress(ExternalError):
             self.sim.resume()
 
     @rule()
     def acknowledge(self) -> None:
-        with suppress(OutsideError):
+        with suppress(ExternalError):
             self.sim.acknowledge()
             self.sim.acknowledged = True
 
@@ -365,16 +369,16 @@ class Promises(RuleBasedStateMachine):
     def operator_brings_the_primary_back(self) -> None:
         """Stops the container, starts the VM, points DNS back, and then `vcrecovery standby reset`."""
         self.everything_is_well_again()
-        self.world.primary_ports_open, self.world.cpu = True, 5.0
+        self.env.primary_ports_open, self.env.cpu = True, 5.0
         self.sim.serve_from_primary()
-        self.world.operators_word, self.two_by_hand, self.world.tree = False, False, "synced"
+        self.env.operators_word, self.two_by_hand, self.env.tree = False, False, "synced"
 
     # -- time --------------------------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 10.0, 31.0, 61.0, 600.0, 4000.0]))
     def time_passes(self, seconds: float) -> None:
         self.sim.clock.sleep(seconds)
-        if self.syncs and self.world.power is Power.RUNNING and self.world.cpu == 5.0:
+        if self.syncs and self.env.power is Power.RUNNING and self.env.cpu == 5.0:
             self.sim.heartbeat()
 
     @rule(forward=st.booleans())
@@ -386,25 +390,29 @@ class Promises(RuleBasedStateMachine):
     # -- and in the end ----------------------------------------------------------------------------------------
 
     def everything_is_well_again(self) -> None:
-        world = self.world
-        world.hypervisor_answers = world.lxd_answers = world.dns_answers = world.dns_key_good = True
-        world.libvirtd_hangs = world.network_cut = world.disk_full = world.virtual_ip_elsewhere = False
-        world.fence_acts_late, world.address_answers = None, False
-        world.fence_command_works, world.standby_ports_open_after, world.standby_flaps_for = True, 1.0, 0.0
-        if world.ns2 is not None:
-            world.ns2 = ""
+        env = self.env
+        env.hypervisor_answers = env.lxd_answers = env.dns_answers = env.dns_key_good = True
+        env.libvirtd_hangs = env.network_cut = env.disk_full = env.virtual_ip_elsewhere = False
+        env.fence_acts_late, env.address_answers = None, False
+        env.fence_command_works, env.standby_ports_open_after, env.standby_flaps_for = (
+            True,
+            1.0,
+            0.0,
+        )
+        if env.ns2 is not None:
+            env.ns2 = ""
 
     @rule()
     def everything_is_mended(self) -> None:
         """What was begun is brought to its end by the next controller, by itself."""
-        world = self.world
+        env = self.env
         self.sim.clock.changes.clear()
         self.sim.kill_at = None
         self.everything_is_well_again()
         episode = self.open_episode()
         if episode is not None and episode.to_restore is not None and not episode.done(Step.START):
             # The error says so: only the operator may throw away what it has written.
-            world.standby_running = False
+            env.standby_running = False
         self.sim.restart()
         must = self.under_way()
         self.sim.watch()
@@ -418,8 +426,8 @@ class Promises(RuleBasedStateMachine):
         Promises.taken += 1
         if STEPS and Promises.taken % 50_000 == 0:
             print(f"{Promises.taken} steps", flush=True)  # noqa: T201
-        if self.world.power is Power.RUNNING and self.world.standby_running:
-            assert self.two_by_hand or self.world.operators_word, "two live copies"
+        if self.env.power is Power.RUNNING and self.env.standby_running:
+            assert self.two_by_hand or self.env.operators_word, "two live copies"
 
     def nothing_is_written(self) -> bool:
         """Since this was asked before: then what is read from the journal is as it was."""
@@ -438,15 +446,15 @@ class Promises(RuleBasedStateMachine):
         assert epoch >= self.epoch
         spent = [e.epoch for e in self.sim.journal.history("web", 10_000) if e.tried(Step.FENCE)]
         assert spent == sorted(set(spent), reverse=True), "an epoch is spent twice"
-        assert self.dns_epoch <= self.world.dns_epoch <= epoch
-        self.epoch, self.dns_epoch = epoch, self.world.dns_epoch
+        assert self.dns_epoch <= self.env.dns_epoch <= epoch
+        self.epoch, self.dns_epoch = epoch, self.env.dns_epoch
 
     @invariant()
     def dns_is_where_ports_answered(self) -> None:
-        if self.world.dns_address == "standby":
-            assert self.world.dns_epoch in self.sim.answered_at
-        if self.world.virtual_ip_is_here:
-            assert self.world.probed_epoch in self.sim.answered_at
+        if self.env.dns_address == "standby":
+            assert self.env.dns_epoch in self.sim.answered_at
+        if self.env.virtual_ip_is_here:
+            assert self.env.probed_epoch in self.sim.answered_at
 
     def an_episode_that_is_done_had_every_step(self) -> None:
         newest = self.sim.journal.newest_done("web")
@@ -474,13 +482,13 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     def begin(self, starts_at_once: int, fence_command: bool, mode: str) -> None:
         self.fleet = ObservedFleet(self.folder, NEEDS, starts_at_once)
         for number, sim in enumerate(self.fleet.sims.values()):
-            sim.world.host, sim.world.fence_command = f"hv{number % 2}", fence_command
-            sim.world.mode = mode if number else "cold"
+            sim.env.host, sim.env.fence_command = f"hv{number % 2}", fence_command
+            sim.env.mode = mode if number else "cold"
             sim.patience = 4
         self.fleet.watch()
 
     def worlds(self) -> list[simulated_world.SimulatedWorld]:
-        return [sim.world for sim in self.fleet.sims.values()]
+        return [sim.env for sim in self.fleet.sims.values()]
 
     def let_end(self) -> None:
         while self.fleet.is_at_work:
@@ -489,15 +497,15 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     @rule(services=st.sets(st.sampled_from(SERVICES), min_size=1))
     def crash(self, services: set[str]) -> None:
         for name in services:
-            if self.fleet.sims[name].world.power not in OFF:
+            if self.fleet.sims[name].env.power not in OFF:
                 self.fleet.sims[name].crash()
 
     @rule(host=st.sampled_from(["hv0", "hv1"]), answers=st.booleans(), crashed=st.booleans())
     def hypervisor(self, host: str, answers: bool, crashed: bool) -> None:
         for sim in self.fleet.sims.values():
-            if sim.world.host == host:
-                sim.world.hypervisor_answers = answers
-                if crashed and not answers and sim.world.power not in OFF:
+            if sim.env.host == host:
+                sim.env.hypervisor_answers = answers
+                if crashed and not answers and sim.env.power not in OFF:
                     sim.crash()
 
     @rule(
@@ -510,18 +518,18 @@ class PromisesOfSeveral(RuleBasedStateMachine):
         self, host: str, seconds: float, crash: set[str], ports_first: bool
     ) -> None:
         """And some of its VMs die behind it. Before libvirt, the ports may be back, and the fence command may work."""
-        there = [sim for sim in self.fleet.sims.values() if sim.world.host == host]
+        there = [sim for sim in self.fleet.sims.values() if sim.env.host == host]
         clock = self.fleet.clock
 
         def back(libvirt: bool) -> None:
             for sim in there:
-                sim.world.network_cut, sim.world.fence_command_works = False, True
-                sim.world.libvirtd_hangs = not libvirt
+                sim.env.network_cut, sim.env.fence_command_works = False, True
+                sim.env.libvirtd_hangs = not libvirt
 
         for sim in there:
-            sim.world.fence_command = sim.world.network_cut = True
-            sim.world.fence_command_works = False
-            if sim.name in crash and sim.world.power not in OFF:
+            sim.env.fence_command = sim.env.network_cut = True
+            sim.env.fence_command_works = False
+            if sim.name in crash and sim.env.power not in OFF:
                 clock.changes.append((clock.time + seconds - 1, sim.crash))
         clock.changes.append((clock.time + seconds, lambda: back(not ports_first)))
         clock.changes.append((clock.time + seconds + 10, lambda: back(True)))
@@ -530,12 +538,12 @@ class PromisesOfSeveral(RuleBasedStateMachine):
 
     @rule(lxd=st.booleans(), dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
     def outside(self, lxd: bool, dns: bool, disk_full: bool) -> None:
-        for world in self.worlds():
-            world.lxd_answers, world.dns_answers, world.disk_full = lxd, dns, disk_full
+        for env in self.worlds():
+            env.lxd_answers, env.dns_answers, env.disk_full = lxd, dns, disk_full
 
     @rule(service=st.sampled_from(SERVICES), after=st.sampled_from([0.0, 1.0, 30.0, NEVER]))
     def ports(self, service: str, after: float) -> None:
-        self.fleet.sims[service].world.standby_ports_open_after = after
+        self.fleet.sims[service].env.standby_ports_open_after = after
 
     @rule(service=st.sampled_from(SERVICES), place=st.sampled_from(PLACES))
     def kill_the_controller(self, service: str, place: str) -> None:
@@ -556,7 +564,7 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     )
     def failover(self, what: str, force: bool, word: str | None) -> None:
         name = "shop" if what == "group" else "hv0"
-        services = SERVICES if what == "group" else [n for n, sim in self.fleet.sims.items() if sim.world.host == name]
+        services = SERVICES if what == "group" else [n for n, sim in self.fleet.sims.items() if sim.env.host == name]
         said: dict[str, Any] = {"force": True} if force else {}
         if word is not None:
             said["primary_is_down"] = name if word == "it" else "another"
@@ -570,18 +578,22 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     def time_passes(self, seconds: float, jump: float) -> None:
         self.fleet.clock.sleep(seconds)
         self.fleet.clock.set_by += jump
-        for world in self.worlds():
-            if world.power is Power.RUNNING:
-                world.heartbeat_at = self.fleet.clock.now()
+        for env in self.worlds():
+            if env.power is Power.RUNNING:
+                env.heartbeat_at = self.fleet.clock.now()
 
     @rule()
     def everything_is_mended(self) -> None:
         """What was begun is brought to its end by the next controller, by itself, in its order."""
         for sim in self.fleet.sims.values():
             sim.kill_at, sim.patience = None, None
-            sim.world.hypervisor_answers = sim.world.lxd_answers = sim.world.dns_answers = True
-            sim.world.network_cut, sim.world.libvirtd_hangs, sim.world.fence_command_works = False, False, True
-            sim.world.disk_full, sim.world.standby_ports_open_after = False, 1.0
+            sim.env.hypervisor_answers = sim.env.lxd_answers = sim.env.dns_answers = True
+            sim.env.network_cut, sim.env.libvirtd_hangs, sim.env.fence_command_works = (
+                False,
+                False,
+                True,
+            )
+            sim.env.disk_full, sim.env.standby_ports_open_after = False, 1.0
         under_way = [name for name in SERVICES if self.under_way(name)]
         for _ in range(300):
             self.fleet.watch()
@@ -600,16 +612,15 @@ class PromisesOfSeveral(RuleBasedStateMachine):
 
     def needs_are_up(self, name: str) -> bool:
         return all(
-            self.fleet.sims[need].world.open_ports or self.fleet.sims[need].serves_from_standby()
-            for need in NEEDS[name]
+            self.fleet.sims[need].env.open_ports or self.fleet.sims[need].serves_from_standby() for need in NEEDS[name]
         )
 
     @precondition(lambda self: not self.fleet.is_at_work)
     @rule()
     def operators_bring_everything_back(self) -> None:
-        for world in self.worlds():
-            world.disk_full, world.hypervisor_answers, world.operators_word = False, True, False
-            world.network_cut = world.libvirtd_hangs = False
+        for env in self.worlds():
+            env.disk_full, env.hypervisor_answers, env.operators_word = False, True, False
+            env.network_cut = env.libvirtd_hangs = False
         for sim in self.fleet.sims.values():
             sim.serve_from_primary()
 
@@ -617,8 +628,8 @@ class PromisesOfSeveral(RuleBasedStateMachine):
     def there_is_one_live_copy(self) -> None:
         Promises.taken += 1
         for name, sim in self.fleet.sims.items():
-            if sim.world.power is Power.RUNNING and sim.world.standby_running:
-                assert sim.world.operators_word, f"two live copies of {name}"
+            if sim.env.power is Power.RUNNING and sim.env.standby_running:
+                assert sim.env.operators_word, f"two live copies of {name}"
         if self.fleet.clock.broken is not None:
             raise self.fleet.clock.broken
 

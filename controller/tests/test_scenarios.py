@@ -1,7 +1,7 @@
 """Scenario folders: commands in, golden log out, with a virtual clock. They read as documentation.
 
 `scenario.yml` has a title, what it `covers` (see `scenario_index.py`), the world's settings and a list of commands;
-`expect.log` is what must come out. Without `services` there is one, called web. With them, `world` holds for each, and
+`expect.log` is what must come out. Without `services` there is one, called web. With them, `env` holds for each, and
 a command that names one (`crash: db`, `set: {of: db, ...}`) is for that one alone.
 `VCRECOVERY_REWRITE=1` writes the logs and the index anew: read the difference before you commit it.
 """
@@ -51,12 +51,12 @@ class Stage:
 
     def _change(self, names: Sequence[str], values: dict[str, Any]) -> None:
         for name in names:
-            world = self.sims[name].world
+            env = self.sims[name].env
             for key, value in values.items():
-                assert hasattr(world, key), key
-                setattr(world, key, Power(value) if key == "power" else value)
+                assert hasattr(env, key), key
+                setattr(env, key, Power(value) if key == "power" else value)
             if "cpu" in values:
-                world.cpu_since = self.clock.time
+                env.cpu_since = self.clock.time
 
     def _set(self, said: dict[str, Any]) -> None:
         values = dict(said)
@@ -87,9 +87,9 @@ class Stage:
         while self.clock.time < end or (self.fleet is not None and self.fleet.is_at_work):
             self.clock.sleep(1.0)
             for sim in self.sims.values():
-                world = sim.world
-                alive = world.power == "running" and 0 < world.cpu < 99 and not world.network_cut and world.syncs
-                world.heartbeat_at = self.clock.now() if alive else world.heartbeat_at
+                env = sim.env
+                alive = env.power == "running" and 0 < env.cpu < 99 and not env.network_cut and env.syncs
+                env.heartbeat_at = self.clock.now() if alive else env.heartbeat_at
             self.look()
 
     def failover(self, said: dict[str, Any]) -> None:
@@ -103,8 +103,8 @@ class Stage:
         assert self.fleet is not None
         of = {
             "service": [name],
-            "host": [each for each, sim in self.sims.items() if sim.world.host == name],
-            "site": [each for each, sim in self.sims.items() if sim.world.site == name],
+            "host": [each for each, sim in self.sims.items() if sim.env.host == name],
+            "site": [each for each, sim in self.sims.items() if sim.env.site == name],
             "group": self.groups.get(name, []),
         }
         self.fleet.failover(what, name, of[what], **words)
@@ -175,7 +175,7 @@ class Stage:
                 sim.resume()
                 sim.say(f"operator: resume {sim.name}")
             case "standby set":
-                sim.world.mode = argument
+                sim.env.mode = argument
                 sim.say(f"operator: standby set {sim.name} {argument}")
             case _:
                 raise AssertionError(f"no such command: {verb}")

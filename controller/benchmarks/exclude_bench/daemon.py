@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 from .measure import kill_group
 
@@ -72,14 +72,14 @@ class Lsyncd:
         return int(report.read_text())
 
     def wait_until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Waits for a condition; OutsideError when lsyncd ends, or after 300 s."""
+        """Waits for a condition; ExternalError when lsyncd ends, or after 300 s."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not holds():
             if self._process.poll() is not None:
                 lines = self._log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"]
-                raise OutsideError(f"lsyncd ended with status {self._process.returncode}: {lines[-1]}")
+                raise ExternalError(f"lsyncd ended with status {self._process.returncode}: {lines[-1]}")
             if time.monotonic() > deadline:
-                raise OutsideError(f"lsyncd: no {what} within {_TIMEOUT_SECONDS} s")
+                raise ExternalError(f"lsyncd: no {what} within {_TIMEOUT_SECONDS} s")
             time.sleep(_POLL_SECONDS)
 
     def wait_idle(self) -> None:
@@ -117,7 +117,7 @@ def watching(source: Path, exclude_from: Path | None, folder: Path, directories:
                 start_new_session=True,
             )
         except FileNotFoundError as error:
-            raise OutsideError("lsyncd is not installed") from error
+            raise ExternalError("lsyncd is not installed") from error
     try:
         lsyncd = Lsyncd(process, source, folder, log)
         lsyncd.wait_until(f"watch on {directories:,} directories", lambda: lsyncd.watches() >= directories)

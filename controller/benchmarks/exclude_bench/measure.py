@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def spread(values: Sequence[float]) -> Spread:
 def measured(argv: Sequence[str], *, timeout: float) -> Usage:
     """Runs `argv` to its end; `timeout` in seconds.
 
-    vcrecovery.drivers.process cannot be used: only wait4 tells one child's CPU time. OutsideError when it fails or
+    vcrecovery.drivers.process cannot be used: only wait4 tells one child's CPU time. ExternalError when it fails or
     takes too long; nothing that it started is left behind, not even after Ctrl-C.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -54,7 +54,7 @@ def measured(argv: Sequence[str], *, timeout: float) -> Usage:
                 list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
             )
         except FileNotFoundError as error:
-            raise OutsideError(f"{argv[0]} is not installed") from error
+            raise ExternalError(f"{argv[0]} is not installed") from error
         # Blocks in wait4 instead of polling, which would blur short runs.
         killer = threading.Timer(timeout, kill_group, [process.pid])
         killer.start()
@@ -70,10 +70,10 @@ def measured(argv: Sequence[str], *, timeout: float) -> Usage:
         output.seek(0)
         errors.seek(0)
         if process.returncode == -signal.SIGKILL and wall >= timeout:
-            raise OutsideError(f"{argv[0]} did not finish within {timeout:.0f} s")
+            raise ExternalError(f"{argv[0]} did not finish within {timeout:.0f} s")
         if process.returncode:
             lines = errors.read().decode(errors="replace").strip().splitlines() or ["it printed nothing"]
-            raise OutsideError(f"{argv[0]} failed with status {process.returncode}: {lines[-1]}")
+            raise ExternalError(f"{argv[0]} failed with status {process.returncode}: {lines[-1]}")
         return Usage(wall, usage.ru_utime + usage.ru_stime, output.read())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery_lab.progress import stderr_progress
 
 from .daemon import watching
@@ -56,7 +56,7 @@ def measure_lsyncd(files: Mapping[str, ListFiles], folder: Path, scale: Scale) -
                 per_event[kind].append((lsyncd.cpu() - before) / events)
                 seen = lsyncd.seen() - 1
                 if seen != events:
-                    raise OutsideError(f"lsyncd saw {seen:,} of {events:,} events")
+                    raise ExternalError(f"lsyncd saw {seen:,} of {events:,} events")
     return [EventCost(kind, _events(kind, scale), spread(per_event[kind]), spread(start[kind])) for kind in lists]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery_lab.progress import stderr_progress
 
 from .lists import NAIVE, OURS, PAPER
@@ -117,7 +117,7 @@ def _run(pair: _Pair, changed: int) -> Usage:
     # The root itself is the one path that rsync counts and the tree does not.
     expected = {b"files": pair.files + 1, b"regular files transferred": changed}
     if counts != expected:
-        raise OutsideError(
+        raise ExternalError(
             f"rsync with {pair.exclude_from or 'no list'} synced other files than the list says: "
             f"{_shown(counts)} instead of {_shown(expected)}"
         )

@@ -205,10 +205,10 @@ def fail_over(plan: Path, compiled: Path) -> tuple[float, float]:
 
     `compiled` keeps Python's bytecode, which an installed program has. Raises LabError when a service was not done.
     """
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(compiled)}
+    env = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(compiled)}
     words: list[str | Path] = [PROGRAM, "failover", "--host", HOST, "--plan", plan]
     before, begun = os.times(), time.perf_counter()
-    run(words, timeout=600, env=environment)
+    run(words, timeout=600, env=env)
     seconds, after = time.perf_counter() - begun, os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return seconds, used

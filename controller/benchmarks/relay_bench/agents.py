@@ -94,11 +94,11 @@ class Agent:
             f"pass_persist .1.3.6.1.4.1.36957.1 {sys.executable} -IS {_PROGRAM} {self._table}\n"
             f"pass_persist .1.3.6.1.4.1.12345.1 {sys.executable} -IS {_PROGRAM} {self._table}\n"
         )
-        environment = client_environment(self.folder / "agent")
+        env = client_environment(self.folder / "agent")
         log = self.folder / "snmpd.log"
         words = ["snmpd", "-f", "-C", "-c", str(configuration), "-Lf", str(log), "-p", str(self.folder / "pid")]
         self._process = subprocess.Popen(
-            words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
     def table_programs(self) -> list[int]:

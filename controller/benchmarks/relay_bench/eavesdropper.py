@@ -30,8 +30,8 @@ class Eavesdropper:
     def inform(self, folder: Path, what: Sequence[str]) -> None:
         """net-snmp sends an inform through here, again each second until it is confirmed."""
         words = ["snmpinform", "-m", "", "-v3", "-r", "10", "-t", "1", f"{_HERE}:{self.port}", *what]
-        environment = client_environment(folder / "client")
-        subprocess.run(words, env=environment, timeout=60, check=True, stderr=subprocess.DEVNULL)
+        env = client_environment(folder / "client")
+        subprocess.run(words, env=env, timeout=60, check=True, stderr=subprocess.DEVNULL)
 
     def relay(self, inner: socket.socket, outer: socket.socket, target: tuple[str, int], over: threading.Event) -> None:
         client: tuple[str, int] = ("", 0)

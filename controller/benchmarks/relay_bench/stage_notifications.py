@@ -82,8 +82,8 @@ def catch_trap(folder: Path, engine_id: str, boots_and_time: str, what: Sequence
         sock.settimeout(30)
         target = f"{_CATCH}:{sock.getsockname()[1]}"
         words = ["snmptrap", "-m", "", "-v3", "-e", f"0x{engine_id}", "-Z", boots_and_time, *options, target, *what]
-        environment = client_environment(folder)
-        subprocess.run(words, env=environment, check=True, timeout=60, stderr=subprocess.DEVNULL)
+        env = client_environment(folder)
+        subprocess.run(words, env=env, check=True, timeout=60, stderr=subprocess.DEVNULL)
         return sock.recv(65535)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from exclude_bench.measure import Spread, Usage, measured, spread
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.pair import process
 from vcrecovery_lab.pair.pair import Pair
@@ -82,8 +82,8 @@ def _plain(pair: Pair) -> list[str]:
 
 def _ours(pair: Pair) -> list[str]:
     settings = str(pair.primary.folder / "sync.json")
-    environment = [f"PYTHONPATH={CHECKOUT}/controller/src", "PYTHONDONTWRITEBYTECODE=1"]
-    return ["env", *environment, PYTHON, "-m", "vcrecovery.primary", "reconcile", "--settings", settings]
+    env = [f"PYTHONPATH={CHECKOUT}/controller/src", "PYTHONDONTWRITEBYTECODE=1"]
+    return ["env", *env, PYTHON, "-m", "vcrecovery.primary", "reconcile", "--settings", settings]
 
 
 def _empty(pair: Pair) -> None:
@@ -101,5 +101,5 @@ def _peak(pair: Pair) -> Memory:
     finally:
         found = peak.stop()
     if status:
-        raise OutsideError(f"reconcile failed: {pair.primary.log.read_text()[-300:]}")
+        raise ExternalError(f"reconcile failed: {pair.primary.log.read_text()[-300:]}")
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 _POLL_SECONDS = 0.01
 #: How long the last writes may take to arrive.
@@ -82,7 +82,7 @@ def latency(
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while len(found) < count:
             if time.monotonic() > deadline:
-                raise OutsideError(f"{what}: {count - len(found)} writes have not arrived")
+                raise ExternalError(f"{what}: {count - len(found)} writes have not arrived")
             time.sleep(_POLL_SECONDS)
     finally:
         ended.set()

@@ -91,14 +91,14 @@ def playbook(layout: Layout, name: str, text: str, *words: str) -> str:
     """Runs a playbook as an operator would; what it printed."""
     log = layout.root / "ansible.log"
     command = [str(CHECKOUT / ".venv/bin/ansible-playbook"), name, *words]
-    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
+    env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
     with log.open("a") as output, stderr_progress(text):
         begin = output.tell()
         try:
             status = subprocess.run(
                 command,
                 cwd=CHECKOUT,
-                env=environment,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

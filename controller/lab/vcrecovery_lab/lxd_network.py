@@ -13,7 +13,7 @@ _PROGRAMS = ("iptables", "ip6tables")
 
 
 def remove_pool_and_network(lxd: LxdServer, pool: str, network: str) -> None:
-    """Removes them if they are there. Raises OutsideError while something uses them."""
+    """Removes them if they are there. Raises ExternalError while something uses them."""
     lxd.remove_pool_and_network(pool, network)
     for program in _PROGRAMS:
         for rule in rules_of(network, run([f"{program}-save", "-t", "filter"], timeout=30).stdout):

@@ -36,7 +36,7 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        environment = {
+        env = {
             **os.environ,
             "SNMPCONFPATH": f"{self.folder}:{self.folder}/persistent",
             "SNMP_PERSISTENT_DIR": str(self.folder / "persistent"),
@@ -45,7 +45,7 @@ class Daemon:
         command = [self.program, "-f", "-A", "-Lf", str(self.log), *self._options]
         before = self.log.read_text().count(READY) if self.log.exists() else 0
         with (self.folder / "output").open("ab") as output:
-            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            self._process = subprocess.Popen(command, env=env, stdout=output, stderr=output)
         try:
             wait_until(lambda: self.log.exists() and self.log.read_text().count(READY) > before, self.program, PATIENCE)
         except BaseException:

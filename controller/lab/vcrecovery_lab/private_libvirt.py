@@ -46,11 +46,11 @@ class PrivateLibvirt:
 
     def start(self) -> None:
         places = {"HOME": ".", "XDG_RUNTIME_DIR": "run", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
-        environment = {**os.environ, **{name: str(self.folder / place) for name, place in places.items()}}
+        env = {**os.environ, **{name: str(self.folder / place) for name, place in places.items()}}
         user = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
         command = [sys.executable, str(Path(__file__).with_name("reaper.py")), *user, "libvirtd"]
         with (self.folder / "libvirtd.log").open("ab") as log:
-            self._reapers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd="/"))
+            self._reapers.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd="/"))
         wait_until(self.answers, "the private libvirtd", PATIENCE)
 
     def answers(self) -> bool:

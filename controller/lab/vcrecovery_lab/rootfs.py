@@ -19,25 +19,25 @@ _LEFTOVERS = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/man", 
 
 def build_rootfs(root: Path, recipe: Recipe, public_key: str, progress: Progress) -> None:
     """Install the recipe's packages and files into the new directory `root`."""
-    mirror, environment = debian_mirror(), proxy_environment()
+    mirror, env = debian_mirror(), proxy_environment()
     _write(root, {name: text for name, text in recipe.early_files.items() if name.startswith("etc/dpkg/")})
     with progress("image: debootstrap (about 30 s)"):
         options = ("--variant=minbase", "--components=main")
-        run([*_CONTAINED, "debootstrap", *options, recipe.suite, root, mirror], timeout=1200, env=environment)
+        run([*_CONTAINED, "debootstrap", *options, recipe.suite, root, mirror], timeout=1200, env=env)
     _write(root, recipe.early_files)
     with progress("image: packages (about 15 s)"):
-        _install(root, recipe.packages, environment)
+        _install(root, recipe.packages, env)
     _configure(root, recipe, public_key)
     _tidy(root)
 
 
-def _install(root: Path, packages: tuple[str, ...], environment: dict[str, str]) -> None:
+def _install(root: Path, packages: tuple[str, ...], env: dict[str, str]) -> None:
     """Install with the new system's own apt: it resolves dependencies far quicker than debootstrap."""
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
     apt = ("apt-get", "-qq", "--yes", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold")
-    env = {**environment, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    env = {**env, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     run([*_CONTAINED, "chroot", root, *apt, "install", *packages], timeout=1200, env=env)
     policy.unlink()
 

@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     INTERNAL = 1
     USAGE = 2
     REFUSED = 3
-    OUTSIDE = 4
+    EXTERNAL = 4
     BUSY = 5
     #: Of `status --check` alone: something needs a person now, or in office hours.
     ATTENTION = 6
@@ -24,10 +24,10 @@ class VCRecoveryError(Exception):
 
     exit_code = ExitCode.INTERNAL
 
-    def __init__(self, message: str, way_out: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         self.message = " ".join(message.split())
-        self.way_out = way_out
-        super().__init__(f"{self.message}; {way_out}" if way_out else self.message)
+        self.hint = hint
+        super().__init__(f"{self.message}; {hint}" if hint else self.message)
 
 
 class InternalError(VCRecoveryError):
@@ -50,13 +50,13 @@ class NotNowError(RefusedError):
     """It forbids it at this moment, and may not in the next: a failure that lasts is worth another try."""
 
 
-class OutsideError(VCRecoveryError):
+class ExternalError(VCRecoveryError):
     """Something outside (libvirt, LXD, DNS, a port) failed. The same call resumes the work."""
 
-    exit_code = ExitCode.OUTSIDE
+    exit_code = ExitCode.EXTERNAL
 
 
-class NotStartedError(OutsideError):
+class NotStartedError(ExternalError):
     """A service that this one needs is not up. The same call goes on once it is."""
 
 

@@ -15,7 +15,7 @@ from exclude_bench.stage_rsync import SyncCost
 from exclude_bench.targets import Target, filter_ratio
 from exclude_bench.tree import TreeWriter, data_files, every_nth_changed, linked_copy, live_paths
 from exclude_bench.truth import Faults, excluded_paths, faults
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 APPARMOR = [
     b"/etc",
@@ -115,9 +115,9 @@ def test_peak_memory_is_the_childs_not_the_callers() -> None:
 
 
 def test_a_command_that_hangs_or_fails_is_one_line() -> None:
-    with pytest.raises(OutsideError, match="did not finish within 0 s"):
+    with pytest.raises(ExternalError, match="did not finish within 0 s"):
         measured(["sleep", "60"], timeout=0.2)
-    with pytest.raises(OutsideError, match=r"^sh failed with status 3: no$"):
+    with pytest.raises(ExternalError, match=r"^sh failed with status 3: no$"):
         measured(["sh", "-c", "echo no >&2; exit 3"], timeout=20)
 
 

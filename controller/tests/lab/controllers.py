@@ -32,8 +32,8 @@ PATIENCE, HUNG = 300.0, 1000
 class Controllers:
     """The way to such a process, which is started when it is needed."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = {**os.environ, **environment}
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = {**os.environ, **env}
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, before: str, words: list[str], out: Path, err: Path) -> int:
@@ -53,7 +53,7 @@ class Controllers:
         if self._process is None:
             command = [sys.executable, __file__]
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self._environment)
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self._env)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")

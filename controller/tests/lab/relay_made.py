@@ -105,8 +105,8 @@ class Made:
         command = [words[0], "-m", "", "-Y", f"clientaddr {source}", *words[1:]]
         place = command.index("TARGET")
         command[place] = target
-        environment = env or client_environment(self.folder / "client")
-        return subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False).returncode == 0
+        env = env or client_environment(self.folder / "client")
+        return subprocess.run(command, env=env, capture_output=True, timeout=120, check=False).returncode == 0
 
     def inform(self, agent: Agent, what: list[str], *, again: int = 10, after: int = 1) -> bool:
         """It is sent `again` so often, each time `after` so many seconds without an answer."""

@@ -49,7 +49,7 @@ def test_wrong_tsig_key_then_the_right_one(lab: Lab, blank: int, tmp_path: Path)
     right = yaml.safe_load(plan.read_text())["dns"]["keys"]["vcrlab"]["secret_file"]
     edited(plan, dns__keys__vcrlab__secret_file=str(wrong))
     refused_in_one_line(
-        lab.vcrecovery("failover", "web", plan=plan), ExitCode.OUTSIDE, "ns1", "rejects TSIG key", str(wrong)
+        lab.vcrecovery("failover", "web", plan=plan), ExitCode.EXTERNAL, "ns1", "rejects TSIG key", str(wrong)
     )
     assert lab.dig(lab.layout.name, "A") == ["10.211.1.10"]
     problems = lab.vcrecovery("plan", "check", "--online", plan=plan)
@@ -95,7 +95,7 @@ def test_a_standby_that_does_not_open_its_port(lab: Lab, blank: int, tmp_path: P
     os.kill(blank, signal.SIGKILL)
     plan = lab.other_plan(tmp_path, ports=[4242], timeouts={"ports": "3s"})
     refused_in_one_line(
-        lab.vcrecovery("failover", "web", plan=plan), ExitCode.OUTSIDE, "10.211.2.10:4242", "DNS was not changed"
+        lab.vcrecovery("failover", "web", plan=plan), ExitCode.EXTERNAL, "10.211.2.10:4242", "DNS was not changed"
     )
     assert lab.dig(lab.layout.name, "A") == ["10.211.1.10"]
     edited(plan, services__web__ports=[80])
@@ -154,4 +154,4 @@ def test_two_controllers_at_once(lab: Lab, blank: int, tmp_path: Path) -> None:
         refused_in_one_line(second, ExitCode.BUSY, f"process {first.pid}", "already at work on web")
     finally:
         _, said = first.communicate(timeout=120)
-    assert first.returncode == ExitCode.OUTSIDE, said
+    assert first.returncode == ExitCode.EXTERNAL, said

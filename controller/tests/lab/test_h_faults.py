@@ -146,7 +146,7 @@ def test_the_secondary_is_away_for_a_while(started: Pair) -> None:
         time.sleep(0.03)
     wait_for(lambda: (started.primary.queue or 0) >= 40, "a queue")
     fresh = started.standby.freshness()
-    assert (fresh.stamped_at or 0) <= before, "it says what it had when the secondary went"
+    assert (fresh.synced_through or 0) <= before, "it says what it had when the secondary went"
     started.receiver.start()
     arrives(started)
     wait_for(lambda: (started.primary.queue or 0) < 10, "an empty queue")
@@ -180,7 +180,7 @@ def test_a_reconcile_is_cut_and_tried_again(started: Pair) -> None:
     wait_for(lambda: "exit status" in started.standby.freshness().detail, "the reason in the standby")
     fresh = started.standby.freshness()
     assert not fresh.whole
-    assert (fresh.stamped_at or 0) <= began
+    assert (fresh.synced_through or 0) <= began
     assert "exit status" in str(started.standby.status()["standby"])
     arrives(started)
 
@@ -199,7 +199,7 @@ def test_the_secondarys_disk_is_full(started: Pair, disk: Path) -> None:
         wait_for(lambda: "No space left" in (started.primary.report.get("error") or ""), "the reason on the primary")
         assert (started.standby.rootfs / "srv/big/file").read_bytes() == old
         fresh = started.standby.freshness()
-        assert not fresh.whole or (fresh.stamped_at or 0) <= began
+        assert not fresh.whole or (fresh.synced_through or 0) <= began
     finally:
         ballast.unlink()
     arrives(started)
@@ -215,7 +215,7 @@ def test_the_primary_is_killed_in_the_middle_of_a_file(started: Pair) -> None:
     started.primary.kill()
     wait_for(lambda: not in_the_middle(started), "the end of that session")
     assert (started.standby.rootfs / "srv/big/file").read_bytes() == old
-    assert (started.standby.freshness().stamped_at or 0) <= written + 1.5
+    assert (started.standby.freshness().synced_through or 0) <= written + 1.5
     started.primary.configure()
     started.primary.start()
     arrives(started)
@@ -232,7 +232,7 @@ def test_the_standby_claims_nothing_that_is_still_under_way(started: Pair) -> No
 
     def there() -> bool:
         fresh = started.standby.freshness()
-        claimed.append(fresh.stamped_at or 0)
+        claimed.append(fresh.synced_through or 0)
         return copy.exists()
 
     wait_for(there, "the file")

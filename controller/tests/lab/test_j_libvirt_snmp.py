@@ -59,15 +59,13 @@ def start_of_the_unit(*argv: str) -> list[str]:
 class Unit:
     """What the unit runs, started again whenever it ends."""
 
-    def __init__(self, libvirt: PrivateLibvirt, *argv: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, libvirt: PrivateLibvirt, *argv: str, env: dict[str, str] | None = None) -> None:
         self._argv = start_of_the_unit(*argv)
-        self._environment = {**os.environ, "LIBVIRT_DEFAULT_URI": libvirt.uri, **(environment or {})}
+        self._env = {**os.environ, "LIBVIRT_DEFAULT_URI": libvirt.uri, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            self._argv, env=self._environment, start_new_session=True, stdout=subprocess.DEVNULL
-        )
+        self._process = subprocess.Popen(self._argv, env=self._env, start_new_session=True, stdout=subprocess.DEVNULL)
 
     def has_virsh(self) -> bool:
         assert self._process is not None
@@ -142,7 +140,7 @@ class RealAgent:
         user = f'createUser {USER} SHA-256 "{AUTH}" AES "{PRIVACY}"'
         more = f"agentXSocket {folder}/agentx\n[snmp] clientaddr {HYPERVISOR}\n{user}\n"
         (folder / "snmpd.conf").write_text(configuration + more)
-        self._environment = client_environment(folder / "agent")
+        self._env = client_environment(folder / "agent")
         self._command = [
             "snmpd",
             "-f",
@@ -154,10 +152,10 @@ class RealAgent:
             "-I",
             "-smux",
         ]
-        self.unit = Unit(libvirt, str(program), "-f", "-L", "-x", f"{folder}/agentx", environment=self._environment)
+        self.unit = Unit(libvirt, str(program), "-f", "-L", "-x", f"{folder}/agentx", env=self._env)
 
     def start(self) -> None:
-        self._snmpd = subprocess.Popen(self._command, env=self._environment)
+        self._snmpd = subprocess.Popen(self._command, env=self._env)
         self.unit.start()
 
     def stop(self) -> None:

@@ -402,8 +402,8 @@ def apply_role(folder: Path, libvirt: PrivateLibvirt, port: int, receiver: TrapR
     play = {"hosts": "hv1", "connection": "local", "tasks": [{"ansible.builtin.include_role": role}], "vars": variables}
     playbook.write_text(yaml.safe_dump([play]))
     command = [str(CHECKOUT / ".venv/bin/ansible-playbook"), "-i", "hv1,", str(playbook)]
-    environment = {"ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    done = run(command, timeout=300, env=environment, check=False)
+    env = {"ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = run(command, timeout=300, env=env, check=False)
     printed = done.stdout + done.stderr
     recap = re.search(r"changed=(\d+) +unreachable=0 +failed=0", printed)
     assert recap, printed

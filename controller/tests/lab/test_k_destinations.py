@@ -14,7 +14,7 @@ import jinja2
 import pytest
 import yaml
 
-from vcrecovery.snmp.guest_notification import Notification
+from vcrecovery.snmp.guest_notification import GuestNotification
 from vcrecovery.snmp.mib import GuestState
 from vcrecovery.snmp.notifier import receivers_of
 from vcrecovery.snmp.sender import Sender
@@ -125,7 +125,7 @@ async def tell(config: Path, receiver: TrapReceiver, count: int) -> list[float]:
     waits = []
     for number in range(count):
         begun = time.monotonic()
-        notification = Notification(UUID(int=number), "vm", GuestState.RUNNING, "started", "booted", begun)
+        notification = GuestNotification(UUID(int=number), "vm", GuestState.RUNNING, "started", "booted", begun)
         for sender in senders:
             sender.offer(notification)
         await senders[1].drain(30)

@@ -18,7 +18,7 @@ import pytest
 from pyzabbix.api import ZabbixAPIException
 
 from vcrecovery.drivers.zabbix import LONGEST_MESSAGE, METHODS, NoSuchEventError, ZabbixServer
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.monitoring import ZabbixApi
 from vcrecovery_lab.zabbix import Stack, controller_token
 
@@ -198,7 +198,7 @@ def test_a_token_that_is_not_taken_is_told_with_a_way_out_and_a_new_one_works_at
     server = controller.server()
     assert server.open_problems() is not None
     new = controller_token(controller.stack.api())
-    with pytest.raises(OutsideError, match=r"does not take the token in .*Not authorized.*make a new token") as caught:
+    with pytest.raises(ExternalError, match=r"does not take the token in .*Not authorized.*make a new token") as caught:
         server.open_problems()
     assert controller.token not in str(caught.value)
     controller.token = new
@@ -211,7 +211,7 @@ def test_an_administrator_who_takes_rights_away_is_told_of(controller: Controlle
     (role,) = api.role.get(filter={"name": "VCRecovery controller"})
     try:
         api.role.update(roleid=role["roleid"], rules={"api": ["event.get"], "api.mode": 1, "api.access": 1})
-        with pytest.raises(OutsideError, match=r'call "problem.get".*let the user\'s role call event.acknowledge, e'):
+        with pytest.raises(ExternalError, match=r'call "problem.get".*let the user\'s role call event.acknowledge, e'):
             controller.server().open_problems()
     finally:
         api.role.update(roleid=role["roleid"], rules={"api": list(METHODS), "api.mode": 1, "api.access": 1})
@@ -227,7 +227,9 @@ def test_the_role_has_to_allow_both_actions(controller: Controller) -> None:
         for one in both:
             rules = {"actions.default_access": 0, "actions": [{"name": n, "status": int(n == one)} for n in both]}
             api.role.update(roleid=role["roleid"], rules=rules)
-            with pytest.raises(OutsideError, match=r"no permissions to .*let the user's role call .* and add comments"):
+            with pytest.raises(
+                ExternalError, match=r"no permissions to .*let the user's role call .* and add comments"
+            ):
                 server.acknowledge(number, "hello")
     finally:
         rules = {"actions.default_access": 0, "actions": [{"name": name, "status": 1} for name in both]}
@@ -255,7 +257,7 @@ def test_a_database_that_is_down_is_told_and_the_next_question_is_answered(contr
     server.open_problems()
     controller.stack.stop_database()
     try:
-        with pytest.raises(OutsideError, match="Error connecting to database"):
+        with pytest.raises(ExternalError, match="Error connecting to database"):
             server.open_problems()
     finally:
         controller.stack.start_database()
@@ -336,9 +338,9 @@ def https(controller: Controller, tmp_path_factory: pytest.TempPathFactory) -> I
 def test_tls_is_checked(controller: Controller, https: Https, tmp_path: Path) -> None:
     assert controller.server(url=https.url, ca_file=https.certificate).event("999999") is None
     for settings in ({}, {"ca_file": https.other}):
-        with pytest.raises(OutsideError, match=r"certificate of Zabbix at https.* not trusted.*zabbix.api.ca_file"):
+        with pytest.raises(ExternalError, match=r"certificate of Zabbix at https.* not trusted.*zabbix.api.ca_file"):
             controller.server(url=https.url, **settings).event("999999")
-    with pytest.raises(OutsideError, match="ca_file is not there"):
+    with pytest.raises(ExternalError, match="ca_file is not there"):
         controller.server(url=https.url, ca_file=tmp_path / "none").event("999999")
 
 

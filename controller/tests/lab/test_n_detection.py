@@ -20,11 +20,11 @@ import pytest
 import yaml
 
 from vcrecovery.core.domain import DomainUsage
-from vcrecovery.core.states import Doubt, Episode
+from vcrecovery.core.states import Episode, Symptom
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.watch import Watch
 from vcrecovery.errors import RefusedError
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain, libvirt, machine
@@ -44,12 +44,18 @@ log = logging.getLogger(__name__)
 class Recorder:
     """In the place of the failover: remembers what it was called for."""
 
-    calls: list[tuple[str, Doubt, float]] = field(default_factory=list)
+    calls: list[tuple[str, Symptom, float]] = field(default_factory=list)
 
     def __call__(
-        self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE, *, began_at: float | None = None
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        symptom: Symptom = Symptom.NONE,
+        *,
+        began_at: float | None = None,
     ) -> Episode:
-        self.calls.append((cause, doubt, time.monotonic()))
+        self.calls.append((cause, symptom, time.monotonic()))
         raise RefusedError(f"{service} is not failed over in this test")
 
     def at_work(self, _service: str) -> bool:
@@ -60,10 +66,10 @@ class Watching:
     """The watcher's own code with real libvirt, asking more often; `rounds` counts the answers."""
 
     def __init__(self, plan: Path) -> None:
-        self.world = World(load_plan(plan))
+        self.env = Environment(load_plan(plan))
         self.recover = Recorder()
         self.rounds = 0
-        host = self.world.hosts["hv1"]
+        host = self.env.hosts["hv1"]
         ask = host.usage
 
         def usage(uuids: Sequence[str]) -> dict[str, DomainUsage]:
@@ -72,7 +78,7 @@ class Watching:
             return found
 
         host.usage = usage  # type: ignore[method-assign]
-        self.watch = Watch(self.world, self.recover)
+        self.watch = Watch(self.env, self.recover)
 
     def wait_rounds(self, number: int) -> None:
         until = self.rounds + number
@@ -186,8 +192,8 @@ def test_a_busy_guest_is_a_failure_only_when_no_port_answers(lab: Lab, door: soc
         assert here.recover.calls == []
         door.close()
         wait_for(lambda: here.recover.calls, "the verdict", 120)
-        cause, doubt, _ = here.recover.calls[0]
-        assert (cause, doubt) == ("the primary hangs: it uses all its CPU, and no port answers", Doubt.CPU_HIGH)
+        cause, symptom, _ = here.recover.calls[0]
+        assert (cause, symptom) == ("the primary hangs: it uses all its CPU, and no port answers", Symptom.CPU_HIGH)
 
 
 @pytest.mark.usefixtures("often")

@@ -14,8 +14,8 @@ import yaml
 
 from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.dns import Change
-from vcrecovery.errors import ExitCode, OutsideError, RefusedError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExitCode, ExternalError, RefusedError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.outside import Outside
 from vcrecovery.plan.load import load_plan
 
@@ -120,7 +120,7 @@ class Site:
     def step(self, step: Step, epoch: int = 1) -> str:
         """Carries a step of a failover out, as a controller does that starts now."""
         episode = Episode(1, "web", epoch, "test", Request(), 0.0)
-        return str(Outside(World(load_plan(self.plan_file)), "web").carry_out(step, episode)["summary"])
+        return str(Outside(Environment(load_plan(self.plan_file)), "web").carry_out(step, episode)["summary"])
 
     def found(self) -> dict[tuple[str, str], list[str]]:
         """What the primary server of each zone says."""
@@ -190,8 +190,8 @@ def test_an_older_epoch_changes_nothing_at_all(site: Site) -> None:
         site.step(Step.SWITCH)
     assert site.found() == BEFORE
     assert site.markers() == {'"epoch=7"'}
-    world = World(load_plan(site.plan_file))
-    assert Outside(world, "web").epoch_elsewhere() == 7
+    env = Environment(load_plan(site.plan_file))
+    assert Outside(env, "web").epoch_elsewhere() == 7
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_compare_and_swap(site: Site, tmp_path: Path, name: str, change: Change,
     # Another controller is faster by a moment: with the value, then with the epoch only.
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} {elsewhere}")
-    with pytest.raises(OutsideError, match="changed by somebody else at this moment; call again"):
+    with pytest.raises(ExternalError, match="changed by somebody else at this moment; call again"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="which the plan does not know"):
         zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} 5 {change.kind} {change.old}")
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f'update add _vcrecovery.{full} 60 TXT "epoch=4"')
-    with pytest.raises(OutsideError, match="changed by somebody else"):
+    with pytest.raises(ExternalError, match="changed by somebody else"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="belongs to epoch 4"):
         zone.prepare(full, [change], 3)
@@ -231,7 +231,7 @@ def test_a_server_that_is_down_is_named_and_then_comes_back(site: Site) -> None:
     site.servers["ns2"].stop()
     site.step(Step.SWITCH)
     assert site.found() == AFTER
-    with pytest.raises(OutsideError, match=r"DNS server ns2 \(127\.0\.0\.1:\d+\) does not answer.*\(ns1 has it\)"):
+    with pytest.raises(ExternalError, match=r"DNS server ns2 \(127\.0\.0\.1:\d+\) does not answer.*\(ns1 has it\)"):
         site.step(Step.VERIFY)
     site.servers["ns2"].start()
     wait_for(lambda: site.servers["ns2"].dig("www.example.test", "A") == ["10.20.0.10"], "the transfer to ns2")
@@ -244,7 +244,7 @@ def test_a_server_that_refuses_is_named(site: Site) -> None:
     ns2.zones = {}
     ns2.start()
     site.step(Step.SWITCH)
-    with pytest.raises(OutsideError, match=r"DNS server ns2 .* answers REFUSED .*\(ns1 has it\)"):
+    with pytest.raises(ExternalError, match=r"DNS server ns2 .* answers REFUSED .*\(ns1 has it\)"):
         site.step(Step.VERIFY)
 
 
@@ -254,13 +254,13 @@ def test_a_server_that_stays_behind_is_named(site: Site) -> None:
     ns2.zones["example.test"] = f'type primary; file "{ns1.folder}/example.test.zone";'
     ns2.start()
     site.step(Step.SWITCH)
-    with pytest.raises(OutsideError, match=r"DNS server ns2 .* still gives 10\.10\.0\.10, fd00:10::10 for www"):
+    with pytest.raises(ExternalError, match=r"DNS server ns2 .* still gives 10\.10\.0\.10, fd00:10::10 for www"):
         site.step(Step.VERIFY)
 
 
 def test_the_server_for_updates_is_down_then_up(site: Site) -> None:
     site.servers["ns3"].stop()
-    with pytest.raises(OutsideError, match=r"DNS server ns3 .* does not answer"):
+    with pytest.raises(ExternalError, match=r"DNS server ns3 .* does not answer"):
         site.step(Step.SWITCH)
     assert site.found() | {("www.other.test", "A"): ["10.10.0.10"]} == BEFORE
     site.servers["ns3"].start()
@@ -271,7 +271,7 @@ def test_the_server_for_updates_is_down_then_up(site: Site) -> None:
 def test_a_secondary_takes_no_updates(site: Site, tmp_path: Path) -> None:
     zone = zone_of("example.test", [site.servers["ns2"], site.servers["ns1"]], tmp_path)
     change = Change("A", "10.10.0.10", "10.20.0.10", 5)
-    with pytest.raises(OutsideError, match=r"ns2 .*(takes no updates|answers REFUSED)"):
+    with pytest.raises(ExternalError, match=r"ns2 .*(takes no updates|answers REFUSED)"):
         zone.commit(zone.prepare("www.example.test", [change], 1))
 
 
@@ -286,7 +286,7 @@ def test_a_secondary_takes_no_updates(site: Site, tmp_path: Path) -> None:
 def test_a_wrong_key(site: Site, tmp_path: Path, secret_and_key: tuple[str, str]) -> None:
     secret, key = secret_and_key
     zone = zone_of("example.test", [site.servers["ns1"]], tmp_path, secret=secret, key=key)
-    with pytest.raises(OutsideError, match=f"rejects TSIG key {key}"):
+    with pytest.raises(ExternalError, match=f"rejects TSIG key {key}"):
         zone.commit(zone.prepare("www.example.test", [Change("A", "10.10.0.10", "10.20.0.10", 5)], 1))
     assert site.found() == BEFORE
 
@@ -312,7 +312,7 @@ def test_an_address_where_the_plan_has_an_alias(site: Site, tmp_path: Path) -> N
     ns1.change("update add shop.example.test 5 A 10.10.0.10")
     zone = zone_of("example.test", [ns1], tmp_path)
     change = Change("CNAME", "web1.example.test.", "web2.example.test.", 5)
-    with pytest.raises(OutsideError, match="other records stand beside a CNAME"):
+    with pytest.raises(ExternalError, match="other records stand beside a CNAME"):
         zone.commit(zone.prepare("shop.example.test", [change], 1))
     assert ns1.dig("shop.example.test", "A") == ["10.10.0.10"]
     assert ns1.dig("_vcrecovery.shop.example.test", "TXT") == []
@@ -329,7 +329,7 @@ def test_a_wildcard_is_no_record_of_the_name(site: Site, tmp_path: Path) -> None
     ns3.zones["other.test"] = ns3.zones["other.test"].replace("_vcrecovery.www", "_vcrecovery.a.wild")
     ns3.start()
     zone = zone_of("other.test", [ns3], tmp_path)
-    with pytest.raises(OutsideError, match="a wildcard answers for it"):
+    with pytest.raises(ExternalError, match="a wildcard answers for it"):
         zone.commit(zone.prepare("a.wild.other.test", [Change("A", "10.10.0.10", "10.20.0.10", 5)], 1))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps, TryAgainError
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.standby.container import ROLE_KEY
 from vcrecovery.transfer.heartbeat_copy import TEMPLATE
 from vcrecovery_lab.ports import free_port
@@ -102,9 +102,11 @@ def test_all_that_a_controller_needs(remote: Remote) -> None:
 
 
 def test_a_restricted_certificate_may_no_more(remote: Remote) -> None:
-    with pytest.raises(OutsideError):
+    with pytest.raises(ExternalError):
         remote.server().create_pool("vcrt-none")
-    with pytest.raises(OutsideError, match=r"is another machine .* its files are not here; call this on the secondary"):
+    with pytest.raises(
+        ExternalError, match=r"is another machine .* its files are not here; call this on the secondary"
+    ):
         remote.server().rootfs("pool", remote.standby.name)
     done = remote.standby.vcrecovery("standby", "apply")
     assert done.returncode == 4
@@ -186,7 +188,7 @@ def test_what_is_wrong_is_said(remote: Remote, tmp_path: Path) -> None:
         (replace(place, server_certificate=open_key), "LXD's server certificate .* is no certificate"),
         (replace(place, url=nobody), "does not answer: .*Connection refused"),
     ):
-        with pytest.raises(OutsideError, match=said) as error:
+        with pytest.raises(ExternalError, match=said) as error:
             remote.server(wrong).get("any")
         assert "\n" not in str(error.value)
 

@@ -60,12 +60,12 @@ def test_a_full_disk_at_any_moment(site: KillableSite) -> None:
             break
         if done.returncode:
             stopped += 1
-            assert done.returncode == ExitCode.OUTSIDE, (boundary, done.stderr)
+            assert done.returncode == ExitCode.EXTERNAL, (boundary, done.stderr)
             (line,) = done.stderr.splitlines()
             assert f"{site.state}/" in line
             assert "free some space" in line
             # SQLite may have made a little room by tidying up.
-            assert site.run(*words).returncode in (ExitCode.OUTSIDE, ExitCode.DONE)
+            assert site.run(*words).returncode in (ExitCode.EXTERNAL, ExitCode.DONE)
             site.never_two()
         ballast(site).unlink()
         if site.is_live("a"):

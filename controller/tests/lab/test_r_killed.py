@@ -10,7 +10,7 @@ import pytest
 from vcrecovery.core.states import ServiceState, Side, Step
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY, STANDBY
 from vcrecovery.standby.modes import SETTLED_KEY, settled
-from vcrecovery.store.holds import HoldBook
+from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery_lab.run import run
 
 from .killable_site import (
@@ -244,8 +244,8 @@ def held_at_every_change(site: KillableSite, vm: CrashingVm) -> None:
 
 
 def is_held(site: KillableSite, vm: CrashingVm) -> bool:
-    hold = HoldBook(site.journal()).open("b")
-    return vm.paused() and hold is not None and hold.held_at is not None
+    quarantine = QuarantineBook(site.journal()).open("b")
+    return vm.paused() and quarantine is not None and quarantine.held_at is not None
 
 
 def is_decided(site: KillableSite, vm: CrashingVm) -> bool:
@@ -267,7 +267,7 @@ def reset_at_every_change(site: KillableSite, vm: CrashingVm) -> None:
         said = site.well("standby", "reset", "b")
         assert not vm.paused(), (boundary, said)
         state = site.journal().state("b")
-        assert (state.side, state.open_episode, HoldBook(site.journal()).open("b")) == (Side.PRIMARY, None, None)
+        assert (state.side, state.open_episode, QuarantineBook(site.journal()).open("b")) == (Side.PRIMARY, None, None)
         assert site.instance("b").config[ROLE_KEY] == STANDBY
         assert "held" not in site.well("status", "b")
         if killed == 0:

@@ -270,7 +270,7 @@ def test_libvirtd_is_restarted_in_the_middle_of_the_fence(place: Place) -> None:
         finally:
             process.kill()
             process.wait(30)
-        assert process.returncode == ExitCode.OUTSIDE, stderr
+        assert process.returncode == ExitCode.EXTERNAL, stderr
         (line,) = stderr.splitlines()
         assert "hv1" in line
         assert place.standby() == "Stopped"

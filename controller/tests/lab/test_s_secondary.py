@@ -124,14 +124,14 @@ def test_lxd_goes_away_between_the_fence_and_the_start(site: SmallSite) -> None:
     site.data["hypervisors"]["hv1"]["fence"]["command"] = ["sh", "-c", f"kill -9 {site.lxd.pid}; echo off"]
     site.save_plan()
     done = site.vcrecovery("failover", WEB)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     one_line(done, "LXD on secondary sec1", "does not answer", "`lxc list`")
     assert site.address_in_dns(WEB) == [site.primary(WEB)]
     assert not inits(site)
     wait_for(lambda: not site.lxd.runs, "the end of LXD")
     # It is not there yet.
     once_more = site.vcrecovery("failover", WEB)
-    assert once_more.returncode == ExitCode.OUTSIDE
+    assert once_more.returncode == ExitCode.EXTERNAL
     one_line(once_more, "LXD on secondary sec1", "does not answer")
     site.lxd.start()
     finishes(site)
@@ -157,7 +157,7 @@ def test_lxd_is_restarted_in_the_middle_of_the_start(site: SmallSite, number: si
         # Asked to end, it ends what it is at first.
         wait_for(lambda: not site.lxd.runs, "the end of LXD", PATIENCE)
         if done.returncode:
-            assert done.returncode == ExitCode.OUTSIDE
+            assert done.returncode == ExitCode.EXTERNAL
             one_line(done, "LXD on secondary sec1")
             assert site.address_in_dns(WEB) == [site.primary(WEB)]
         site.lxd.start()
@@ -216,7 +216,7 @@ def test_a_service_that_opens_its_port_and_dies(site: SmallSite) -> None:
     site.write_plan(web={"timeouts": {"ports": "5s", "settle": "3s"}})
     before = site.serial()
     done = site.vcrecovery("failover", WEB)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     one_line(done, "the standby of web does not answer after 5 s", "DNS was not changed")
     assert (site.serial(), site.address_in_dns(WEB)) == (before, [site.primary(WEB)])
     (episode,) = site.episodes()
@@ -232,7 +232,7 @@ def test_a_service_that_opens_its_port_and_dies(site: SmallSite) -> None:
 def test_the_name_server_is_down_and_comes_back(site: SmallSite) -> None:
     site.ns1.stop()
     done = site.vcrecovery("failover", WEB)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     one_line(done, "DNS server ns1", "does not answer")
     # All that does not need it is done.
     assert site.instance(WEB).running
@@ -251,7 +251,7 @@ def test_one_of_two_authoritative_servers(site: SmallSite, fault: str) -> None:
         refusing(ns2)
     try:
         done = site.vcrecovery("failover", WEB)
-        assert done.returncode == ExitCode.OUTSIDE
+        assert done.returncode == ExitCode.EXTERNAL
         one_line(done, "DNS server ns2", "ns1 has it", "answers REFUSED" if fault == "refuses" else "does not answer")
         # Whoever asks the other is served already.
         assert site.page(WEB) == WEB

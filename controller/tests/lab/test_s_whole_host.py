@@ -12,7 +12,7 @@ import pytest
 
 from vcrecovery.errors import ExitCode
 from vcrecovery.operations.host_fence import PROVEN_FOR
-from vcrecovery.operations.several import starts_at_once
+from vcrecovery.operations.start_gate import starts_at_once
 
 from .small_site import SERVE, SmallSite, small_site
 
@@ -64,7 +64,7 @@ def test_fifty_services_of_a_failed_host(site: SmallSite) -> None:
     begun = time.monotonic()
     done = site.vcrecovery("failover", "--host", "hv1", "--json")
     took = time.monotonic() - begun
-    assert done.returncode == ExitCode.OUTSIDE, (done.stdout, done.stderr)
+    assert done.returncode == ExitCode.EXTERNAL, (done.stdout, done.stderr)
     results = {entry["service"]: entry for entry in json.loads(done.stdout)["services"]}
     assert list(results) == NAMES
     assert "does not answer after 5 s" in results[BROKEN]["reason"]

@@ -62,7 +62,7 @@ def simulation(local_plan: Path) -> Simulation:
     folder.mkdir()
     simulation = Simulation(folder, Policy(max_staleness=60.0))
     simulation.clock.time = START
-    simulation.world.heartbeat_at = START - 5
+    simulation.env.heartbeat_at = START - 5
     simulation.watch()
     simulation.clock.sleep(3)
     return simulation

@@ -15,7 +15,7 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import BusyError
 from vcrecovery.operations.address_keeper import keep, keep_addresses
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.lock import service_lock
 
@@ -39,43 +39,43 @@ class Machine:
 
 
 @pytest.fixture
-def world(plan_file: Path) -> World:
+def env(plan_file: Path) -> Environment:
     text = plan_file.read_text().replace(
         "    max_staleness", f"    virtual_ip: {{address: 10.10.0.50/24, interface: {NONE}}}\n    max_staleness"
     )
     plan_file.write_text(text)
-    return World(load_plan(plan_file))
+    return Environment(load_plan(plan_file))
 
 
-def fail_over(world: World) -> None:
-    episode = world.journal.open("web", "a test", Request(by="test"), 1.0)
-    finish(world.journal, episode, 2.0)
+def fail_over(env: Environment) -> None:
+    episode = env.journal.open("web", "a test", Request(by="test"), 1.0)
+    finish(env.journal, episode, 2.0)
 
 
-def test_one_that_was_lost_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_was_lost_is_taken_again(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
-    assert not keep(world, "web")
+    assert not keep(env, "web")
     assert machine.taken == []
-    fail_over(world)
-    assert keep(world, "web")
+    fail_over(env)
+    assert keep(env, "web")
     assert machine.taken == [f"10.10.0.50 on {NONE} -> 10.20.0.10"]
-    assert not keep(world, "web")
+    assert not keep(env, "web")
     assert len(machine.taken) == 1
     machine.taken.clear()
-    world.journal.serve_from_primary("web", 3.0)
-    assert not keep(world, "web")
+    env.journal.serve_from_primary("web", 3.0)
+    assert not keep(env, "web")
     assert machine.taken == []
 
 
-def test_one_that_somebody_works_on_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_somebody_works_on_is_left_alone(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
-    fail_over(world)
-    with service_lock(world.plan.state_dir, "web"), pytest.raises(BusyError):
-        keep(world, "web")
+    fail_over(env)
+    with service_lock(env.plan.state_dir, "web"), pytest.raises(BusyError):
+        keep(env, "web")
     assert machine.taken == []
 
 
-def test_a_failure_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_said_once(env: Environment, caplog: pytest.LogCaptureFixture) -> None:
     class SomeRounds(threading.Event):
         rounds = 0
 
@@ -85,14 +85,14 @@ def test_a_failure_is_said_once(world: World, caplog: pytest.LogCaptureFixture) 
                 self.set()
             return self.is_set()
 
-    fail_over(world)
+    fail_over(env)
     with caplog.at_level(logging.WARNING):
-        keep_addresses(world, SomeRounds())
+        keep_addresses(env, SomeRounds())
     (record,) = caplog.records
     assert record.getMessage().startswith("web: its virtual address is not here: ")
 
 
-def test_what_breaks_once_does_not_end_the_keeping(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_once_does_not_end_the_keeping(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, broken = Machine(monkeypatch), False
 
     class UntilItIsTaken(threading.Event):
@@ -109,6 +109,6 @@ def test_what_breaks_once_does_not_end_the_keeping(world: World, monkeypatch: py
 
     stop = UntilItIsTaken()
     monkeypatch.setattr(virtual_ip, "holds", once)
-    fail_over(world)
-    keep_addresses(world, stop)
+    fail_over(env)
+    keep_addresses(env, stop)
     assert machine.taken

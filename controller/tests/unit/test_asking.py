@@ -7,30 +7,30 @@ import time
 
 import pytest
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.report import query_pool as asking
-from vcrecovery.report.query_pool import Asker
+from vcrecovery.report.query_pool import QueryPool
 
 PATIENCE = 30.0
 
 
 def test_answers_and_errors_come_back() -> None:
-    asker = Asker()
+    asker = QueryPool()
 
     def fail() -> int:
-        raise OutsideError("no")
+        raise ExternalError("no")
 
     assert asker.ask("a", 1, lambda: 42).answer(PATIENCE) == 42
-    with pytest.raises(OutsideError, match=r"^no$"):
+    with pytest.raises(ExternalError, match=r"^no$"):
         asker.ask("a", 2, fail).answer(PATIENCE)
 
 
 def test_a_lane_that_hangs_holds_no_other_up() -> None:
-    asker, release = Asker(per_lane=1), threading.Event()
+    asker, release = QueryPool(per_lane=1), threading.Event()
     hanging = [asker.ask("hangs", number, lambda: release.wait(PATIENCE)) for number in range(5)]
     try:
         assert asker.ask("answers", 1, lambda: "here").answer(PATIENCE) == "here"
-        with pytest.raises(OutsideError, match="no answer in time"):
+        with pytest.raises(ExternalError, match="no answer in time"):
             hanging[0].answer(0.01)
         # It is still being asked: the same question again is the same question.
         assert asker.ask("hangs", 0, lambda: False) is hanging[0]
@@ -42,36 +42,36 @@ def test_a_lane_that_hangs_holds_no_other_up() -> None:
 
 def test_who_fails_slowly_speaks_for_those_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "SLOW", 0.0)
-    asker, release = Asker(per_lane=1), threading.Event()
+    asker, release = QueryPool(per_lane=1), threading.Event()
     calls: list[int] = []
 
     def fail(number: int) -> None:
         calls.append(number)
         assert release.wait(PATIENCE)
-        raise OutsideError(f"time-out of {number}")
+        raise ExternalError(f"time-out of {number}")
 
     questions = [asker.ask("host", number, lambda number=number: fail(number)) for number in range(50)]  # type: ignore[misc]
     release.set()
     for question in questions:
-        with pytest.raises(OutsideError, match="time-out of 0"):
+        with pytest.raises(ExternalError, match="time-out of 0"):
             question.answer(PATIENCE)
     assert calls == [0]
 
 
 def test_who_fails_at_once_speaks_for_itself_only() -> None:
-    asker = Asker(per_lane=1)
+    asker = QueryPool(per_lane=1)
 
     def fail() -> int:
-        raise OutsideError("this one is broken")
+        raise ExternalError("this one is broken")
 
     bad, good = asker.ask("server", 1, fail), asker.ask("server", 2, lambda: 2)
     assert good.answer(PATIENCE) == 2
-    with pytest.raises(OutsideError):
+    with pytest.raises(ExternalError):
         bad.answer(PATIENCE)
 
 
 def test_many_questions_leave_few_threads() -> None:
-    asker = Asker(per_lane=4)
+    asker = QueryPool(per_lane=4)
     before = threading.active_count()
     release = threading.Event()
     questions = [asker.ask("one", number, lambda: release.wait(PATIENCE)) for number in range(200)]

@@ -44,7 +44,7 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
         (["status", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["history", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["standby", "apply", "nope"], ExitCode.USAGE, "has no service 'nope'"),
-        (["standby", "apply"], ExitCode.OUTSIDE, "LXD on secondary sec1"),
+        (["standby", "apply"], ExitCode.EXTERNAL, "LXD on secondary sec1"),
         (["standby", "seed", "web", "--from", "/nonexistent"], ExitCode.USAGE, "/nonexistent: no such folder"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_missing_plan_is_named(tmp_path: Path) -> None:
 def test_an_unusable_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder should be")
     done = vcrecovery("history", "--plan", plan_file)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     assert "journal" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -74,7 +74,7 @@ def test_a_damaged_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/journal.db").write_text("this is no database" * 100)
     done = vcrecovery("pause", "web", "--plan", plan_file)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     assert "journal.db" in done.stderr
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from view_program import PATIENCE, environment, vcrecovery
+from view_program import PATIENCE, env, vcrecovery
 
 
 def completed(line: str, plan: Path, shell: str = "bash") -> list[str]:
@@ -90,7 +90,7 @@ def test_bash_takes_the_script(failed_over: Path, tmp_path: Path) -> None:
         text=True,
         timeout=PATIENCE,
         check=False,
-        env=environment(VCRECOVERY_PLAN=str(failed_over)),
+        env=env(VCRECOVERY_PLAN=str(failed_over)),
     )
     assert (done.stdout, done.stderr) == ("web\n", "")
 
@@ -124,6 +124,6 @@ def test_what_must_be_quick_loads_little(words: list[str], changes: dict[str, st
         text=True,
         timeout=PATIENCE,
         check=False,
-        env=environment(**changes),
+        env=env(**changes),
     )
     assert done.stderr.splitlines()[-1] == "[]"

@@ -13,10 +13,10 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
-from vcrecovery.core.states import Doubt, Episode, Power, Request, Step
+from vcrecovery.core.states import Episode, Power, Request, Step, Symptom
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import OutsideError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.neighbours import Neighbours
 from vcrecovery.operations.outside import Outside
 from vcrecovery.plan.load import load_plan
@@ -56,21 +56,21 @@ class Lxd:
         return None
 
     def file(self, _name: str, _path: str) -> bytes | None:
-        raise OutsideError("LXD on secondary sec1 does not answer")
+        raise ExternalError("LXD on secondary sec1 does not answer")
 
 
 @pytest.fixture
-def world(plan_file: Path) -> World:
+def env(plan_file: Path) -> Environment:
     plan_file.write_text(plan_file.read_text().replace("address: 10.10.0.10}", "address: 127.0.0.1}"))
-    world = World(load_plan(plan_file))
-    world.hosts = {"hv1": Host()}  # type: ignore[dict-item]
-    world.lxd = {"sec1": Lxd()}  # type: ignore[dict-item]
-    return world
+    env = Environment(load_plan(plan_file))
+    env.hosts = {"hv1": Host()}  # type: ignore[dict-item]
+    env.lxd = {"sec1": Lxd()}  # type: ignore[dict-item]
+    return env
 
 
 @pytest.fixture
-def outside(world: World) -> Outside:
-    return Outside(world, "web")
+def outside(env: Environment) -> Outside:
+    return Outside(env, "web")
 
 
 def episode(*, automatic: bool) -> Episode:
@@ -79,7 +79,7 @@ def episode(*, automatic: bool) -> Episode:
 
 def test_an_age_that_cannot_be_read_now_is_read_again(outside: Outside) -> None:
     """A refusal would be the end: nobody calls again."""
-    with pytest.raises(OutsideError, match="LXD on secondary sec1 does not answer"):
+    with pytest.raises(ExternalError, match="LXD on secondary sec1 does not answer"):
         outside.carry_out(Step.CONFIRM, episode(automatic=True))
 
 
@@ -100,19 +100,19 @@ def no_files_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_files_left")
-def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(world: World, outside: Outside) -> None:
+def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(env: Environment, outside: Outside) -> None:
     """Else whoever fails over hundreds of services at once would take all that serves beside them for dead."""
     for automatic in (True, False):
-        with pytest.raises(OutsideError, match=r"127\.0\.0\.1:80 cannot be asked: too many open files"):
+        with pytest.raises(ExternalError, match=r"127\.0\.0\.1:80 cannot be asked: too many open files"):
             outside.carry_out(Step.CONFIRM, episode(automatic=automatic))
-    with pytest.raises(OutsideError, match="cannot be asked: too many open files"):
-        world.neighbours.answering("hv1", besides="mail")
+    with pytest.raises(ExternalError, match="cannot be asked: too many open files"):
+        env.neighbours.answering("hv1", besides="mail")
 
 
-def test_neighbours_are_asked_again_whatever_the_clock_says(world: World) -> None:
+def test_neighbours_are_asked_again_whatever_the_clock_says(env: Environment) -> None:
     """What was seen before a clock was set back is not of just now."""
     clock, asked = SetClock(0.5, 1000.0), list[str]()
-    neighbours = Neighbours(world.plan, clock, world.journal, world.whereabouts)
+    neighbours = Neighbours(env.plan, clock, env.journal, env.whereabouts)
     look = neighbours._look
 
     def counted(host: str) -> dict[str, list[str]]:
@@ -128,11 +128,11 @@ def test_neighbours_are_asked_again_whatever_the_clock_says(world: World) -> Non
     assert len(asked) == 2
 
 
-def test_how_much_cpu_is_used_does_not_depend_on_a_clock_that_is_set(world: World) -> None:
+def test_how_much_cpu_is_used_does_not_depend_on_a_clock_that_is_set(env: Environment) -> None:
     """Set back within the second in which it is measured, it would double what a guest uses."""
-    clock = world.clock = SetClock(0.5, 1000.0)
+    clock = env.clock = SetClock(0.5, 1000.0)
     host = Host()
     host.jump = lambda: setattr(clock, "set_by", -0.5)
-    world.hosts = {"hv1": host}  # type: ignore[dict-item]
-    running = replace(episode(automatic=False), request=Request(doubt=Doubt.CPU_HIGH))
-    assert Outside(world, "web").carry_out(Step.CONFIRM, running)["cpu"] == pytest.approx(50.0)
+    env.hosts = {"hv1": host}  # type: ignore[dict-item]
+    running = replace(episode(automatic=False), request=Request(symptom=Symptom.CPU_HIGH))
+    assert Outside(env, "web").carry_out(Step.CONFIRM, running)["cpu"] == pytest.approx(50.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vcrecovery.core.cpu import CpuSample, suspect, utilisation, with_sample
-from vcrecovery.core.states import Doubt
+from vcrecovery.core.cpu import CpuSample, symptom_in, utilisation, with_sample
+from vcrecovery.core.states import Symptom
 from vcrecovery.plan.monitoring import Detection
 
 DETECTION = Detection(cpu_zero_for=60, cpu_high_for=60, cpu_high=95)
@@ -21,22 +21,22 @@ def history(*percents: float, vcpus: int = 2, every: float = 5.0, keep: float = 
 
 
 @pytest.mark.parametrize(
-    ("percents", "doubt"),
+    ("percents", "symptom"),
     [
-        ([0.0] * 12, Doubt.CPU_ZERO),
+        ([0.0] * 12, Symptom.CPU_ZERO),
         ([0.0] * 11, None),
-        ([50.0, *[0.0] * 12], Doubt.CPU_ZERO),
+        ([50.0, *[0.0] * 12], Symptom.CPU_ZERO),
         ([0.0] * 6 + [0.2] + [0.0] * 6, None),
         ([0.2] * 200, None),
-        ([96.0] * 12, Doubt.CPU_HIGH),
+        ([96.0] * 12, Symptom.CPU_HIGH),
         ([96.0] * 11, None),
         ([96.0] * 11 + [94.0] + [96.0] * 11, None),
         ([94.0] * 100, None),
     ],
 )
-def test_a_doubt_needs_the_whole_window(percents: list[float], doubt: Doubt | None) -> None:
-    found = suspect(history(*percents), DETECTION)
-    assert (found.doubt if found else None) is doubt
+def test_a_doubt_needs_the_whole_window(percents: list[float], symptom: Symptom | None) -> None:
+    found = symptom_in(history(*percents), DETECTION)
+    assert (found.symptom if found else None) is symptom
 
 
 def test_a_restart_a_gap_and_other_vcpus_begin_a_new_history() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.core.decide import Close, Leave, Run, decide
-from vcrecovery.core.states import Doubt, Episode, Outcome, Policy, Request, Step, StepRecord
+from vcrecovery.core.decide import Blocked, Close, Run, decide
+from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, StepRecord, Symptom
 
 CONFIRMED: dict[str, Any] = {
     "power": "shutoff",
@@ -28,9 +28,9 @@ def episode(
     automatic: bool = True,
     force: bool = False,
     word: bool = False,
-    doubt: Doubt = Doubt.NONE,
+    symptom: Symptom = Symptom.NONE,
 ) -> Episode:
-    request = Request(automatic=automatic, force=force, primary_is_down=word, doubt=doubt)
+    request = Request(automatic=automatic, force=force, primary_is_down=word, symptom=symptom)
     return Episode(1, "web", 1, "libvirt: shutoff (crashed)", request, NOW - 5, steps)
 
 
@@ -87,7 +87,7 @@ def test_an_operator_is_refused_with_a_way_out_and_force_overrides(evidence: dic
     assert isinstance(decision, Close)
     assert decision.outcome is Outcome.REFUSED
     assert said in decision.sentence
-    assert "--force" in decision.way_out
+    assert "--force" in decision.hint
     forced = decide(episode(confirm(**evidence), automatic=False, force=True), POLICY, NOW)
     assert isinstance(forced, Run)
     assert forced.step is Step.FENCE
@@ -102,7 +102,7 @@ def test_an_operator_may_fail_over_a_primary_that_hangs() -> None:
 def test_force_does_not_replace_a_fence() -> None:
     decision = decide(episode(confirm(power="unreachable"), automatic=False, force=True), POLICY, NOW)
     assert isinstance(decision, Close)
-    assert "--primary-is-down web" in decision.way_out
+    assert "--primary-is-down web" in decision.hint
 
 
 def test_the_operators_word_replaces_the_fence_of_a_silent_hypervisor_but_not_a_running_vm() -> None:
@@ -142,7 +142,7 @@ def test_a_primary_that_is_seen_to_serve_is_not_fenced_again(automatic: bool) ->
     assert isinstance(decision, Close)
     assert decision.outcome is Outcome.WITHDRAWN
     assert "never proved" in decision.sentence
-    assert ("see why the fence did not work" if automatic else "--force") in decision.way_out
+    assert ("see why the fence did not work" if automatic else "--force") in decision.hint
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_behind_a_network_that_comes_back_its_ports_get_their_time(
         assert isinstance(decision, Run)
         assert decision.step is Step.FENCE
     else:
-        assert isinstance(decision, Leave)
+        assert isinstance(decision, Blocked)
         assert "no port answers yet; it is fenced when none has for 15 s" in decision.sentence
 
 
@@ -221,10 +221,10 @@ def test_signals_that_contradict_each_other_are_left_to_a_later_call(
     seen: dict[str, Any], words: dict[str, Any], said: str
 ) -> None:
     decision = decide(tried(looked(**{"reason": "", **seen}), **words), POLICY, NOW)
-    assert isinstance(decision, Leave)
+    assert isinstance(decision, Blocked)
     assert decision.step is Step.FENCE
     assert said in decision.sentence
-    assert decision.way_out
+    assert decision.hint
 
 
 def test_the_operators_word_does_not_outlive_a_hypervisor_that_contradicts_it() -> None:
@@ -244,10 +244,10 @@ def test_once_the_fence_was_proved_there_is_no_way_back() -> None:
 
 
 def test_an_end_that_our_own_fence_may_have_led_to_is_nobodys_wish() -> None:
-    late = decide(episode(confirm(reason="destroyed"), doubt=Doubt.LATE_FENCE), POLICY, NOW)
+    late = decide(episode(confirm(reason="destroyed"), symptom=Symptom.LATE_FENCE), POLICY, NOW)
     assert isinstance(late, Run)
     assert late.step is Step.FENCE
-    moved = decide(episode(confirm(reason="saved"), doubt=Doubt.LATE_FENCE), POLICY, NOW)
+    moved = decide(episode(confirm(reason="saved"), symptom=Symptom.LATE_FENCE), POLICY, NOW)
     assert isinstance(moved, Close)
 
 
@@ -287,35 +287,35 @@ SPINS: dict[str, Any] = {**HANGS, "cpu": 99.0}
 
 
 @pytest.mark.parametrize(
-    ("doubt", "evidence", "said"),
+    ("symptom", "evidence", "said"),
     [
-        (Doubt.NONE, HANGS, "is running: no failure"),
-        (Doubt.VM, HANGS, "is running: no failure"),
-        (Doubt.HOST, HANGS, "is running: no failure"),
-        (Doubt.CPU_ZERO, {**HANGS, "power": "paused"}, "is paused: no failure"),
-        (Doubt.CPU_ZERO, {**HANGS, "cpu": 0.1}, "uses its CPU again"),
-        (Doubt.CPU_ZERO, {**HANGS, "cpu": None}, "cannot be read"),
-        (Doubt.CPU_ZERO, {**HANGS, "heard": 59.0}, "a heartbeat of web has come"),
-        (Doubt.CPU_ZERO, {**HANGS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
-        (Doubt.CPU_HIGH, {**SPINS, "cpu": 60.0}, "uses only 60.0 %"),
-        (Doubt.CPU_HIGH, {**SPINS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
+        (Symptom.NONE, HANGS, "is running: no failure"),
+        (Symptom.VM, HANGS, "is running: no failure"),
+        (Symptom.HOST, HANGS, "is running: no failure"),
+        (Symptom.CPU_ZERO, {**HANGS, "power": "paused"}, "is paused: no failure"),
+        (Symptom.CPU_ZERO, {**HANGS, "cpu": 0.1}, "uses its CPU again"),
+        (Symptom.CPU_ZERO, {**HANGS, "cpu": None}, "cannot be read"),
+        (Symptom.CPU_ZERO, {**HANGS, "heard": 59.0}, "a heartbeat of web has come"),
+        (Symptom.CPU_ZERO, {**HANGS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
+        (Symptom.CPU_HIGH, {**SPINS, "cpu": 60.0}, "uses only 60.0 %"),
+        (Symptom.CPU_HIGH, {**SPINS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
     ],
 )
 def test_a_guest_that_runs_hangs_only_when_every_signal_says_so(
-    doubt: Doubt, evidence: dict[str, Any], said: str
+    symptom: Symptom, evidence: dict[str, Any], said: str
 ) -> None:
-    decision = decide(episode(confirm(**evidence), doubt=doubt), POLICY, NOW)
+    decision = decide(episode(confirm(**evidence), symptom=symptom), POLICY, NOW)
     assert isinstance(decision, Close)
     assert decision.outcome is Outcome.FALSE_ALARM
     assert said in decision.sentence
 
 
 @pytest.mark.parametrize(
-    ("doubt", "evidence"),
-    [(Doubt.CPU_ZERO, HANGS), (Doubt.CPU_ZERO, {**HANGS, "heard": None}), (Doubt.CPU_HIGH, SPINS)],
+    ("symptom", "evidence"),
+    [(Symptom.CPU_ZERO, HANGS), (Symptom.CPU_ZERO, {**HANGS, "heard": None}), (Symptom.CPU_HIGH, SPINS)],
 )
-def test_a_guest_that_hangs_is_fenced(doubt: Doubt, evidence: dict[str, Any]) -> None:
-    decision = decide(episode(confirm(**evidence), doubt=doubt), POLICY, NOW)
+def test_a_guest_that_hangs_is_fenced(symptom: Symptom, evidence: dict[str, Any]) -> None:
+    decision = decide(episode(confirm(**evidence), symptom=symptom), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.FENCE
 
@@ -324,9 +324,9 @@ def test_a_guest_that_hangs_is_fenced(doubt: Doubt, evidence: dict[str, Any]) ->
     ("changes", "words", "outcome", "said"),
     [
         ({}, {}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
-        ({"fence_command": False}, {"doubt": Doubt.HOST}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
-        ({}, {"doubt": Doubt.CPU_ZERO}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
-        ({"open_ports": ["10.0.0.1:80"]}, {"doubt": Doubt.HOST}, Outcome.FALSE_ALARM, "web still answers"),
+        ({"fence_command": False}, {"symptom": Symptom.HOST}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
+        ({}, {"symptom": Symptom.CPU_ZERO}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
+        ({"open_ports": ["10.0.0.1:80"]}, {"symptom": Symptom.HOST}, Outcome.FALSE_ALARM, "web still answers"),
         ({"neighbours": OTHERS}, {"automatic": False}, Outcome.REFUSED, "still answers: shop (10.0.0.2:443)"),
         ({"open_ports": ["10.0.0.1:80"]}, {"automatic": False}, Outcome.REFUSED, "web still answers"),
     ],
@@ -342,25 +342,27 @@ def test_a_hypervisor_is_not_powered_off(
 
 
 @pytest.mark.parametrize(
-    ("words", "passing"),
+    ("words", "transient"),
     [
         ({}, True),
-        ({"doubt": Doubt.CPU_ZERO}, True),
+        ({"symptom": Symptom.CPU_ZERO}, True),
         # It has been silent for long, and nothing but its return changes that: which is another failure.
-        ({"doubt": Doubt.HOST}, False),
+        ({"symptom": Symptom.HOST}, False),
         ({"automatic": False}, False),
     ],
 )
-def test_a_hypervisor_that_is_away_in_that_moment_may_be_back_in_the_next(words: dict[str, Any], passing: bool) -> None:
+def test_a_hypervisor_that_is_away_in_that_moment_may_be_back_in_the_next(
+    words: dict[str, Any], transient: bool
+) -> None:
     decision = decide(episode(confirm(**{**AWAY, "fence_command": False}), **words), POLICY, NOW)
     assert isinstance(decision, Close)
-    assert (decision.outcome, decision.passing) == (Outcome.REFUSED, passing)
+    assert (decision.outcome, decision.transient) == (Outcome.REFUSED, transient)
 
 
 def test_a_failed_hypervisor_is_looked_at_again_while_a_neighbour_answers() -> None:
     """By itself, since nobody would call again once that one has ended too."""
-    decision = decide(episode(confirm(**AWAY, neighbours=OTHERS), doubt=Doubt.HOST), POLICY, NOW)
-    assert isinstance(decision, Leave)
+    decision = decide(episode(confirm(**AWAY, neighbours=OTHERS), symptom=Symptom.HOST), POLICY, NOW)
+    assert isinstance(decision, Blocked)
     assert decision.step is Step.CONFIRM
     assert "still answers: shop (10.0.0.2:443)" in decision.sentence
 
@@ -368,7 +370,7 @@ def test_a_failed_hypervisor_is_looked_at_again_while_a_neighbour_answers() -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, {"doubt": Doubt.HOST}),
+        ({}, {"symptom": Symptom.HOST}),
         ({}, {"automatic": False}),
         ({"neighbours": OTHERS}, {"automatic": False, "force": True}),
     ],

@@ -21,7 +21,7 @@ import pytest
 from vcrecovery.drivers import dns as driver
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Change, Key, Server, Zone
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 CHANGE = Change("A", "10.10.0.10", "10.20.0.10", 30)
 Answer = Callable[[bytes], bytes]
@@ -65,7 +65,7 @@ def zone(at: Server, folder: Path) -> Zone:
     return Zone("example.test", [at], Key("key", "hmac-sha256", secret), SystemClock())
 
 
-def one_line_about(at: Server, caught: pytest.ExceptionInfo[OutsideError]) -> None:
+def one_line_about(at: Server, caught: pytest.ExceptionInfo[ExternalError]) -> None:
     said = str(caught.value)
     assert str(at) in said
     assert len(said.splitlines()) == 1
@@ -94,7 +94,7 @@ def one_line_about(at: Server, caught: pytest.ExceptionInfo[OutsideError]) -> No
 )
 def test_what_is_no_answer(answer: Answer, tmp_path: Path) -> None:
     with server(answer) as at:
-        with pytest.raises(OutsideError) as caught:
+        with pytest.raises(ExternalError) as caught:
             zone(at, tmp_path).read(at, "www.example.test", ["A"])
         one_line_about(at, caught)
 
@@ -113,7 +113,7 @@ def test_anything_at_all(tmp_path: Path) -> None:
         for _ in range(300):
             try:
                 zone(at, tmp_path).read(at, "www.example.test", ["A", "SRV"])
-            except OutsideError as error:
+            except ExternalError as error:
                 said.append(str(error))
     assert said
     assert all(str(at) in text and len(text.splitlines()) == 1 for text in said)
@@ -128,7 +128,7 @@ def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return b""
 
     with server(silence) as at:
-        with pytest.raises(OutsideError, match="timed out") as caught:
+        with pytest.raises(ExternalError, match="timed out") as caught:
             zone(at, tmp_path).read(at, "www.example.test", ["A"])
         one_line_about(at, caught)
         gone.set()
@@ -173,7 +173,7 @@ def test_a_whole_site_waits_for_a_silent_server_once(tmp_path: Path, monkeypatch
         there = zone(at, tmp_path)
 
         def ask(number: int) -> None:
-            with pytest.raises(OutsideError, match="timed out"):
+            with pytest.raises(ExternalError, match="timed out"):
                 there.read(at, f"s{number}.example.test", ["A"])
 
         with ThreadPoolExecutor(150) as pool:
@@ -193,7 +193,7 @@ def test_an_update_that_somebody_else_answers(tmp_path: Path) -> None:
     with server(unsigned) as at:
         asked = zone(at, tmp_path)
         prepared = asked.prepare("www.example.test", [CHANGE], 1)
-        with pytest.raises(OutsideError, match=r"TSIG|signature") as caught:
+        with pytest.raises(ExternalError, match=r"TSIG|signature") as caught:
             asked.commit(prepared)
         one_line_about(at, caught)
 
@@ -205,6 +205,6 @@ def test_an_update_on_which_the_server_hangs_up(tmp_path: Path) -> None:
     with server(hangs_up) as at:
         asked = zone(at, tmp_path)
         prepared = asked.prepare("www.example.test", [CHANGE], 1)
-        with pytest.raises(OutsideError, match="hangs up") as caught:
+        with pytest.raises(ExternalError, match="hangs up") as caught:
             asked.commit(prepared)
         one_line_about(at, caught)

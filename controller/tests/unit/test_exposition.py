@@ -10,7 +10,7 @@ import yaml
 from view_cases import DONE, NOW, OPEN, standby, view
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.returning import Hold
+from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.states import Outcome, Power, ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
 from vcrecovery.report.metrics import families
@@ -86,8 +86,8 @@ def test_a_service_whose_failover_is_not_finished() -> None:
 
 def test_an_old_primary_that_is_held() -> None:
     state = ServiceState("web", epoch=3, side=Side.STANDBY)
-    hold = Hold(1, "web", 3, "", NOW - 60, NOW - 60)
-    found = page(view(state=state, reading=DomainReading(Power.PAUSED), hold=hold), view("mail"))
+    quarantine = Quarantine(1, "web", 3, "", NOW - 60, NOW - 60)
+    found = page(view(state=state, reading=DomainReading(Power.PAUSED), quarantine=quarantine), view("mail"))
     assert found["vcrecovery_primary_held"] == {'service="web"': 1, 'service="mail"': 0}
 
 

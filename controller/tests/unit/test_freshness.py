@@ -39,7 +39,7 @@ HOSTILE = [
 @pytest.mark.parametrize("heartbeat", HOSTILE)
 def test_a_hostile_heartbeat_is_one_that_cannot_be_read(heartbeat: bytes) -> None:
     fresh = freshness_of("web", heartbeat, None)
-    assert (fresh.stamped_at, fresh.detail) == (None, "the heartbeat in web cannot be read")
+    assert (fresh.synced_through, fresh.detail) == (None, "the heartbeat in web cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_file_that_is_too_large_is_not_read(plan_file: Path, tmp_path: Path, p
     secondary = load_plan(plan_file).secondaries["sec1"]
     for read in (read_freshness_quietly, read_age):
         fresh = read(lxd, "web", secondary)
-        assert fresh.stamped_at == (None if what == "heartbeat" else 4)
+        assert fresh.synced_through == (None if what == "heartbeat" else 4)
         assert fresh.detail == f"the {what} in web is too large to be one: its primary has not written it well"
 
 
@@ -98,7 +98,7 @@ def test_one_whole_sync_at_any_time_is_waited_for(tmp_path: Path) -> None:
 
     with serving(place):
         newer = wait("--timeout", "1s")
-        assert (newer.returncode, newer.stdout) == (ExitCode.OUTSIDE, ""), newer.stderr
+        assert (newer.returncode, newer.stdout) == (ExitCode.EXTERNAL, ""), newer.stderr
         whole = wait("--timeout", "60s", "--any")
         assert (whole.returncode, whole.stderr) == (0, "")
         assert whole.stdout.startswith("s1: in sync, files ")

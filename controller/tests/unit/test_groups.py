@@ -21,10 +21,10 @@ from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.resources import Size
-from vcrecovery.errors import ExitCode, OutsideError, RefusedError
+from vcrecovery.errors import ExitCode, ExternalError, RefusedError
 from vcrecovery.operations import locked
-from vcrecovery.operations.environment import World
-from vcrecovery.operations.several import STARTS_WHEN_NOT_KNOWN, OfWorld, Result
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.start_gate import STARTS_WHEN_NOT_KNOWN, LiveConditions, Result
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.store.journal import Journal
@@ -115,12 +115,12 @@ def test_as_many_starts_as_the_plan_says_or_the_machine_bears(shop: Path, monkey
     def small(_self: LxdServer) -> Size:
         return Size(cores=2, memory=3 * 2**30)
 
-    assert OfWorld(World(load_plan(shop))).most("sec1") == STARTS_WHEN_NOT_KNOWN
+    assert LiveConditions(Environment(load_plan(shop))).most("sec1") == STARTS_WHEN_NOT_KNOWN
     with monkeypatch.context() as patch:
         patch.setattr(LxdServer, "size", small)
-        assert OfWorld(World(load_plan(shop))).most("sec1") == 3
+        assert LiveConditions(Environment(load_plan(shop))).most("sec1") == 3
     shop.write_text(shop.read_text().replace("    receiver:", "    starts_at_once: 7\n    receiver:"))
-    assert OfWorld(World(load_plan(shop))).most("sec1") == 7
+    assert LiveConditions(Environment(load_plan(shop))).most("sec1") == 7
 
 
 @pytest.mark.parametrize("answer", [{}, {"cpu": {"total": 2}}, {"cpu": {"total": 2}, "memory": {"total": None}}])
@@ -134,7 +134,7 @@ def test_a_server_that_does_not_say_how_big_it_is(tmp_path: Path, answer: dict[s
             return Answer()
 
     server = Server("sec1", tmp_path / "no.socket", SystemClock())
-    with pytest.raises(OutsideError, match="sec1 does not say how big its machine is"):
+    with pytest.raises(ExternalError, match="sec1 does not say how big its machine is"):
         server.size()
     answer |= {"cpu": {"total": 2}, "memory": {"total": 4096}}
     assert server.size() == Size(2, 4096)
@@ -248,7 +248,7 @@ class Quiet:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None: ...
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
 
 def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
     tries: Counter[str] = Counter()
 
     class SomeOutside:
-        def __init__(self, _world: World, name: str) -> None:
+        def __init__(self, _env: Environment, name: str) -> None:
             self.name = name
 
         def epoch_elsewhere(self) -> int:
@@ -266,7 +266,7 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
             if step is Step.START:
                 tries[self.name] += 1
                 if self.name == "db" and tries["db"] < 4:
-                    raise OutsideError("LXD on secondary sec1 does not answer")
+                    raise ExternalError("LXD on secondary sec1 does not answer")
                 started.append(self.name)
             return {
                 "power": "shutoff",
@@ -277,9 +277,9 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
             }
 
     monkeypatch.setattr(locked, "Outside", SomeOutside)
-    world = World(load_plan(shop), QuickClock())
-    _ = world.journal
-    recover = Unattended(world, Quiet())
+    env = Environment(load_plan(shop), QuickClock())
+    _ = env.journal
+    recover = Unattended(env, Quiet())
     outcomes: dict[str, Outcome | None] = {}
 
     def work(name: str) -> None:
@@ -299,7 +299,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
     tries: list[Step] = []
 
     class LxdIsAway:
-        def __init__(self, _world: World, _name: str) -> None: ...
+        def __init__(self, _env: Environment, _name: str) -> None: ...
 
         def epoch_elsewhere(self) -> int:
             return 0
@@ -307,19 +307,19 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
         def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
             tries.append(step)
             if step is Step.CONFIRM and len(tries) == 2:
-                world.journal.pause("db", Pause(999.0, None, "a new disk"))
-            raise OutsideError("LXD on secondary sec1 does not answer")
+                env.journal.pause("db", Pause(999.0, None, "a new disk"))
+            raise ExternalError("LXD on secondary sec1 does not answer")
 
     monkeypatch.setattr(locked, "Outside", LxdIsAway)
-    world = World(load_plan(shop), QuickClock())
+    env = Environment(load_plan(shop), QuickClock())
     with pytest.raises(RefusedError, match="db is paused"):
-        Unattended(world, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)
+        Unattended(env, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)
     assert tries == [Step.CONFIRM] * 2
     # Nor does the watcher take it up while the pause holds; once it is over, it does.
-    state = world.journal.state("db")
+    state = env.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is None
-    world.journal.pause("db", None)
-    state = world.journal.state("db")
+    env.journal.pause("db", None)
+    state = env.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is not None
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.drivers.fence import power_off
-from vcrecovery.errors import OutsideError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Fence
@@ -34,11 +34,11 @@ def test_the_last_line_is_the_proof() -> None:
 )
 def test_anything_but_status_0_is_no_proof(command: list[str], timeout: float, said: str) -> None:
     begun = time.monotonic()
-    with pytest.raises(OutsideError) as caught:
+    with pytest.raises(ExternalError) as caught:
         power_off("hv1", command, timeout)
     assert said in caught.value.message
     assert "hypervisor hv1 was not fenced" in caught.value.message
-    assert "--primary-is-down" in caught.value.way_out
+    assert "--primary-is-down" in caught.value.hint
     assert time.monotonic() - begun < 30
 
 
@@ -47,8 +47,8 @@ def test_no_shell_sees_the_command() -> None:
 
 
 @pytest.fixture
-def world(plan_file: Path) -> World:
-    return World(load_plan(plan_file))
+def env(plan_file: Path) -> Environment:
+    return Environment(load_plan(plan_file))
 
 
 def fence(folder: Path, status: int) -> Fence:
@@ -61,7 +61,7 @@ def runs(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_fifty_services_power_their_hypervisor_off_once(world: World, tmp_path: Path, status: int) -> None:
+def test_fifty_services_power_their_hypervisor_off_once(env: Environment, tmp_path: Path, status: int) -> None:
     said: list[str] = []
 
     together = threading.Barrier(50)
@@ -69,11 +69,11 @@ def test_fifty_services_power_their_hypervisor_off_once(world: World, tmp_path: 
     def one() -> None:
         together.wait(60)
         try:
-            said.append(str(fence_host(world, "hv1", fence(tmp_path, status), opened_at)["summary"]))
-        except OutsideError as error:
+            said.append(str(fence_host(env, "hv1", fence(tmp_path, status), opened_at)["summary"]))
+        except ExternalError as error:
             said.append(error.message)
 
-    opened_at = world.clock.now()
+    opened_at = env.clock.now()
     threads = [threading.Thread(target=one) for _ in range(50)]
     for thread in threads:
         thread.start()
@@ -85,31 +85,31 @@ def test_fifty_services_power_their_hypervisor_off_once(world: World, tmp_path: 
     assert all(("is off: off" in text) is (status == 0) for text in said)
 
 
-def test_a_proof_of_before_the_failure_is_none(world: World, tmp_path: Path) -> None:
-    fence_host(world, "hv1", fence(tmp_path, 0), world.clock.now())
-    fence_host(world, "hv1", fence(tmp_path, 0), world.clock.now())
+def test_a_proof_of_before_the_failure_is_none(env: Environment, tmp_path: Path) -> None:
+    fence_host(env, "hv1", fence(tmp_path, 0), env.clock.now())
+    fence_host(env, "hv1", fence(tmp_path, 0), env.clock.now())
     assert runs(tmp_path) == 2
 
 
-def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(world: World, tmp_path: Path) -> None:
-    opened_at = world.clock.now()
-    with pytest.raises(OutsideError):
-        fence_host(world, "hv1", fence(tmp_path, 1), opened_at)
-    fence_host(world, "hv1", fence(tmp_path, 0), opened_at)
-    assert "for all its services" in fence_host(world, "hv1", fence(tmp_path, 0), opened_at)["summary"]
+def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(env: Environment, tmp_path: Path) -> None:
+    opened_at = env.clock.now()
+    with pytest.raises(ExternalError):
+        fence_host(env, "hv1", fence(tmp_path, 1), opened_at)
+    fence_host(env, "hv1", fence(tmp_path, 0), opened_at)
+    assert "for all its services" in fence_host(env, "hv1", fence(tmp_path, 0), opened_at)["summary"]
     assert runs(tmp_path) == 2
 
 
-def test_a_failure_is_tried_again(world: World, tmp_path: Path) -> None:
-    opened_at = world.clock.now()
-    with pytest.raises(OutsideError):
-        fence_host(world, "hv1", fence(tmp_path, 1), opened_at)
-    assert fence_host(world, "hv1", fence(tmp_path, 0), opened_at)["by"] == "fence command"
+def test_a_failure_is_tried_again(env: Environment, tmp_path: Path) -> None:
+    opened_at = env.clock.now()
+    with pytest.raises(ExternalError):
+        fence_host(env, "hv1", fence(tmp_path, 1), opened_at)
+    assert fence_host(env, "hv1", fence(tmp_path, 0), opened_at)["by"] == "fence command"
 
 
-def test_a_damaged_note_is_none(world: World, tmp_path: Path) -> None:
-    lock = world.plan.state_dir / "locks/hypervisors/hv1"
+def test_a_damaged_note_is_none(env: Environment, tmp_path: Path) -> None:
+    lock = env.plan.state_dir / "locks/hypervisors/hv1"
     lock.parent.mkdir(parents=True)
     lock.write_text('{"at": "now", "ok": true}')
-    fence_host(world, "hv1", fence(tmp_path, 0), 0.0)
+    fence_host(env, "hv1", fence(tmp_path, 0), 0.0)
     assert runs(tmp_path) == 1

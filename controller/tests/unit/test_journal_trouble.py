@@ -13,7 +13,7 @@ import pytest
 from journal_cases import finish
 
 from vcrecovery.core.states import Request
-from vcrecovery.errors import ExitCode, OutsideError
+from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.store.journal import Journal
 
 VERBS = [["status"], ["status", "--json"], ["history"], ["explain"], ["metrics"]]
@@ -22,7 +22,7 @@ VERBS = [["status"], ["status", "--json"], ["history"], ["explain"], ["metrics"]
 def error_of(plan: Path, *words: str) -> str:
     command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(plan)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (ExitCode.OUTSIDE, ""), done.stderr
+    assert (done.returncode, done.stdout) == (ExitCode.EXTERNAL, ""), done.stderr
     (line,) = done.stderr.splitlines()
     return line
 
@@ -50,7 +50,7 @@ def test_one_that_is_held(journal: Path) -> None:
     opened.rows("PRAGMA busy_timeout=1")
     with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(OutsideError, match=re.escape(f"is locked; `fuser -v {journal}` shows by whom")):
+        with pytest.raises(ExternalError, match=re.escape(f"is locked; `fuser -v {journal}` shows by whom")):
             opened.pause("web", None)
 
 

@@ -10,8 +10,8 @@ from journal_cases import finish
 
 from vcrecovery.core.states import Outcome, Policy, Request, Step
 from vcrecovery.report import explain
-from vcrecovery.store.holds import HoldBook
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.quarantines import QuarantineBook
 
 #: As version 0.1.0 made it.
 OLD = """
@@ -121,7 +121,7 @@ def test_what_is_held_stays_so_and_another_hypervisor_may_hold_it_too(tmp_path: 
     with sqlite3.connect(path) as database:
         database.executescript(HOLDS)
     database.close()
-    book = HoldBook(Journal(path))
+    book = QuarantineBook(Journal(path))
     held = book.open("web", ["hv1", ""])
     assert held is not None
     assert (held.id, held.held_at, held.host) == (1, 6.0, "")

@@ -13,7 +13,7 @@ from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.states import Power
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, LibvirtHost, connection
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 
@@ -93,7 +93,7 @@ def test_one_that_is_not_ended_starts_with_its_host_as_before(
     monkeypatch.setattr(domain, "isPersistent", lambda: True, raising=False)
     monkeypatch.setattr(domain, "setAutostart", starts_with_host.append, raising=False)
     monkeypatch.setattr(domain, "destroy", refused)
-    with pytest.raises(OutsideError, match="hypervisor hv1 did not destroy VM"):
+    with pytest.raises(ExternalError, match="hypervisor hv1 did not destroy VM"):
         host.destroy(UUID, 50)
     assert starts_with_host == [1, 0, 1]
 
@@ -121,7 +121,7 @@ def test_what_asks_does_not_wait_behind_what_ends_vms(host: LibvirtHost, domain:
 
 def test_a_change_that_was_given_up_is_not_made_later(host: LibvirtHost, domain: SlowDomain) -> None:
     domain.state_waits = True
-    with pytest.raises(OutsideError, match="does not answer"):
+    with pytest.raises(ExternalError, match="does not answer"):
         host.resume(UUID, 0.2)
     threads = [thread for thread in threading.enumerate() if thread.name == "libvirt-hv1"]
     domain.goes_on.set()

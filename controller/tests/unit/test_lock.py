@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.errors import BusyError, OutsideError
+from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.store import lock
 from vcrecovery.store.lock import after_acts, one_act, service_lock
 
@@ -86,7 +86,7 @@ def test_one_whose_wait_ends_at_a_failover_is_turned_away(tmp_path: Path) -> Non
 def test_an_act_on_the_container_does_not_hold_the_service(tmp_path: Path) -> None:
     with one_act(tmp_path, "web"):
         # A failover, which waits where it touches the container.
-        with service_lock(tmp_path, "web", patience=0.0), pytest.raises(OutsideError, match="still at work"):  # noqa: SIM117
+        with service_lock(tmp_path, "web", patience=0.0), pytest.raises(ExternalError, match="still at work"):  # noqa: SIM117
             with after_acts(tmp_path, "web", 0.2):
                 pytest.fail("it was held twice")
         # Another act does not wait.
@@ -110,6 +110,6 @@ def test_an_act_that_could_not_write_its_name_is_waited_for(tmp_path: Path) -> N
         # As on a full disk.
         (tmp_path / "locks/standby/web.lock").write_text("")
         began = time.monotonic()
-        with pytest.raises(OutsideError), after_acts(tmp_path, "web", 1.5):
+        with pytest.raises(ExternalError), after_acts(tmp_path, "web", 1.5):
             pytest.fail("it was held twice")
         assert time.monotonic() - began >= 1.5

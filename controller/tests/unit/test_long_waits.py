@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from vcrecovery.cli.timeline import NoTimeline
-from vcrecovery.core.states import Doubt, Episode, Outcome, Policy, Power, Request, Step
+from vcrecovery.core.states import Episode, Outcome, Policy, Power, Request, Step, Symptom
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.operations.failover import fail_over
 from vcrecovery.store import journal as journal_module
 from vcrecovery.store.journal import Journal
@@ -40,17 +40,17 @@ def test_what_is_looked_at_again_and_again_does_not_grow(tmp_path: Path, monkeyp
     monkeypatch.setattr(journal_module, "_FIRST_LOOKS", 4)
     monkeypatch.setattr(journal_module, "_LAST_LOOKS", 6)
     journal, actuator = Journal(tmp_path / "journal.db"), Silent()
-    request = Request(automatic=True, doubt=Doubt.HOST)
+    request = Request(automatic=True, symptom=Symptom.HOST)
 
     def attempt() -> Episode:
         words = ("web", "hypervisor hv1 does not answer", request)
         policy = Policy(has_dns=False)
         return fail_over(
-            *words, policy=policy, actuator=actuator, journal=journal, clock=SystemClock(), teller=NoTimeline()
+            *words, policy=policy, actuator=actuator, journal=journal, clock=SystemClock(), reporter=NoTimeline()
         )
 
     for _ in range(20):
-        with pytest.raises(OutsideError, match=r"what still answers: shop"):
+        with pytest.raises(ExternalError, match=r"what still answers: shop"):
             attempt()
     waiting = journal.state("web").open_episode
     assert waiting is not None

@@ -28,8 +28,8 @@ from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
-from vcrecovery.errors import OutsideError, RefusedError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.outside import Outside
 from vcrecovery.operations.preflight import check_outside
 from vcrecovery.plan.load import load_plan
@@ -139,7 +139,7 @@ def test_a_server_that_was_away_is_used_again(place: Path) -> None:
     lxd = LxdServer("sec1", place, SystemClock())
     with serving(place):
         assert lxd.get("s1") is not None
-    with pytest.raises(OutsideError, match="no such socket"):
+    with pytest.raises(ExternalError, match="no such socket"):
         lxd.get("s1")
     with serving(place):
         assert lxd.get("s1") is not None
@@ -155,10 +155,10 @@ def test_a_name_server_in_the_way_of_the_standbys_network_is_named(place: Path) 
         "The DNS and DHCP service exited prematurely: Process exited with non-zero value 2 "
         '("dnsmasq: failed to create listening socket for 10.20.0.1: Address already in use")'
     )
-    with serving(place, refusal), pytest.raises(OutsideError) as error:
+    with serving(place, refusal), pytest.raises(ExternalError) as error:
         lxd.create_network("vcr0", "10.20.0.1/24")
     assert refusal in error.value.message
-    assert error.value.way_out == (
+    assert error.value.hint == (
         "a name server of this machine has taken port 53 of the bridge: have it leave that address alone "
         "(BIND: `listen-on { !10.20.0.1; any; };` in its options)"
     )
@@ -183,7 +183,7 @@ def test_a_server_that_hangs_holds_all_up_for_the_time_of_one(place: Path, monke
         lxd = LxdServer("sec1", place, SystemClock())
 
         def ask() -> None:
-            with pytest.raises(OutsideError, match="does not answer"):
+            with pytest.raises(ExternalError, match="does not answer"):
                 lxd.get("web")
 
         threads = [threading.Thread(target=ask) for _ in range(40)]
@@ -205,7 +205,7 @@ def port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def world_of(place: Path, port: int) -> World:
+def world_of(place: Path, port: int) -> Environment:
     """A controller that has just been started, for service s1."""
     plan = {
         "version": 1,
@@ -233,7 +233,7 @@ def world_of(place: Path, port: int) -> World:
     }
     file = place.parent / "plan.yml"
     file.write_text(yaml.safe_dump(plan))
-    return World(load_plan(file))
+    return Environment(load_plan(file))
 
 
 def outside(place: Path, port: int) -> Outside:
@@ -366,7 +366,7 @@ def test_a_standby_that_another_controller_claims_meanwhile_stays_claimed(
     lxd = LxdServer("sec1", place, SystemClock())
     changed_between(monkeypatch, lambda lxd, found: lxd.configure(found, {ROLE_KEY: ACTIVE, EPOCH_KEY: "4"}))
     with serving(place):
-        with pytest.raises(OutsideError, match="another controller has just claimed container s1"):
+        with pytest.raises(ExternalError, match="another controller has just claimed container s1"):
             stand_by_again(lxd, "s1")
         found = lxd.get("s1")
         assert found is not None
@@ -380,7 +380,7 @@ def test_one_that_is_started_meanwhile_is_not_put_back(place: Path, port: int, m
     changed_between(monkeypatch, lambda lxd, found: lxd.start(found.name, 30))
     episode = replace(EPISODE, request=Request(primary_is_down=True, restore_point="latest"))
     with serving(place):
-        with pytest.raises(OutsideError, match="a restore would throw away what it has written"):
+        with pytest.raises(ExternalError, match="a restore would throw away what it has written"):
             outside(place, port).carry_out(Step.RESTORE, episode)
         found = LxdServer("sec1", place, SystemClock()).get("s1")
         assert found is not None
@@ -497,7 +497,7 @@ def test_whatever_form_an_answer_has(place: Path, answer: bytes, content: bytes)
 def test_no_answer_is_an_error_that_says_so(place: Path, answer: bytes, said: str) -> None:
     with (
         saying(place, answer),
-        pytest.raises(OutsideError, match=f"LXD on secondary sec1 .* does not answer: .*{said}"),
+        pytest.raises(ExternalError, match=f"LXD on secondary sec1 .* does not answer: .*{said}"),
     ):
         LxdServer("sec1", place, SystemClock()).get("web")
 
@@ -533,7 +533,7 @@ def test_a_server_that_stops_in_the_middle_of_an_answer_is_given_up(
 ) -> None:
     monkeypatch.setattr(connection, "CALL_TIMEOUT", 0.5)
     half = GOOD + b"Content-Length: 5\r\n\r\nhell"
-    with saying(place, half, stays=True), pytest.raises(OutsideError, match="does not answer: timed out"):
+    with saying(place, half, stays=True), pytest.raises(ExternalError, match="does not answer: timed out"):
         LxdServer("sec1", place, SystemClock()).get("web")
 
 

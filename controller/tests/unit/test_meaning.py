@@ -11,7 +11,7 @@ import pytest
 import vm_states
 from vcrecovery.core.meaning import ENDS, MEANINGS, TELLING, End, Meaning, end_of, meaning_of
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Doubt, Power, ServiceState
+from vcrecovery.core.states import Power, ServiceState, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, judge
 from vcrecovery.drivers.libvirt.readings import POWER, REASON, STOPPED, reason_of
 
@@ -135,7 +135,7 @@ def test_the_page_about_them_is_current() -> None:
 
 def test_one_that_was_lost_failed_when_it_was_last_seen_running() -> None:
     verdict = judge(seen(Meaning.RUNS), Power.SHUTOFF, "", NOW, also=Circumstances(began_at=700.0))
-    assert (verdict.kind, verdict.doubt, verdict.began_at) == (Kind.FAILED, Doubt.LOST, 700.0)
+    assert (verdict.kind, verdict.symptom, verdict.began_at) == (Kind.FAILED, Symptom.LOST, 700.0)
 
 
 @pytest.mark.parametrize(("power", "reason"), [(Power.SHUTOFF, ""), (Power.UNREACHABLE, "")])
@@ -160,7 +160,7 @@ def test_one_that_a_fault_has_paused_fails_after_a_while() -> None:
     soon = judge(state, Power.PAUSED, "I/O error", NOW, also=Circumstances(stalled=29.9))
     assert (soon.kind, soon.cause) == (Kind.STALLED, "")
     late = judge(state, Power.PAUSED, "I/O error", NOW, also=Circumstances(stalled=30.0))
-    assert (late.kind, late.doubt, late.began_at) == (Kind.FAILED, Doubt.STALLED, 970.0)
+    assert (late.kind, late.symptom, late.began_at) == (Kind.FAILED, Symptom.STALLED, 970.0)
     assert "libvirt: paused (I/O error) for 30 s, and nobody resumed it" in late.cause
 
 
@@ -171,11 +171,11 @@ def test_one_that_is_paused_on_request_never_does(reason: str) -> None:
 
 
 def test_one_that_nobody_has_fails_only_when_no_port_answers() -> None:
-    from vcrecovery.core.cpu import Suspicion
+    from vcrecovery.core.cpu import SeenSymptom
 
     def with_ports(answering: tuple[str, ...] | None) -> Kind:
-        suspicion = Suspicion(Doubt.LOST, "", answering)
-        return judge(seen(Meaning.RUNS), Power.ABSENT, "", NOW, also=Circumstances(suspicion)).kind
+        seen_symptom = SeenSymptom(Symptom.LOST, "", answering)
+        return judge(seen(Meaning.RUNS), Power.ABSENT, "", NOW, also=Circumstances(seen_symptom)).kind
 
     assert with_ports(None) is Kind.UNKNOWN
     assert with_ports(("10.0.0.1:80",)) is Kind.UNKNOWN

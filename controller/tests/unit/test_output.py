@@ -41,7 +41,7 @@ def test_a_failover_goes_on_and_its_status_tells_how_it_went(
 @pytest.mark.parametrize("words", [["history"], ["status"], ["metrics"], ["plan", "check"]])
 def test_what_could_not_be_written_is_said(plan_file: Path, words: list[str]) -> None:
     done = run(plan_file, "> /dev/full", *words)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     assert done.stderr == (
         "vcrecovery: error: the output cannot be written: No space left on device; write it elsewhere\n"
     )

@@ -11,7 +11,7 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import BusyError, OutsideError
+from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby.container import ROLE_KEY
 from vcrecovery.standby.package_changes import read_packages, units_of
@@ -44,7 +44,7 @@ class FakeLxd:
         self.did.append(" ".join(command))
 
 
-class World:
+class Environment:
     """A watch over one running standby."""
 
     def __init__(self, folder: Path, choice: str = "restart") -> None:
@@ -85,82 +85,82 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
-    world.pass_time(60)
-    assert world.lxd.did == []
-    return world
+def env(tmp_path: Path) -> Environment:
+    env = Environment(tmp_path)
+    env.pass_time(60)
+    assert env.lxd.did == []
+    return env
 
 
-def test_a_burst_of_changes_makes_one_restart(world: World) -> None:
+def test_a_burst_of_changes_makes_one_restart(env: Environment) -> None:
     for version in range(2, 12):
-        world.install(nginx=str(version), bash="5")
-        world.pass_time(10)
-    assert world.lxd.did == []
-    world.pass_time(40)
-    assert world.lxd.did == ["restart"]
-    world.pass_time(300)
-    assert world.lxd.did == ["restart"]
+        env.install(nginx=str(version), bash="5")
+        env.pass_time(10)
+    assert env.lxd.did == []
+    env.pass_time(40)
+    assert env.lxd.did == ["restart"]
+    env.pass_time(300)
+    assert env.lxd.did == ["restart"]
 
 
-def test_changes_that_never_end_are_not_waited_for_for_ever(world: World) -> None:
+def test_changes_that_never_end_are_not_waited_for_for_ever(env: Environment) -> None:
     for version in range(2, 150):
-        world.install(nginx=str(version), bash="5")
-        world.pass_time(5)
-    assert world.lxd.did == ["restart"]
+        env.install(nginx=str(version), bash="5")
+        env.pass_time(5)
+    assert env.lxd.did == ["restart"]
 
 
-def test_a_controller_that_starts_anew_forgets_nothing(world: World) -> None:
-    world.restart_controller()
-    world.install(nginx="2", bash="5")
-    world.pass_time(40)
-    assert world.lxd.did == ["restart"]
+def test_a_controller_that_starts_anew_forgets_nothing(env: Environment) -> None:
+    env.restart_controller()
+    env.install(nginx="2", bash="5")
+    env.pass_time(40)
+    assert env.lxd.did == ["restart"]
 
 
 def test_only_the_units_of_the_changed_packages(tmp_path: Path) -> None:
-    world = World(tmp_path, "units")
-    info = world.tree / "var/lib/dpkg/info"
+    env = Environment(tmp_path, "units")
+    info = env.tree / "var/lib/dpkg/info"
     (info / "nginx.list").write_text("/.\n/lib/systemd/system/nginx.service\n/usr/sbin/nginx\n/etc/x.service\n")
     (info / "bash.list").write_text("/.\n/lib/systemd/system/other.service\n/lib/systemd/system/--evil; x.service\n")
-    world.pass_time(5)
-    world.install(nginx="2", bash="5")
-    world.pass_time(40)
-    assert world.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
-    assert units_of(Rootfs(world.tree, []), ["bash:amd64"]) == ["other.service"]
+    env.pass_time(5)
+    env.install(nginx="2", bash="5")
+    env.pass_time(40)
+    assert env.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
+    assert units_of(Rootfs(env.tree, []), ["bash:amd64"]) == ["other.service"]
 
 
-def test_one_that_serves_is_stopped_or_frozen_is_left_alone(world: World) -> None:
-    assert world.lxd.instance is not None
-    world.install(nginx="2", bash="5")
-    running = world.lxd.instance
+def test_one_that_serves_is_stopped_or_frozen_is_left_alone(env: Environment) -> None:
+    assert env.lxd.instance is not None
+    env.install(nginx="2", bash="5")
+    running = env.lxd.instance
     for instance in (
         replace(running, running=False, status="Stopped"),
         replace(running, config={ROLE_KEY: "active"}),
         None,
     ):
-        world.lxd.instance = instance
-        world.pass_time(100)
-        assert world.lxd.did == []
+        env.lxd.instance = instance
+        env.pass_time(100)
+        assert env.lxd.did == []
 
 
-def test_nothing_happens_under_a_failover(world: World) -> None:
-    world.install(nginx="2", bash="5")
-    world.pass_time(25)
-    with service_lock(world.plan.state_dir, "web"):
-        world.clock.sleep(30)
+def test_nothing_happens_under_a_failover(env: Environment) -> None:
+    env.install(nginx="2", bash="5")
+    env.pass_time(25)
+    with service_lock(env.plan.state_dir, "web"):
+        env.clock.sleep(30)
         with pytest.raises(BusyError):
-            world.watch.look("web")
-    assert world.lxd.did == []
-    world.pass_time(40)
-    assert world.lxd.did == ["restart"]
+            env.watch.look("web")
+    assert env.lxd.did == []
+    env.pass_time(40)
+    assert env.lxd.did == ["restart"]
 
 
-def test_an_upgrade_half_way_and_a_reordered_file(world: World) -> None:
-    packages = read_packages(Rootfs(world.tree, []))
-    world.install(bash="5", nginx="1")
-    assert read_packages(Rootfs(world.tree, [])) == packages
-    world.install("half-configured", bash="5", nginx="1")
-    assert read_packages(Rootfs(world.tree, [])) != packages
+def test_an_upgrade_half_way_and_a_reordered_file(env: Environment) -> None:
+    packages = read_packages(Rootfs(env.tree, []))
+    env.install(bash="5", nginx="1")
+    assert read_packages(Rootfs(env.tree, [])) == packages
+    env.install("half-configured", bash="5", nginx="1")
+    assert read_packages(Rootfs(env.tree, [])) != packages
 
 
 def test_an_rpm_database_is_known_by_its_content(tmp_path: Path) -> None:
@@ -176,45 +176,45 @@ def test_an_rpm_database_is_known_by_its_content(tmp_path: Path) -> None:
     assert first.fingerprint != second.fingerprint
 
 
-def test_a_database_larger_than_memory_is_none(world: World) -> None:
-    with (world.tree / "var/lib/dpkg/status").open("wb") as database:
+def test_a_database_larger_than_memory_is_none(env: Environment) -> None:
+    with (env.tree / "var/lib/dpkg/status").open("wb") as database:
         database.truncate(2**40)
-    world.pass_time(100)
-    assert world.lxd.did == []
+    env.pass_time(100)
+    assert env.lxd.did == []
 
 
 def test_what_is_no_package_ends_no_watch(tmp_path: Path) -> None:
     """The primary writes the names, and the lists of files."""
-    world = World(tmp_path, "units")
-    info = world.tree / "var/lib/dpkg/info"
+    env = Environment(tmp_path, "units")
+    info = env.tree / "var/lib/dpkg/info"
     (info / "nginx.list").write_bytes(b"/lib/systemd/system/nginx.service\n/srv/\xff\n")
     (info / "huge.list").write_bytes(b"/lib/systemd/system/huge.service\n")
     os.truncate(info / "huge.list", 2**40)
     (tmp_path / "outside.list").write_text("/lib/systemd/system/outside.service\n")
-    world.pass_time(5)
-    world.install(**{"nginx": "2", "bash": "5", "huge": "1", "no\0thing": "1", "../../../../../outside": "1"})
-    world.pass_time(40)
-    assert world.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
+    env.pass_time(5)
+    env.install(**{"nginx": "2", "bash": "5", "huge": "1", "no\0thing": "1", "../../../../../outside": "1"})
+    env.pass_time(40)
+    assert env.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
 
 
-def test_a_clock_that_is_set_neither_hurries_nor_delays_a_restart(world: World) -> None:
-    world.install(nginx="2", bash="5")
-    world.pass_time(10)
-    world.clock.set_by = -86400.0
-    world.pass_time(10)
-    world.clock.set_by = 86400.0
-    world.pass_time(5)
-    assert world.lxd.did == []
-    world.clock.set_by = -86400.0
-    world.pass_time(30)
-    assert world.lxd.did == ["restart"]
+def test_a_clock_that_is_set_neither_hurries_nor_delays_a_restart(env: Environment) -> None:
+    env.install(nginx="2", bash="5")
+    env.pass_time(10)
+    env.clock.set_by = -86400.0
+    env.pass_time(10)
+    env.clock.set_by = 86400.0
+    env.pass_time(5)
+    assert env.lxd.did == []
+    env.clock.set_by = -86400.0
+    env.pass_time(30)
+    assert env.lxd.did == ["restart"]
 
 
-def test_a_full_disk_does_not_restart_a_standby_again_and_again(world: World) -> None:
-    notes = world.plan.state_dir / "packages"
+def test_a_full_disk_does_not_restart_a_standby_again_and_again(env: Environment) -> None:
+    notes = env.plan.state_dir / "packages"
     (notes / "web.new").mkdir()
-    world.install(nginx="2", bash="5")
-    with pytest.raises(OutsideError, match="cannot be used"):
-        world.pass_time(40)
-    world.pass_time(300)
-    assert world.lxd.did == ["restart"]
+    env.install(nginx="2", bash="5")
+    with pytest.raises(ExternalError, match="cannot be used"):
+        env.pass_time(40)
+    env.pass_time(300)
+    assert env.lxd.did == ["restart"]

@@ -107,13 +107,13 @@ def test_all_else_is_refused(command: str) -> None:
 
 REFUSED_NAMESPACE = """\
 import ctypes, os, types
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.transfer import receiver
 receiver._libc = types.SimpleNamespace(unshare=lambda _flags: -1)
 entry = {"Isuid": True, "Isgid": True, "Nsid": 0, "Hostid": 100000, "Maprange": 65536}
 try:
     receiver._enter_user_namespace([entry], os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-except OutsideError as error:
+except ExternalError as error:
     print(error.message)
 """
 

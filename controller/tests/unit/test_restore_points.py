@@ -13,7 +13,7 @@ import pytest
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.errors import RefusedError
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby import restore_point_loop
@@ -116,8 +116,8 @@ def test_points_of_a_clock_that_was_set_back_keep_none_from_being_made(plan_file
 
 
 def keep_making(plan: Plan, stop: threading.Event) -> None:
-    world = World(plan)
-    restore_point_loop.keep_making(plan, world.lxd, world.clock, stop)
+    env = Environment(plan)
+    restore_point_loop.keep_making(plan, env.lxd, env.clock, stop)
 
 
 def test_the_loop_ends_at_once_without_work(plan_file: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import Changes, own_identity, secondary_of
 from vcrecovery.transfer.rootfs import Rootfs, on_disk
@@ -56,7 +56,7 @@ def test_no_link_is_followed(tree: Rootfs, tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "secret").write_text("secret")
     (tree.path / "etc").symlink_to(outside)
-    with pytest.raises(OutsideError, match="not followed"):
+    with pytest.raises(ExternalError, match="not followed"):
         tree.file("/etc/hostname", b"web")
     assert tree.read("/etc/secret") is None
     (tree.path / "direct").symlink_to(outside / "secret")
@@ -105,9 +105,9 @@ def test_a_folder_in_the_way_is_named(tree: Rootfs) -> None:
     (tree.path / "etc/hostname").mkdir(parents=True)
     (tree.path / "etc/.machine-id.vcrecovery").mkdir()
     for inside in ("/etc/hostname", "/etc/machine-id"):
-        with pytest.raises(OutsideError, match=rf"{inside} cannot be written: is a directory; see what its primary"):
+        with pytest.raises(ExternalError, match=rf"{inside} cannot be written: is a directory; see what its primary"):
             tree.file(inside, b"web")
-    with pytest.raises(OutsideError, match="/etc/hostname cannot be written"):
+    with pytest.raises(ExternalError, match="/etc/hostname cannot be written"):
         tree.link("/etc/hostname", "/dev/null")
 
 
@@ -145,5 +145,5 @@ def test_owners_are_mapped() -> None:
     assert on_disk(33, "Isuid", MAP) == 100033
     assert on_disk(33, "Isgid", MAP) == 200033
     assert on_disk(33, "Isuid", []) == 33
-    with pytest.raises(OutsideError, match="no place for 70000"):
+    with pytest.raises(ExternalError, match="no place for 70000"):
         on_disk(70000, "Isuid", MAP)

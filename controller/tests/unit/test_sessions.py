@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.transfer import sessions
 
 #: Joins, starts a child that inherits the lock, says so, and becomes another program.
@@ -96,18 +96,18 @@ def test_another_service_is_left_alone(tmp_path: Path, open_session: Opener) -> 
 def test_setting_aside_waits_and_does_not_kill(tmp_path: Path, open_session: Opener) -> None:
     session = open_session()
     with (
-        pytest.raises(OutsideError, match=r"are arriving.*; try again later"),
+        pytest.raises(ExternalError, match=r"are arriving.*; try again later"),
         sessions.set_aside(tmp_path, "web", 0.1),
     ):
         pass
     assert session.poll() is None
     sessions.end_sessions(tmp_path, "web", 10)
     with sessions.set_aside(tmp_path, "web", 0.1):
-        with pytest.raises(OutsideError, match="was busy"):
+        with pytest.raises(ExternalError, match="was busy"):
             sessions.join(tmp_path, "web", 0.1)
         # Who keeps sessions out is not killed, and is no obstacle: there is none.
         assert sessions.end_sessions(tmp_path, "web", 0.1) == 0
-        with pytest.raises(OutsideError, match=rf"by process {os.getpid()}"), sessions.take_over(tmp_path, "web", 0.1):
+        with pytest.raises(ExternalError, match=rf"by process {os.getpid()}"), sessions.take_over(tmp_path, "web", 0.1):
             pass
 
 
@@ -115,7 +115,7 @@ def test_taking_over_keeps_sessions_out(tmp_path: Path, open_session: Opener) ->
     open_session()
     with sessions.take_over(tmp_path, "web", 10) as ended:
         assert ended == 1
-        with pytest.raises(OutsideError, match="was busy"):
+        with pytest.raises(ExternalError, match="was busy"):
             sessions.join(tmp_path, "web", 0.1)
     with sessions.set_aside(tmp_path, "web", 0.1):
         pass
@@ -123,5 +123,5 @@ def test_taking_over_keeps_sessions_out(tmp_path: Path, open_session: Opener) ->
 
 def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "standbys").write_text("")
-    with pytest.raises(OutsideError, match=r"web\.lock cannot be used: .*; free some space or correct its rights"):
+    with pytest.raises(ExternalError, match=r"web\.lock cannot be used: .*; free some space or correct its rights"):
         sessions.end_sessions(tmp_path, "web", 1)

@@ -13,20 +13,20 @@ import yaml
 
 from vcrecovery.drivers.libvirt import words_of
 from vcrecovery.errors import UsageError
-from vcrecovery.snmp.guest_notification import Changes, Listed, Notification
+from vcrecovery.snmp.guest_notification import Changes, GuestNotification, Listed
 from vcrecovery.snmp.mib import ENTERPRISE, GuestState
 from vcrecovery.snmp.notifier import receivers_of
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import Destination, load_settings
 from vcrecovery.snmp.sink import variables
-from vcrecovery.snmp.unconfirmed import Outbox
+from vcrecovery.snmp.unconfirmed import Unconfirmed
 
 A, B = UUID(int=1), UUID(int=2)
 RUNNING, PAUSED, OFF = 1, 3, 5
 
 
-def of(uuid: UUID, number: int = 0) -> Notification:
-    return Notification(uuid, "vm", GuestState.RUNNING, "started", str(number), float(number))
+def of(uuid: UUID, number: int = 0) -> GuestNotification:
+    return GuestNotification(uuid, "vm", GuestState.RUNNING, "started", str(number), float(number))
 
 
 # -- changes ---------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_an_event_is_newer_than_a_list_that_was_asked_for_before() -> None:
 
 
 def test_the_variables() -> None:
-    notification = Notification(A, "näme", GuestState.SHUTDOWN, "shutdown", "guest", 12.5)
+    notification = GuestNotification(A, "näme", GuestState.SHUTDOWN, "shutdown", "guest", 12.5)
     found: dict[str, Any] = {
         ".".join(map(str, oid[6:])): value
         for oid, value in variables(notification, "hv1", ENTERPRISE, started=2.5, now=14.0)
@@ -109,7 +109,7 @@ def test_the_variables() -> None:
 
 
 def test_of_one_vm_only_one_is_under_way() -> None:
-    box = Outbox(10)
+    box = Unconfirmed(10)
     for number, uuid in enumerate((A, A, B)):
         box.put(of(uuid, number))
     first, second = box.take(), box.take()
@@ -121,7 +121,7 @@ def test_of_one_vm_only_one_is_under_way() -> None:
 
 
 def test_a_full_box_drops_the_oldest() -> None:
-    box = Outbox(3)
+    box = Unconfirmed(3)
     dropped = [box.put(of(A, number)) for number in range(5)]
     assert dropped == [None, None, None, of(A, 0), of(A, 1)]
     assert box.dropped == 2
@@ -135,10 +135,10 @@ class Fake:
 
     def __init__(self, failures: int, confirms: bool = True) -> None:
         self.failures, self.confirms = failures, confirms
-        self.got: list[Notification] = []
+        self.got: list[GuestNotification] = []
         self.attempts = 0
 
-    async def send(self, notification: Notification) -> str:
+    async def send(self, notification: GuestNotification) -> str:
         self.attempts += 1
         await asyncio.sleep(0)
         if self.attempts <= self.failures:
@@ -147,7 +147,7 @@ class Fake:
         return ""
 
 
-async def deliver(fake: Fake, notifications: list[Notification], limit: int = 100) -> None:
+async def deliver(fake: Fake, notifications: list[GuestNotification], limit: int = 100) -> None:
     sender = Sender(fake, limit, retry_delay=0.001)
     running = asyncio.create_task(sender.run())
     for notification in notifications:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.snmp.mib import ENTERPRISE, OLD_ENTERPRISE, Column, Extra, Oid, column, scalar
 from vcrecovery.snmp.pass_persist import parse_oid, serve
 from vcrecovery.snmp.samples import KEEP, PATIENCE, Samples
@@ -204,7 +204,7 @@ def test_a_sample_is_kept_for_a_moment_and_no_longer() -> None:
     assert samples.newest() == [3]
 
 
-@pytest.mark.parametrize("error", [OutsideError("libvirt does not answer"), ValueError("a\nsurprise")])
+@pytest.mark.parametrize("error", [ExternalError("libvirt does not answer"), ValueError("a\nsurprise")])
 def test_an_error_is_no_sample_and_the_next_question_asks_again(error: Exception) -> None:
     source, clock = Source(), Clock()
     samples = Samples(source.read, lambda: clock.now)

@@ -31,7 +31,7 @@ def test_only_a_number_is_taken(number: str, tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = event("7", "--spool", tmp_path / "none")
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     assert len(done.stderr.strip().splitlines()) == 1
     assert f"event 7 cannot be put into {tmp_path}/none" in done.stderr
 

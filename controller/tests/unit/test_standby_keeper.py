@@ -12,7 +12,7 @@ from set_clock import SetClock
 
 from lab.waiting import wait_for
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.modes import Mode
@@ -128,7 +128,7 @@ def test_a_clock_that_was_set_back_puts_nothing_off(plan: Plan, monkeypatch: pyt
     lxd, clock = Containers(), SetClock()
 
     def is_away(_name: str) -> None:
-        raise OutsideError("LXD does not answer")
+        raise ExternalError("LXD does not answer")
 
     lxd.trouble = is_away
     keeper = keeper_of(plan, lxd, clock)
@@ -177,7 +177,7 @@ class Said:
 
 @pytest.mark.parametrize("clock", ["1.2.3", "now", "nan", "inf", "-1"])
 def test_a_containers_clock_may_say_what_it_likes(clock: str) -> None:
-    with pytest.raises(OutsideError, match=r"container web of sec1 could not be started"):
+    with pytest.raises(ExternalError, match=r"container web of sec1 could not be started"):
         inside.settle(Said(f"now {clock}\n"), "web", 1.0, Level.ALL, [], [], 1.0)
 
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcrecovery.core.decide import Close, Hold, Leave, decide
+from vcrecovery.core.decide import Blocked, Close, Wait, decide
 from vcrecovery.core.states import (
     ALLOWED,
-    Doubt,
     Episode,
     Outcome,
     Phase,
@@ -22,6 +21,7 @@ from vcrecovery.core.states import (
     Request,
     Step,
     StepRecord,
+    Symptom,
     phase_of,
 )
 from vcrecovery.errors import InternalError
@@ -34,7 +34,7 @@ REQUESTS = st.builds(
     force=st.booleans(),
     primary_is_down=st.booleans(),
     restore_point=POINTS,
-    doubt=st.sampled_from(Doubt),
+    symptom=st.sampled_from(Symptom),
 )
 EVIDENCE = st.fixed_dictionaries(
     {
@@ -86,13 +86,13 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
     half_restored = False
     for _ in range(30):
         decision = decide(episode, policy, now)
-        assert not isinstance(decision, Hold)  # alone, a service waits for nobody
+        assert not isinstance(decision, Wait)  # alone, a service waits for nobody
         what = decision.outcome if isinstance(decision, Close) else decision.step
         assert what in ALLOWED[phase_of(episode)], (phase_of(episode), what)
         if isinstance(decision, Close):
             return
         assert not (decision.step is Step.START and half_restored)
-        if isinstance(decision, Leave):
+        if isinstance(decision, Blocked):
             record = StepRecord(decision.step, now, now, False, {"error": decision.sentence})
         else:
             record = tried(data.draw, episode, decision.step, now)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from view_program import PATIENCE, Reader, command, environment, on_a_terminal, only, vcrecovery
+from view_program import PATIENCE, Reader, command, env, on_a_terminal, only, vcrecovery
 
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.modes import Mode
@@ -110,7 +110,7 @@ def test_check_says_what_needs_somebody(failed_over: Path) -> None:
 def test_a_check_that_cannot_look_is_an_error(local_plan: Path) -> None:
     (local_plan.parent / "state").write_text("a file where a folder should be")
     done = vcrecovery("status", "--check", "--plan", local_plan)
-    assert done.returncode == ExitCode.OUTSIDE
+    assert done.returncode == ExitCode.EXTERNAL
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -130,7 +130,7 @@ def test_output_that_cannot_be_printed(local_plan: Path) -> None:
         capture_output=True,
         timeout=PATIENCE,
         check=False,
-        env=environment(PYTHONIOENCODING="latin-1"),
+        env=env(PYTHONIOENCODING="latin-1"),
     )
     assert done.returncode == 0, done.stderr
     assert b"St\xf6rung \\u65e5\\u672c" in done.stdout
@@ -142,7 +142,7 @@ def test_output_that_cannot_be_printed(local_plan: Path) -> None:
 def test_a_pipe_gets_a_frame_for_each_change(local_plan: Path) -> None:
     # What is asked gets its answer in time, also where a machine stands still for some seconds.
     words = command("status", "--watch", "--every", "0.1", "--within", str(PATIENCE), "--plan", local_plan)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env()) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
@@ -162,7 +162,7 @@ def test_a_pipe_gets_a_frame_for_each_change(local_plan: Path) -> None:
 
 def test_frames_as_data_are_a_line_each(local_plan: Path) -> None:
     words = command("status", "--watch", "--json", "--every", "0.1", "--plan", local_plan)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment()) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=env()) as process:
         assert process.stdout is not None
         try:
             said = Reader(process.stdout.fileno()).until(lambda text: text.endswith("\n"))

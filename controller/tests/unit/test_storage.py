@@ -8,7 +8,7 @@ import pytest
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
 
@@ -27,5 +27,5 @@ class OnePool(LxdServer):
 @pytest.mark.parametrize("driver", ["lvm", "zfs", "ceph"])
 def test_a_pool_whose_files_cannot_be_written_is_named(driver: str, plan_file: Path) -> None:
     wanted = rf"pool default of secondary sec1 has driver {driver}.* driver dir or btrfs; name another pool"
-    with pytest.raises(OutsideError, match=wanted):
+    with pytest.raises(ExternalError, match=wanted):
         apply(load_plan(plan_file), "web", OnePool(driver), SystemClock())

@@ -12,9 +12,9 @@ import pytest
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.states import Episode, Outcome, Power, Request, Step, StepRecord
 from vcrecovery.detect.answers import Finding, answer_of
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.operations import locked
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.outside import Outside
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import load_plan
@@ -30,7 +30,7 @@ class Host:
 
     def read(self, _uuid: str) -> DomainReading:
         if self.power is Power.UNREACHABLE:
-            raise OutsideError("hypervisor hv1 does not answer")
+            raise ExternalError("hypervisor hv1 does not answer")
         return DomainReading(self.power)
 
     def destroy(self, _uuid: str, _timeout: float) -> None:
@@ -39,25 +39,25 @@ class Host:
 
 
 @pytest.fixture
-def world(plan_file: Path, tmp_path: Path) -> World:
+def env(plan_file: Path, tmp_path: Path) -> Environment:
     """The fence command works, and leaves a trace."""
     command = f"[touch, {tmp_path}/powered-off]"
     text = plan_file.read_text()
     plan_file.write_text(text.replace('no-libvirt"}', f'no-libvirt", fence: {{command: {command}}}}}'))
-    return World(load_plan(plan_file))
+    return Environment(load_plan(plan_file))
 
 
 def confirmed(power: Power) -> StepRecord:
     return StepRecord(Step.CONFIRM, 1.0, 1.0, True, {"power": power.value, "open_ports": []})
 
 
-def fence(world: World, power: Power, *steps: StepRecord, force: bool = False) -> Power:
+def fence(env: Environment, power: Power, *steps: StepRecord, force: bool = False) -> Power:
     """One try of the fence while the hypervisor says `power`; what it says then."""
     host = Host(power)
-    world.hosts["hv1"] = host  # type: ignore[assignment]
-    now = world.clock.now()
+    env.hosts["hv1"] = host  # type: ignore[assignment]
+    now = env.clock.now()
     episode = Episode(1, "web", 1, "hv1 does not answer", Request(automatic=not force, force=force), now, steps)
-    Outside(world, "web").carry_out(Step.FENCE, episode)
+    Outside(env, "web").carry_out(Step.FENCE, episode)
     return host.power
 
 
@@ -66,11 +66,11 @@ TRIED = StepRecord(Step.FENCE, 2.0, 2.0, False, {"error": "no route to the BMC"}
 
 @pytest.mark.parametrize("before", [(), (confirmed(Power.UNREACHABLE), TRIED)])
 def test_a_hypervisor_that_is_back_since_the_look_is_looked_at_again(
-    world: World, tmp_path: Path, before: tuple[StepRecord, ...]
+    env: Environment, tmp_path: Path, before: tuple[StepRecord, ...]
 ) -> None:
-    with pytest.raises(OutsideError, match="answers again, and says that the primary is running"):
-        fence(world, Power.RUNNING, *before, confirmed(Power.UNREACHABLE))
-    assert world.hosts["hv1"].read("").power is Power.RUNNING
+    with pytest.raises(ExternalError, match="answers again, and says that the primary is running"):
+        fence(env, Power.RUNNING, *before, confirmed(Power.UNREACHABLE))
+    assert env.hosts["hv1"].read("").power is Power.RUNNING
     assert not (tmp_path / "powered-off").exists()
 
 
@@ -83,29 +83,29 @@ def test_a_hypervisor_that_is_back_since_the_look_is_looked_at_again(
         (Power.SHUTOFF, Power.UNREACHABLE, False),
     ],
 )
-def test_what_was_seen_not_to_serve_is_destroyed(world: World, power: Power, seen: Power, force: bool) -> None:
-    assert fence(world, power, confirmed(seen), force=force) is Power.SHUTOFF
+def test_what_was_seen_not_to_serve_is_destroyed(env: Environment, power: Power, seen: Power, force: bool) -> None:
+    assert fence(env, power, confirmed(seen), force=force) is Power.SHUTOFF
 
 
-def test_a_hypervisor_that_is_only_away_is_not_powered_off_by_the_second_try(world: World, tmp_path: Path) -> None:
+def test_a_hypervisor_that_is_only_away_is_not_powered_off_by_the_second_try(env: Environment, tmp_path: Path) -> None:
     """One VM has crashed, and then libvirtd was restarted: that its hypervisor is silent was nobody's reason."""
-    tried = StepRecord(Step.FENCE, world.clock.now(), world.clock.now(), False, {"error": "hv1 does not answer"})
-    with pytest.raises(OutsideError, match="hypervisor hv1 does not answer"):
-        fence(world, Power.UNREACHABLE, confirmed(Power.SHUTOFF), tried, confirmed(Power.UNREACHABLE))
+    tried = StepRecord(Step.FENCE, env.clock.now(), env.clock.now(), False, {"error": "hv1 does not answer"})
+    with pytest.raises(ExternalError, match="hypervisor hv1 does not answer"):
+        fence(env, Power.UNREACHABLE, confirmed(Power.SHUTOFF), tried, confirmed(Power.UNREACHABLE))
     assert not (tmp_path / "powered-off").exists()
 
 
 def test_a_hypervisor_that_was_silent_from_the_first_is_powered_off_by_the_second_try(
-    world: World, tmp_path: Path
+    env: Environment, tmp_path: Path
 ) -> None:
-    fence(world, Power.UNREACHABLE, confirmed(Power.UNREACHABLE), TRIED, confirmed(Power.UNREACHABLE))
+    fence(env, Power.UNREACHABLE, confirmed(Power.UNREACHABLE), TRIED, confirmed(Power.UNREACHABLE))
     assert (tmp_path / "powered-off").exists()
 
 
-def test_what_was_proved_off_before_and_is_back_is_destroyed(world: World) -> None:
+def test_what_was_proved_off_before_and_is_back_is_destroyed(env: Environment) -> None:
     """Nobody looks at it anew any more: each try would say that somebody should, and the failover would never go on."""
     proved = StepRecord(Step.FENCE, 2.0, 2.0, True, {"summary": "hv1 was powered off"})
-    assert fence(world, Power.RUNNING, confirmed(Power.UNREACHABLE), proved) is Power.SHUTOFF
+    assert fence(env, Power.RUNNING, confirmed(Power.UNREACHABLE), proved) is Power.SHUTOFF
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_what_was_proved_off_before_and_is_back_is_destroyed(world: World) -> No
     ],
 )
 def test_one_that_has_come_back_since_is_not_powered_off_while_a_neighbour_on_it_answers(
-    world: World, tmp_path: Path, before: tuple[StepRecord, ...], monkeypatch: pytest.MonkeyPatch
+    env: Environment, tmp_path: Path, before: tuple[StepRecord, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.neighbours, "answering", lambda *_args, **_words: ("db:5432",))
-    with pytest.raises(OutsideError, match="hypervisor hv1 does not answer"):
-        fence(world, Power.UNREACHABLE, *before)
+    monkeypatch.setattr(env.neighbours, "answering", lambda *_args, **_words: ("db:5432",))
+    with pytest.raises(ExternalError, match="hypervisor hv1 does not answer"):
+        fence(env, Power.UNREACHABLE, *before)
     assert not (tmp_path / "powered-off").exists()
 
 
@@ -141,34 +141,34 @@ class Quiet:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None: ...
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
 
 def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_anew(
     plan_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class TheFenceFails:
-        def __init__(self, _world: World, _name: str) -> None: ...
+        def __init__(self, _env: Environment, _name: str) -> None: ...
 
         def epoch_elsewhere(self) -> int:
             return 0
 
         def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
             if step is Step.FENCE:
-                raise OutsideError("no route to the BMC")
+                raise ExternalError("no route to the BMC")
             return {"power": "shutoff", "reason": "crashed", "open_ports": [], "freshness": 1.0}
 
     monkeypatch.setattr(locked, "Outside", TheFenceFails)
-    world = World(load_plan(plan_file), QuickClock())
+    env = Environment(load_plan(plan_file), QuickClock())
 
-    def another(_error: OutsideError) -> None:
-        found = world.journal.state("web").open_episode
+    def another(_error: ExternalError) -> None:
+        found = env.journal.state("web").open_episode
         assert found is not None
-        world.journal.close(found, Outcome.WITHDRAWN, "its primary serves", 1000.0)
+        env.journal.close(found, Outcome.WITHDRAWN, "its primary serves", 1000.0)
 
-    episode = Unattended(world, Quiet())("web", "a test", 999.0, on_trouble=another)
+    episode = Unattended(env, Quiet())("web", "a test", 999.0, on_trouble=another)
     assert episode.outcome is Outcome.WITHDRAWN
-    assert len(world.journal.history("web")) == 1
+    assert len(env.journal.history("web")) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_was_no_failure_after_all_is_looked_at_again_when_zabbix_repeats_it
     assert answer_of("", [Finding("web", "", closed)]).final is final
 
 
-def test_a_primary_that_was_migrated_since_the_look_is_not_proved_off(world: World) -> None:
+def test_a_primary_that_was_migrated_since_the_look_is_not_proved_off(env: Environment) -> None:
     """It is off here, and serves on another hypervisor."""
 
     class Migrated(Host):
@@ -190,7 +190,7 @@ def test_a_primary_that_was_migrated_since_the_look_is_not_proved_off(world: Wor
         def read(self, _uuid: str) -> DomainReading:
             return DomainReading(self.power, "migrated" if self.power is Power.SHUTOFF else "")
 
-    world.hosts["hv1"] = Migrated(Power.RUNNING)  # type: ignore[assignment]
+    env.hosts["hv1"] = Migrated(Power.RUNNING)  # type: ignore[assignment]
     forced = Episode(1, "web", 1, "asked for", Request(force=True), 1.0, (confirmed(Power.RUNNING),))
-    with pytest.raises(OutsideError, match="was migrated"):
-        Outside(world, "web").carry_out(Step.FENCE, forced)
+    with pytest.raises(ExternalError, match="was migrated"):
+        Outside(env, "web").carry_out(Step.FENCE, forced)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from vcrecovery.core.cpu import Suspicion
-from vcrecovery.core.states import Doubt, Pause, Power, ServiceState, Side
+from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.states import Pause, Power, ServiceState, Side, Symptom
 from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)
@@ -63,7 +63,7 @@ def test_an_end_soon_after_a_withdrawal_may_be_our_own_fence(
 ) -> None:
     verdict = judge(replace(SEEN, withdrawn_at=withdrawn_at), power, reason, NOW)
     assert verdict.kind is kind
-    assert (verdict.doubt is Doubt.LATE_FENCE) is (kind is Kind.FAILED)
+    assert (verdict.symptom is Symptom.LATE_FENCE) is (kind is Kind.FAILED)
 
 
 def test_a_primary_that_was_never_seen_running_has_not_failed() -> None:
@@ -77,27 +77,29 @@ def test_after_a_failover_a_primary_that_runs_again_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("doubt", "power", "answering", "kind"),
+    ("symptom", "power", "answering", "kind"),
     [
-        (Doubt.CPU_ZERO, Power.RUNNING, (), Kind.HUNG),
-        (Doubt.CPU_ZERO, Power.RUNNING, ("10.0.0.1:80",), Kind.HEALTHY),
-        (Doubt.CPU_ZERO, Power.RUNNING, None, Kind.HEALTHY),
-        (Doubt.CPU_HIGH, Power.RUNNING, (), Kind.HUNG),
-        (Doubt.CPU_HIGH, Power.RUNNING, ("10.0.0.1:80",), Kind.OVERLOADED),
-        (Doubt.CPU_ZERO, Power.PAUSED, (), Kind.HEALTHY),
-        (Doubt.CPU_ZERO, Power.UNREACHABLE, (), Kind.UNKNOWN),
-        (Doubt.HOST, Power.UNREACHABLE, (), Kind.HOST_SILENT),
-        (Doubt.HOST, Power.UNREACHABLE, ("10.0.0.1:80",), Kind.UNKNOWN),
-        (Doubt.HOST, Power.UNREACHABLE, None, Kind.UNKNOWN),
-        (Doubt.HOST, Power.RUNNING, (), Kind.HEALTHY),
-        (Doubt.HOST, Power.SHUTOFF, (), Kind.UNKNOWN),
+        (Symptom.CPU_ZERO, Power.RUNNING, (), Kind.HUNG),
+        (Symptom.CPU_ZERO, Power.RUNNING, ("10.0.0.1:80",), Kind.HEALTHY),
+        (Symptom.CPU_ZERO, Power.RUNNING, None, Kind.HEALTHY),
+        (Symptom.CPU_HIGH, Power.RUNNING, (), Kind.HUNG),
+        (Symptom.CPU_HIGH, Power.RUNNING, ("10.0.0.1:80",), Kind.OVERLOADED),
+        (Symptom.CPU_ZERO, Power.PAUSED, (), Kind.HEALTHY),
+        (Symptom.CPU_ZERO, Power.UNREACHABLE, (), Kind.UNKNOWN),
+        (Symptom.HOST, Power.UNREACHABLE, (), Kind.HOST_SILENT),
+        (Symptom.HOST, Power.UNREACHABLE, ("10.0.0.1:80",), Kind.UNKNOWN),
+        (Symptom.HOST, Power.UNREACHABLE, None, Kind.UNKNOWN),
+        (Symptom.HOST, Power.RUNNING, (), Kind.HEALTHY),
+        (Symptom.HOST, Power.SHUTOFF, (), Kind.UNKNOWN),
     ],
 )
-def test_a_doubt_alone_is_no_failure(doubt: Doubt, power: Power, answering: tuple[str, ...] | None, kind: Kind) -> None:
-    verdict = judge(SEEN, power, "", NOW, also=Circumstances(Suspicion(doubt, "was seen", answering)))
+def test_a_doubt_alone_is_no_failure(
+    symptom: Symptom, power: Power, answering: tuple[str, ...] | None, kind: Kind
+) -> None:
+    verdict = judge(SEEN, power, "", NOW, also=Circumstances(SeenSymptom(symptom, "was seen", answering)))
     assert verdict.kind is kind
     paused = replace(SEEN, pause=Pause(since=50.0, until=None, reason="work"))
-    assert judge(paused, power, "", NOW, also=Circumstances(Suspicion(doubt, "was seen", ()))).kind is not Kind.HUNG
+    assert judge(paused, power, "", NOW, also=Circumstances(SeenSymptom(symptom, "was seen", ()))).kind is not Kind.HUNG
 
 
 def test_no_second_failover_within_the_cool_down_unless_acknowledged() -> None:

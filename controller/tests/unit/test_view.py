@@ -17,9 +17,8 @@ from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED
 
 from vcrecovery.core.decide import Close, decide
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.returning import Hold
+from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.states import (
-    Doubt,
     Episode,
     Outcome,
     Pause,
@@ -30,6 +29,7 @@ from vcrecovery.core.states import (
     Side,
     Step,
     StepRecord,
+    Symptom,
 )
 from vcrecovery.core.text import cells, cut, plain, span, wrapped
 from vcrecovery.core.verdict import Kind
@@ -44,7 +44,7 @@ GOLDEN = Path(__file__).parent / "golden"
 POLICY = Policy(max_staleness=120.0)
 SERVED = ServiceState("web", epoch=3, side=Side.STANDBY, seen_running_at=NOW - 9999)
 SUSPENDED = DomainReading(Power.PAUSED)
-HELD = Hold(1, "web", 3, PLAN.uuid, NOW - 60.1, NOW - 60)
+HELD = Quarantine(1, "web", 3, PLAN.uuid, NOW - 60.1, NOW - 60)
 HOSTILE = "evil\x1b]0;title\x07\x1b[2J\r\nweb: all is well\u202e\x9b31m"
 
 
@@ -161,12 +161,12 @@ def test_a_standby_that_does_not_wait_as_it_is_to(seen: ServiceView, said: str) 
     (found,) = findings(seen)
     assert found.level is Level.WARNING
     assert said in found.sentence
-    assert "`vcrecovery standby set web plan`" in found.way_out
+    assert "`vcrecovery standby set web plan`" in found.hint
 
 
 def test_a_mode_that_was_chosen_is_kept() -> None:
     (found,) = findings(waiting("warm", "stopped", chosen="warm"))
-    assert "`vcrecovery standby set web warm`" in found.way_out
+    assert "`vcrecovery standby set web warm`" in found.hint
     assert any("mode warm (chosen, not the plan's)" in line for line in status.detail(waiting("warm", "x", "warm")))
 
 
@@ -205,12 +205,12 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
         (
-            view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), hold=HELD),
+            view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.WARNING,
             f"came back after its failover: held paused since 2026-11-22 03:11:04; `virsh destroy {PLAN.uuid}` on hv1",
         ),
         (
-            view(reading=RUNNING, state=SERVED, standby=standby(state="running"), hold=HELD),
+            view(reading=RUNNING, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.ATTENTION,
             "the old primary is running although the standby serves: shut it down",
         ),
@@ -350,7 +350,7 @@ def withdrawn(tries: int) -> Episode:
     end = 33.0 * tries
     back: dict[str, Any] = {"power": "running", "open_ports": ["10.10.0.10:80"], "summary": "hv1: running"}
     steps.append(step(Step.CONFIRM, end, end + 0.2, True, "looking first whether the primary serves", **back))
-    request = Request(automatic=True, by="watch", doubt=Doubt.HOST)
+    request = Request(automatic=True, by="watch", symptom=Symptom.HOST)
     episode = Episode(9, "web", 9, "hypervisor hv1 does not answer", request, NOW, tuple(steps))
     decision = decide(episode, POLICY, NOW + end + 0.2)
     assert isinstance(decision, Close)

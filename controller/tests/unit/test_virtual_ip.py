@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.drivers.virtual_ip import VirtualIp, give_up
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 WANTED = VirtualIp(ip_interface("192.0.2.50/24"), "eth0")
 PROGRAM = """\
@@ -42,5 +42,5 @@ def test_without_our_chain_nothing_is_to_be_given_up(
 
 def test_rules_that_cannot_be_read_now_are_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(tmp_path, monkeypatch, "Another app is currently holding the xtables lock.", 4)
-    with pytest.raises(OutsideError, match="holding the xtables lock"):
+    with pytest.raises(ExternalError, match="holding the xtables lock"):
         give_up(WANTED)

@@ -16,12 +16,12 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
-from vcrecovery.core.states import Doubt, Episode, Pause, Power, Request, Step
+from vcrecovery.core.states import Episode, Pause, Power, Request, Step, Symptom
 from vcrecovery.detect import host_watch, watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
-from vcrecovery.errors import NotNowError, OutsideError, RefusedError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError, NotNowError, RefusedError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 
 PLAN = """\
@@ -62,7 +62,7 @@ class FakeHost:
     def _ask(self) -> None:
         self.asked += 1
         if not self.answers:
-            raise OutsideError("hypervisor does not answer")
+            raise ExternalError("hypervisor does not answer")
 
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         self._ask()
@@ -88,13 +88,19 @@ class FakeHost:
 
 class Recorder:
     def __init__(self) -> None:
-        self.calls: list[tuple[str, str, Doubt]] = []
+        self.calls: list[tuple[str, str, Symptom]] = []
         self.refusal: type[RefusedError] = RefusedError
 
     def __call__(
-        self, service: str, cause: str, detected_at: float, doubt: Doubt = Doubt.NONE, *, began_at: float | None = None
+        self,
+        service: str,
+        cause: str,
+        detected_at: float,
+        symptom: Symptom = Symptom.NONE,
+        *,
+        began_at: float | None = None,
     ) -> Episode:
-        self.calls.append((service, cause, doubt))
+        self.calls.append((service, cause, symptom))
         raise self.refusal(f"{service} cannot be fenced")
 
     def at_work(self, _service: str) -> bool:
@@ -109,17 +115,17 @@ class Stage:
             for number, (name, host) in enumerate(services, start=1)
         )
         (folder / "plan.yml").write_text(text)
-        self.world = World(load_plan(folder / "plan.yml"))
-        self.hosts = {name: FakeHost() for name in self.world.hosts}
-        for service in self.world.plan.services.values():
+        self.env = Environment(load_plan(folder / "plan.yml"))
+        self.hosts = {name: FakeHost() for name in self.env.hosts}
+        for service in self.env.plan.services.values():
             self.hosts[service.primary.hypervisor].has.add(str(service.primary.uuid))
-        self.world.hosts = dict(self.hosts)  # type: ignore[arg-type]
+        self.env.hosts = dict(self.hosts)  # type: ignore[arg-type]
         self.recover = Recorder()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         stop = threading.Event()
-        thread = threading.Thread(target=Watch(self.world, self.recover).run, args=(stop,))
+        thread = threading.Thread(target=Watch(self.env, self.recover).run, args=(stop,))
         thread.start()
         try:
             yield
@@ -129,7 +135,7 @@ class Stage:
         assert not thread.is_alive()
 
     def seen(self) -> bool:
-        return all(self.world.journal.state(name).seen_running_at for name in self.world.plan.services)
+        return all(self.env.journal.state(name).seen_running_at for name in self.env.plan.services)
 
 
 @pytest.fixture
@@ -160,8 +166,8 @@ def test_a_site_that_fails_is_one_sentence_and_takes_all_its_services_along(
         wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
     site = "site east has failed: its hypervisors hv1 and hv2 do not answer"
     assert sorted(service for service, _, _ in stage.recover.calls) == ["mail", "web"]
-    assert {(cause, doubt) for _, cause, doubt in stage.recover.calls} == {
-        (f"{site}, and no port of the primary answers", Doubt.HOST)
+    assert {(cause, symptom) for _, cause, symptom in stage.recover.calls} == {
+        (f"{site}, and no port of the primary answers", Symptom.HOST)
     }
     assert caplog.messages.count(site) == 1
 
@@ -174,13 +180,13 @@ def test_one_hypervisor_that_fails_takes_only_its_own_along(stage: Stage) -> Non
         asked = stage.hosts["hv3"].asked
         wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
     assert stage.recover.calls == [
-        ("mail", "hypervisor hv2 does not answer, and no port of the primary answers", Doubt.HOST)
+        ("mail", "hypervisor hv2 does not answer, and no port of the primary answers", Symptom.HOST)
     ]
 
 
 def test_a_transient_vm_that_ended_while_libvirtd_went_away_is_not_forgotten(stage: Stage) -> None:
     """How it ended only the event has said: afterwards the hypervisor does not know the VM any more."""
-    host, vm = stage.hosts["hv2"], str(stage.world.plan.services["mail"].primary.uuid)
+    host, vm = stage.hosts["hv2"], str(stage.env.plan.services["mail"].primary.uuid)
     with stage.watching():
         wait_for(stage.seen, "the first look")
         host.answers, host.reading = False, DomainReading(Power.ABSENT)
@@ -189,7 +195,7 @@ def test_a_transient_vm_that_ended_while_libvirtd_went_away_is_not_forgotten(sta
         wait_for(lambda: host.asked > asked + 5, "some questions in vain")
         host.answers = True
         wait_for(lambda: stage.recover.calls, "the failover")
-    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Doubt.NONE)]
+    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Symptom.NONE)]
 
 
 def test_ports_that_this_machine_cannot_ask_make_no_failure(
@@ -199,7 +205,7 @@ def test_ports_that_this_machine_cannot_ask_make_no_failure(
 
     def full(*_words: object) -> list[str]:
         asked.release()
-        raise OutsideError("127.0.0.1:80 cannot be asked: too many open files")
+        raise ExternalError("127.0.0.1:80 cannot be asked: too many open files")
 
     monkeypatch.setattr(watch, "answering", full)
     with stage.watching():
@@ -216,7 +222,7 @@ def test_a_thread_that_breaks_leaves_nothing_unwatched(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     """As when this machine cannot start another thread for a moment."""
-    host, vm = stage.hosts["hv2"], str(stage.world.plan.services["mail"].primary.uuid)
+    host, vm = stage.hosts["hv2"], str(stage.env.plan.services["mail"].primary.uuid)
     works, broken = getattr(host, where), threading.Event()
 
     def once(*words: Any) -> Any:
@@ -240,7 +246,7 @@ def test_a_thread_that_breaks_leaves_nothing_unwatched(
             host.reading = DomainReading(Power.SHUTOFF, "crashed")
             host.tell(DomainEvent(vm, stopped=True, reason="crashed"))
         wait_for(lambda: stage.recover.calls, "the failover")
-    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Doubt.NONE)}
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.NONE)}
 
 
 def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage) -> None:
@@ -250,7 +256,7 @@ def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage
         wait_for(stage.seen, "the first look")
         stage.hosts["hv2"].reading = DomainReading(Power.SHUTOFF, "crashed")
         wait_for(lambda: len(stage.recover.calls) >= 2, "the second try")
-    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Doubt.NONE)}
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.NONE)}
 
 
 def test_a_hypervisor_that_answers_the_watcher_and_no_failover_is_not_asked_at_each_answer(stage: Stage) -> None:
@@ -273,7 +279,7 @@ def test_one_that_was_refused_is_given_up(stage: Stage) -> None:
         wait_for(lambda: stage.recover.calls, "the first try")
         asked = stage.hosts["hv3"].asked
         wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
-    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Doubt.NONE)]
+    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Symptom.NONE)]
 
 
 def test_a_silent_hypervisor_whose_vm_answers_has_not_failed(
@@ -291,7 +297,7 @@ def test_a_silent_hypervisor_whose_vm_answers_has_not_failed(
 
 def test_without_the_embedded_detector_only_open_failovers_are_finished(tmp_path: Path, door: socket.socket) -> None:
     stage = Stage(tmp_path, door.getsockname()[1], "false")
-    journal = stage.world.journal
+    journal = stage.env.journal
     for name in ("web", "mail"):
         journal.saw_running(name, 1.0)
     journal.begin(journal.open("web", "Zabbix event 5", Request(automatic=True, by="Zabbix"), 1.0), Step.CONFIRM, 1.0)
@@ -307,7 +313,7 @@ def test_without_the_embedded_detector_an_open_failover_is_gone_on_with_after_a_
     tmp_path: Path, door: socket.socket
 ) -> None:
     stage = Stage(tmp_path, door.getsockname()[1], "false")
-    journal = stage.world.journal
+    journal = stage.env.journal
     for name in ("web", "mail"):
         journal.saw_running(name, 1.0)
         opened = journal.open(name, "Zabbix event 5", Request(automatic=True, by="Zabbix"), 1.0)

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from test_exposition import check_exposition
-from view_program import PATIENCE, Reader, command, environment, vcrecovery
+from view_program import PATIENCE, Reader, command, env, vcrecovery
 
 from vcrecovery_lab.ports import free_port
 
@@ -31,7 +31,7 @@ class Watcher:
     def __init__(self, plan: Path, *words: str) -> None:
         self._process = subprocess.Popen(
             command("watch", "--plan", plan, *words), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            env=environment(),
+            env=env(),
         )  # fmt: skip
         assert self._process.stderr is not None
         self._reader = Reader(self._process.stderr.fileno())

@@ -13,13 +13,13 @@ from vcrecovery.core.domain import DomainReading, DomainUsage
 from vcrecovery.core.sighting import Sighting
 from vcrecovery.core.states import Episode, Power, Request, Step
 from vcrecovery.drivers.libvirt import Guest
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.operations import whereabouts
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.outside import Outside
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
-from vcrecovery.store.holds import HoldBook
+from vcrecovery.store.quarantines import QuarantineBook
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 PLAN = """\
@@ -52,7 +52,7 @@ class FakeHost:
 
     def _answer(self) -> None:
         if self.reading.power is Power.UNREACHABLE:
-            raise OutsideError(f"hypervisor {self.name} does not answer")
+            raise ExternalError(f"hypervisor {self.name} does not answer")
 
     def read(self, _uuid: str) -> DomainReading:
         self._answer()
@@ -85,20 +85,20 @@ class FakeHost:
 class Stage:
     def __init__(self, folder: Path, embedded: str = "true") -> None:
         (folder / "plan.yml").write_text(PLAN.format(folder=folder, embedded=embedded))
-        self.world = World(load_plan(folder / "plan.yml"))
+        self.env = Environment(load_plan(folder / "plan.yml"))
         self.hv1, self.hv2 = FakeHost("hv1", Power.RUNNING), FakeHost("hv2")
-        self.world.hosts = {"hv1": self.hv1, "hv2": self.hv2}  # type: ignore[dict-item]
+        self.env.hosts = {"hv1": self.hv1, "hv2": self.hv2}  # type: ignore[dict-item]
 
     def seen_on(self, host: str) -> None:
-        self.world.journal.saw({"web": (Sighting(Power.RUNNING, "", 1.0, 1.0, host), None)})
+        self.env.journal.saw({"web": (Sighting(Power.RUNNING, "", 1.0, 1.0, host), None)})
 
     def find(self) -> tuple[str, Power]:
-        place = self.world.whereabouts.find("web")
+        place = self.env.whereabouts.find("web")
         return place.host, place.reading.power
 
     def fence(self) -> str:
         episode = Episode(1, "web", 1, "a test", Request(), 0.0)
-        return str(Outside(self.world, "web").carry_out(Step.FENCE, episode)["summary"])
+        return str(Outside(self.env, "web").carry_out(Step.FENCE, episode)["summary"])
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def test_its_home_is_where_it_was_seen_last(stage: Stage) -> None:
-    places = stage.world.whereabouts
+    places = stage.env.whereabouts
     assert (places.home("web"), places.on({"hv1"}), places.on({"hv2"})) == ("hv1", ["web"], [])
     stage.seen_on("hv2")
     assert (places.home("web"), places.on({"hv1"}), places.on({"hv2"})) == ("hv2", [], ["web"])
@@ -157,7 +157,7 @@ def test_whatever_breaks_in_a_question_is_an_answer(stage: Stage, monkeypatch: p
 
     stage.hv1.reading = DomainReading(Power.ABSENT)
     monkeypatch.setattr(stage.hv2, "guests", breaks)
-    assert stage.world.whereabouts.find("web").silent == ("hv2",)
+    assert stage.env.whereabouts.find("web").silent == ("hv2",)
 
 
 def test_the_fence_ends_it_where_it_is(stage: Stage) -> None:
@@ -187,7 +187,7 @@ def test_the_fence_says_who_was_not_asked(stage: Stage) -> None:
 
 def test_nobody_waits_for_one_that_is_known_to_be_silent(stage: Stage) -> None:
     stage.hv1.reading, stage.hv2.hangs = DomainReading(Power.SHUTOFF), threading.Event()
-    stage.world.whereabouts.silent = frozenset({"hv2"})
+    stage.env.whereabouts.silent = frozenset({"hv2"})
     try:
         begun = time.monotonic()
         assert stage.find() == ("hv1", Power.SHUTOFF)
@@ -203,39 +203,39 @@ def test_one_that_was_started_elsewhere_after_its_crash_is_found_there(stage: St
 
 def test_where_only_zabbix_looks_a_vm_that_is_seen_nowhere_else_may_be_there(tmp_path: Path) -> None:
     stage = Stage(tmp_path, embedded="false")
-    assert stage.world.whereabouts.may_be_on("hv2") == []
+    assert stage.env.whereabouts.may_be_on("hv2") == []
     # It was migrated, and nobody wrote that down.
     stage.hv1.reading = DomainReading(Power.SHUTOFF, "migrated")
-    fresh = whereabouts.Whereabouts(stage.world)
+    fresh = whereabouts.Whereabouts(stage.env)
     assert fresh.may_be_on("hv2") == ["web"]
 
 
 def test_a_copy_that_cannot_be_ended_proves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.hv2.reading = DomainReading(Power.PAUSED)
     monkeypatch.setattr(stage.hv2, "destroy", lambda *_words: None)
-    with pytest.raises(OutsideError, match="is still paused on hv2 after its destroy"):
+    with pytest.raises(ExternalError, match="is still paused on hv2 after its destroy"):
         stage.fence()
 
 
 def test_one_that_left_between_the_look_and_the_fence_is_not_proved_off(stage: Stage) -> None:
     stage.hv1.reading, stage.hv2.reading = DomainReading(Power.ABSENT), DomainReading(Power.RUNNING)
     stage.hv2.destroy = lambda *_words: None  # type: ignore[method-assign]
-    with pytest.raises(OutsideError, match=r"(is on hv2 now|is still running on hv2)"):
+    with pytest.raises(ExternalError, match=r"(is on hv2 now|is still running on hv2)"):
         stage.fence()
 
 
 def test_the_one_that_is_held_is_resumed_where_it_is(stage: Stage) -> None:
-    book = HoldBook(stage.world.journal)
+    book = QuarantineBook(stage.env.journal)
     book.held(book.begin("web", 1, UUID, 2.0, ["hv2"]), 3.0)
-    assert serve_from_primary(stage.world, "web")
+    assert serve_from_primary(stage.env, "web")
     assert (stage.hv1.resumed, stage.hv2.resumed) == (0, 1)
     assert book.all_open("web") == []
 
 
 def test_of_two_that_are_held_the_operator_chooses(stage: Stage) -> None:
-    book = HoldBook(stage.world.journal)
+    book = QuarantineBook(stage.env.journal)
     for host in ("hv1", "hv2"):
         book.held(book.begin("web", 1, UUID, 2.0, [host]), 3.0)
-    with pytest.raises(OutsideError, match=r"held paused on hv1 and hv2: which of them is to serve"):
-        serve_from_primary(stage.world, "web")
+    with pytest.raises(ExternalError, match=r"held paused on hv1 and hv2: which of them is to serve"):
+        serve_from_primary(stage.env, "web")
     assert (stage.hv1.resumed, stage.hv2.resumed, len(book.all_open("web"))) == (0, 0, 2)

@@ -16,7 +16,7 @@ import pytest
 
 from vcrecovery.drivers import zabbix
 from vcrecovery.drivers.zabbix import NoSuchEventError, ZabbixServer
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.monitoring import ZabbixApi
 
 TOKEN = "0123456789abcdef" * 4
@@ -108,7 +108,7 @@ def server(fake: Fake, token_file: Path) -> ZabbixServer:
 
 def told(call: Callable[[], object]) -> str:
     """The one line for the user."""
-    with pytest.raises(OutsideError) as caught:
+    with pytest.raises(ExternalError) as caught:
         call()
     text = str(caught.value)
     assert "\n" not in text
@@ -368,7 +368,7 @@ def test_the_file_of_the_token(
     else:
         token_file.write_text(content)
         token_file.chmod(mode)
-    with pytest.raises(OutsideError, match=reason) as caught:
+    with pytest.raises(ExternalError, match=reason) as caught:
         server.open_problems()
     assert "abc" not in str(caught.value).replace(str(token_file), "")
     # It may come later: the watcher tries again.

@@ -15,15 +15,15 @@ import pytest
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Doubt, Episode, Outcome, Pause, Power, Request, ServiceState, Step
+from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, ServiceState, Step, Symptom
 from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.libvirt import Guest
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations import unattended as unattended_module
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended, until_it_ends
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.events import EventBook
@@ -79,7 +79,7 @@ class FakeApi:
     def _answer(self) -> None:
         self.asked += 1
         if self.down:
-            raise OutsideError("Zabbix's API does not answer")
+            raise ExternalError("Zabbix's API does not answer")
 
     def event(self, number: str) -> FakeEvent | None:
         self._answer()
@@ -102,7 +102,7 @@ class FakeHost:
 
     def read(self, _uuid: str) -> DomainReading:
         if self.reading.power is Power.UNREACHABLE:
-            raise OutsideError("hypervisor does not answer")
+            raise ExternalError("hypervisor does not answer")
         return self.reading
 
     def guests(self) -> list[Guest]:
@@ -116,29 +116,29 @@ class FakeRecover:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.calls: list[tuple[str, Doubt]] = []
+        self.calls: list[tuple[str, Symptom]] = []
         self.causes: list[str] = []
         self.refuses = False
-        self.trouble: OutsideError | None = None
+        self.trouble: ExternalError | None = None
 
     def __call__(
         self,
         service: str,
         cause: str,
         detected_at: float,
-        doubt: Doubt = Doubt.NONE,
+        symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
         by: str = "watch",
-        on_trouble: Callable[[OutsideError], None] = lambda _error: None,
+        on_trouble: Callable[[ExternalError], None] = lambda _error: None,
     ) -> Episode:
-        self.calls.append((service, doubt))
+        self.calls.append((service, symptom))
         self.causes.append(cause)
         if self.refuses:
             raise RefusedError("web cannot be fenced", "mend that")
         if self.trouble is not None:
             on_trouble(self.trouble)
-        episode = self.journal.open(service, cause, Request(automatic=True, by=by, doubt=doubt), detected_at)
+        episode = self.journal.open(service, cause, Request(automatic=True, by=by, symptom=symptom), detected_at)
         for step, at in ((Step.CONFIRM, 0.5), (Step.FENCE, 1.0), (Step.START, 1.5), (Step.PROBE, 1.6)):
             row = self.journal.begin(episode, step, detected_at)
             self.journal.end(row, detected_at + at, ok=True, evidence={"summary": "hv1: shutoff"})
@@ -155,24 +155,24 @@ class Stage:
         self.port.bind(("127.0.0.1", 0))
         file = folder / "plan.yml"
         file.write_text(PLAN.format(folder=folder, port=self.port.getsockname()[1]))
-        self.world = World(load_plan(file))
-        self.hosts = {name: FakeHost() for name in self.world.hosts}
-        self.world.hosts = dict(self.hosts)  # type: ignore[arg-type]
+        self.env = Environment(load_plan(file))
+        self.hosts = {name: FakeHost() for name in self.env.hosts}
+        self.env.hosts = dict(self.hosts)  # type: ignore[arg-type]
         self.api = FakeApi()
-        self.recover = FakeRecover(self.world.journal)
-        self.spool = self.world.plan.state_dir / "events"
+        self.recover = FakeRecover(self.env.journal)
+        self.spool = self.env.plan.state_dir / "events"
 
     def say(self, power: Power, reason: str = "") -> None:
         for host in self.hosts.values():
             host.reading = DomainReading(power, reason)
 
     def events(self) -> ZabbixEvents:
-        return ZabbixEvents(self.world, self.api, self.recover)
+        return ZabbixEvents(self.env, self.api, self.recover)
 
     def handle(self, **tags: Any) -> str:
         is_problem = tags.pop("is_problem", True)
         named = {f"vcr-{key}": value for key, value in tags.items()}
-        meaning = EventMeaning(self.world, self.recover, self.api.acknowledge)
+        meaning = EventMeaning(self.env, self.recover, self.api.acknowledge)
         return meaning.handle(FakeEvent("5", named, is_problem=is_problem)).text
 
 
@@ -210,7 +210,7 @@ def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def test_a_crashed_vm_is_failed_over_and_zabbix_is_told_the_timeline(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     said = stage.handle(kind="vm", uuid=UUID.format(1).upper())
-    assert stage.recover.calls == [("web", Doubt.VM)]
+    assert stage.recover.calls == [("web", Symptom.VM)]
     assert "web: served by its standby after 2.0 s, epoch 1" in said
     assert "+1.000 s fenced: hv1: shutoff" in said
     assert "Zabbix event 5 (VM crashed): libvirt: shutoff (crashed)" in said
@@ -242,15 +242,15 @@ def test_an_event_that_lies_leads_to_nothing_and_is_told_so(
     assert stage.recover.calls == []
 
 
-@pytest.mark.parametrize(("kind", "doubt"), [("cpu-zero", Doubt.CPU_ZERO), ("cpu-high", Doubt.CPU_HIGH)])
-def test_a_suspicion_needs_closed_ports(stage: Stage, kind: str, doubt: Doubt) -> None:
+@pytest.mark.parametrize(("kind", "symptom"), [("cpu-zero", Symptom.CPU_ZERO), ("cpu-high", Symptom.CPU_HIGH)])
+def test_a_suspicion_needs_closed_ports(stage: Stage, kind: str, symptom: Symptom) -> None:
     stage.port.listen()
     said = stage.handle(kind=kind, uuid=UUID.format(1))
     assert stage.recover.calls == []
     assert "answers" in said
     stage.port.close()
     assert "served by its standby" in stage.handle(kind=kind, uuid=UUID.format(1))
-    assert stage.recover.calls == [("web", doubt)]
+    assert stage.recover.calls == [("web", symptom)]
 
 
 def test_overload_that_answers_moves_nothing_and_says_so(stage: Stage) -> None:
@@ -261,7 +261,7 @@ def test_overload_that_answers_moves_nothing_and_says_so(stage: Stage) -> None:
 def test_a_silent_hypervisor_takes_all_its_services_along_and_no_other(stage: Stage) -> None:
     stage.say(Power.UNREACHABLE)
     said = stage.handle(kind="host", host="hv1")
-    assert sorted(stage.recover.calls) == [("mail", Doubt.HOST), ("web", Doubt.HOST)]
+    assert sorted(stage.recover.calls) == [("mail", Symptom.HOST), ("web", Symptom.HOST)]
     assert "hypervisor hv1: 2 of 2 services are served by their standbys" in said
 
 
@@ -279,7 +279,7 @@ def test_the_hypervisors_of_a_site_are_asked_at_the_same_time(stage: Stage, monk
 
     def read(_uuid: str) -> DomainReading:
         both.wait(60)
-        raise OutsideError("hypervisor does not answer")
+        raise ExternalError("hypervisor does not answer")
 
     for host in stage.hosts.values():
         monkeypatch.setattr(host, "read", read)
@@ -291,16 +291,16 @@ def test_a_journal_that_cannot_be_read_for_a_moment_gives_no_service_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.say(Power.UNREACHABLE)
-    state, tries = stage.world.journal.state, Counter[str]()
+    state, tries = stage.env.journal.state, Counter[str]()
 
     def once(service: str) -> ServiceState:
         tries[service] += 1
         if service == "mail" and tries[service] == 1:
-            raise OutsideError("the journal cannot be used: database is locked")
+            raise ExternalError("the journal cannot be used: database is locked")
         return state(service)
 
     monkeypatch.setattr(event_meaning, "retry_delay", lambda _failures: 0.0)
-    monkeypatch.setattr(stage.world.journal, "state", once)
+    monkeypatch.setattr(stage.env.journal, "state", once)
     said = stage.handle(kind="host", host="hv1")
     assert "hypervisor hv1: 2 of 2 services are served by their standbys" in said
 
@@ -308,18 +308,18 @@ def test_a_journal_that_cannot_be_read_for_a_moment_gives_no_service_up(
 def test_a_transient_vm_that_crashed_is_gone(stage: Stage) -> None:
     stage.say(Power.ABSENT)
     stage.handle(kind="vm", uuid=UUID.format(1))
-    assert stage.recover.calls == [("web", Doubt.VM)]
+    assert stage.recover.calls == [("web", Symptom.VM)]
 
 
 def test_a_vm_that_is_off_for_no_known_reason_has_failed_when_zabbix_saw_it_run(stage: Stage) -> None:
     """libvirt has forgotten why, since its host has rebooted."""
     stage.say(Power.SHUTOFF)
     stage.handle(kind="vm", uuid=UUID.format(1))
-    assert stage.recover.calls == [("web", Doubt.LOST)]
+    assert stage.recover.calls == [("web", Symptom.LOST)]
 
 
 def test_nor_has_one_that_the_watcher_saw_being_stopped(stage: Stage) -> None:
-    stage.world.journal.saw({"web": (Sighting(Power.SHUTOFF, "shutdown", 900.0, 990.0, "hv1"), None)})
+    stage.env.journal.saw({"web": (Sighting(Power.SHUTOFF, "shutdown", 900.0, 990.0, "hv1"), None)})
     stage.say(Power.SHUTOFF)
     assert "it was stopped on request before" in stage.handle(kind="vm", uuid=UUID.format(1))
     assert stage.recover.calls == []
@@ -334,9 +334,9 @@ def test_a_hypervisors_event_says_nothing_of_a_vm_that_is_off(stage: Stage) -> N
 
 def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
-    stage.world.journal.pause("web", Pause(0.0, None, "work"))
+    stage.env.journal.pause("web", Pause(0.0, None, "work"))
     assert "paused: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
-    stage.world.journal.pause("web", None)
+    stage.env.journal.pause("web", None)
     stage.recover.refuses = True
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
 
@@ -352,16 +352,16 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.say(Power.SHUTOFF, "crashed")
-    stage.world.journal.saw_running("web", 1.0)
+    stage.env.journal.saw_running("web", 1.0)
 
     def attempt(*_words: object, **_more: object) -> Episode:
-        stage.world.journal.pause("web", Pause(0.0, None, "work"))
-        raise OutsideError("the neighbours still answer")
+        stage.env.journal.pause("web", Pause(0.0, None, "work"))
+        raise ExternalError("the neighbours still answer")
 
-    unattended = Unattended(stage.world, teller=None)  # type: ignore[arg-type]
+    unattended = Unattended(stage.env, reporter=None)  # type: ignore[arg-type]
     monkeypatch.setattr(unattended_module, "fail_over_locked", attempt)
-    monkeypatch.setattr(stage.world.clock, "sleep", lambda _seconds: None)
-    meaning = EventMeaning(stage.world, unattended, stage.api.acknowledge)
+    monkeypatch.setattr(stage.env.clock, "sleep", lambda _seconds: None)
+    meaning = EventMeaning(stage.env, unattended, stage.api.acknowledge)
     answer = meaning.handle(FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}))
     assert "web is paused" in answer.text
     assert not answer.final
@@ -369,18 +369,18 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
 
 def test_one_that_an_operator_was_refused_meanwhile_is_tried_again(stage: Stage) -> None:
     """What was asked for by hand without --force says nothing about the failure."""
-    journal, tries = stage.world.journal, list[Episode]()
-    request = Request(automatic=True, by="Zabbix", doubt=Doubt.HOST)
+    journal, tries = stage.env.journal, list[Episode]()
+    request = Request(automatic=True, by="Zabbix", symptom=Symptom.HOST)
 
     def attempt() -> Episode:
         tries.append(journal.open("web", "hypervisor hv1 does not answer", request, 1.0))
-        raise OutsideError("the neighbours still answer")
+        raise ExternalError("the neighbours still answer")
 
     again = until_it_ends(journal, "web", attempt)
-    with pytest.raises(OutsideError, match="neighbours"):
+    with pytest.raises(ExternalError, match="neighbours"):
         again()
     journal.close(tries[0], Outcome.REFUSED, "web cannot be fenced", 2.0)
-    with pytest.raises(OutsideError, match="neighbours"):
+    with pytest.raises(ExternalError, match="neighbours"):
         again()
     journal.close(tries[1], Outcome.FALSE_ALARM, "no failure", 3.0)
     assert again().outcome is Outcome.FALSE_ALARM
@@ -397,7 +397,7 @@ def test_a_service_that_was_failed_over_already_gets_that_timeline(stage: Stage)
 def test_one_whose_standby_has_only_started_is_answered_when_it_serves(stage: Stage) -> None:
     """Somebody else is at work on it: how that ends is not known yet."""
     stage.say(Power.SHUTOFF, "crashed")
-    journal = stage.world.journal
+    journal = stage.env.journal
     journal.saw_running("web", 1.0)
     episode = journal.open("web", "libvirt: shutoff (crashed)", Request(automatic=True, by="watch"), 1.0)
     for step in (Step.CONFIRM, Step.FENCE, Step.START):
@@ -455,7 +455,7 @@ def test_a_command_that_was_lost_is_caught_up_with(stage: Stage, running: Callab
     crashed(stage)
     running()
     wait_for(lambda: stage.api.told, "the answer")
-    assert stage.recover.calls == [("web", Doubt.VM)]
+    assert stage.recover.calls == [("web", Symptom.VM)]
 
 
 def test_an_event_waits_for_the_api(stage: Stage, running: Callable[[], None]) -> None:
@@ -475,7 +475,7 @@ def test_an_event_waits_for_the_api(stage: Stage, running: Callable[[], None]) -
 
 def test_what_was_done_and_not_told_is_told_at_the_next_start(stage: Stage, running: Callable[[], None]) -> None:
     crashed(stage)
-    book = EventBook(stage.world.journal)
+    book = EventBook(stage.env.journal)
     book.take("5", 1.0)
     book.answer("5", "web: served by its standby", final=True)
     running()
@@ -486,7 +486,7 @@ def test_what_was_done_and_not_told_is_told_at_the_next_start(stage: Stage, runn
 
 def test_what_was_told_before_the_controller_died_is_not_told_again(stage: Stage, running: Callable[[], None]) -> None:
     crashed(stage)
-    book = EventBook(stage.world.journal)
+    book = EventBook(stage.env.journal)
     book.take("5", 1.0)
     book.answer("5", "web: served by its standby", final=True)
     stage.api.events["5"] = replace(stage.api.events["5"], messages=("web: served by its standby",))
@@ -520,13 +520,13 @@ def test_an_event_that_does_not_exist_is_forgotten(stage: Stage, running: Callab
     wait_for(lambda: (stage.spool / "watch.sock").exists(), "the socket")
     spool.put(stage.spool, "77")
     wait_for(lambda: not spool.waiting(stage.spool), "the empty folder")
-    wait_for(lambda: not EventBook(stage.world.journal).unfinished(0.0), "the forgotten event")
+    wait_for(lambda: not EventBook(stage.env.journal).unfinished(0.0), "the forgotten event")
     assert stage.api.told == []
 
 
 def test_trouble_is_told_before_the_end(stage: Stage, running: Callable[[], None]) -> None:
     crashed(stage)
-    stage.recover.trouble = OutsideError("hypervisor hv1 was not fenced", "see that it works")
+    stage.recover.trouble = ExternalError("hypervisor hv1 was not fenced", "see that it works")
     running()
     wait_for(lambda: len(stage.api.told) == 2, "both answers")
     texts = sorted(text for _, text in stage.api.told)
@@ -546,7 +546,7 @@ def test_events_that_wait_for_what_is_outside_hold_no_other_up(
 
     def is_stuck(service: str, *words: Any, **more: Any) -> Episode:
         if service == "web":
-            more["on_trouble"](OutsideError("LXD on secondary sec1 does not answer"))
+            more["on_trouble"](ExternalError("LXD on secondary sec1 does not answer"))
             stuck.set()
             assert release.wait(120)
         return recover(service, *words, **more)

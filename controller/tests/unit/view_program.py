@@ -18,7 +18,7 @@ from typing import Any
 PATIENCE = 60.0
 
 
-def environment(**changes: str) -> dict[str, str]:
+def env(**changes: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES", "TERM")}
     return {**kept, "TERM": "xterm", **changes}
 
@@ -29,7 +29,7 @@ def command(*words: str | Path) -> list[str]:
 
 def vcrecovery(*words: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment(**changes)
+        command(*words), capture_output=True, text=True, timeout=PATIENCE, check=False, env=env(**changes)
     )
 
 
@@ -61,7 +61,7 @@ def on_a_terminal(*words: str | Path, until: Callable[[str], bool], **changes: s
     master, slave = pty.openpty()
     try:
         with subprocess.Popen(
-            command(*words), stdin=slave, stdout=slave, stderr=slave, env=environment(**changes), close_fds=True
+            command(*words), stdin=slave, stdout=slave, stderr=slave, env=env(**changes), close_fds=True
         ) as process:
             try:
                 said = Reader(master).until(until)

@@ -29,7 +29,7 @@ class Pair:
 
         def whole() -> bool:
             fresh = self.standby.freshness()
-            return fresh.whole and (fresh.stamped_at or 0.0) > since and not self.primary.marked
+            return fresh.whole and (fresh.synced_through or 0.0) > since and not self.primary.marked
 
         wait_until(whole, "a whole standby", timeout)
 

@@ -132,8 +132,8 @@ class Primary:
 
     def _program(self, *words: str) -> subprocess.Popen[bytes]:
         argv = [PYTHON, "-m", "vcrecovery.primary", *words, "--settings", str(self.folder / "sync.json")]
-        environment = {"PYTHONPATH": str(CHECKOUT / "controller/src"), "PYTHONDONTWRITEBYTECODE": "1"}
-        return process.start(argv, self.log, environment)
+        env = {"PYTHONPATH": str(CHECKOUT / "controller/src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        return process.start(argv, self.log, env)
 
     def _start_lsyncd(self) -> None:
         (self.run_dir / "starting").touch()

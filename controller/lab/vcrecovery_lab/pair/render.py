@@ -10,6 +10,6 @@ import jinja2
 
 
 def render(template: Path, **variables: Any) -> str:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)  # noqa: S701  it is no HTML
-    environment.filters["to_json"] = json.dumps
-    return environment.from_string(template.read_text()).render(ansible_managed="a pair", **variables) + "\n"
+    env = jinja2.Environment(undefined=jinja2.StrictUndefined)  # noqa: S701  it is no HTML
+    env.filters["to_json"] = json.dumps
+    return env.from_string(template.read_text()).render(ansible_managed="a pair", **variables) + "\n"

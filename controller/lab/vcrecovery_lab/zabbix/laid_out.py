@@ -90,11 +90,11 @@ class LaidOut:
             CHECKOUT / ".venv/bin/ansible-playbook", "playbooks/monitoring.yml",
             "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
         ]  # fmt: skip
-        environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
+        env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
         done = subprocess.run(
             command,
             cwd=CHECKOUT,
-            env=environment,
+            env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vcrecovery.detect.spool import DEFAULT, event_id, put
-from vcrecovery.errors import OutsideError, UsageError
+from vcrecovery.errors import ExternalError, UsageError
 
 
 @click.command()
@@ -31,7 +31,7 @@ def event(number: str, spool: Path) -> None:
     try:
         put(spool, name)
     except OSError as error:
-        raise OutsideError(
+        raise ExternalError(
             f"event {name} cannot be put into {spool}: {error.strerror}",
             "the folder belongs to the controller and the group of Zabbix's agent; the role `monitoring` makes it",
         ) from error

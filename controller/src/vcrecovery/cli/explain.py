@@ -14,7 +14,7 @@ from vcrecovery.errors import UsageError
 
 if TYPE_CHECKING:
     from vcrecovery.core.states import Episode
-    from vcrecovery.operations.environment import World
+    from vcrecovery.operations.environment import Environment
 
 
 @click.command()
@@ -28,30 +28,30 @@ def explain(episode: str, as_json: bool, plan_path: Path) -> None:
     For one that is not finished: what it waits for, and what to type.
     """
     from vcrecovery.core.states import Policy
-    from vcrecovery.operations.environment import World
+    from vcrecovery.operations.environment import Environment
     from vcrecovery.operations.outside import policy_for
     from vcrecovery.report import explain as report
     from vcrecovery.report.look import holder
 
     plan = read_plan(plan_path)
-    world = World(plan)
-    found = _find(world, plan_path, episode)
+    env = Environment(plan)
+    found = _find(env, plan_path, episode)
     if found is None:
         click.echo(json.dumps(None) if as_json else "no failover yet")
         return
     # The service may have left the plan since.
-    policy = policy_for(world, found.service) if found.service in plan.services else Policy()
-    at_work, now = holder(plan.state_dir, found.service), world.clock.now()
+    policy = policy_for(env, found.service) if found.service in plan.services else Policy()
+    at_work, now = holder(plan.state_dir, found.service), env.clock.now()
     if as_json:
         click.echo(json.dumps(report.as_data(found, policy, now, at_work), indent=2))
         return
     click.echo("\n".join(report.lines(found, policy, now, holder=at_work, width=width(), paint=paint)))
 
 
-def _find(world: World, plan_path: Path, said: str) -> Episode | None:
+def _find(env: Environment, plan_path: Path, said: str) -> Episode | None:
     """None when there is none yet. Raises UsageError when `said` names nothing."""
-    journal = world.journal
-    if said in world.plan.services:
+    journal = env.journal
+    if said in env.plan.services:
         return next(iter(journal.history(said, 1)), None)
     newest = next(iter(journal.history(None, 1)), None)
     if said == "last":
@@ -68,6 +68,6 @@ def _find(world: World, plan_path: Path, said: str) -> Episode | None:
     if gone := journal.history(as_text(said), 1):
         return gone[0]
     raise UsageError(
-        f"plan {plan_path} has no service {said[:80]!r} {suggest(said, sorted(world.plan.services))}",
+        f"plan {plan_path} has no service {said[:80]!r} {suggest(said, sorted(env.plan.services))}",
         "name an episode's number, a service, or `last`",
     )

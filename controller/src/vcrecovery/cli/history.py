@@ -27,16 +27,16 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
     `vcrecovery explain EPISODE` says more about one.
     """
     from vcrecovery.core.states import Outcome
-    from vcrecovery.operations.environment import World
+    from vcrecovery.operations.environment import Environment
     from vcrecovery.report.history import all_as_data, moment
     from vcrecovery.report.timeline import cooling, of_episode
 
     plan = read_plan(plan_path)
     if service:
         known_service(plan, plan_path, service)
-    world = World(plan)
-    begin = moment(since, world.clock.now()) if since is not None else 0.0
-    episodes = world.journal.history(service, limit, begin)[::-1]
+    env = Environment(plan)
+    begin = moment(since, env.clock.now()) if since is not None else 0.0
+    episodes = env.journal.history(service, limit, begin)[::-1]
     if as_json:
         click.echo(json.dumps(all_as_data(episodes), indent=2))
         return
@@ -47,5 +47,5 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
         first, *rest = of_episode(episode)
         click.echo(paint(first, "green" if episode.outcome is Outcome.DONE else "yellow"))
         if (state := states.get(episode.service)) is None:
-            state = states[episode.service] = world.journal.state(episode.service)
-        click.echo("\n".join([*rest, *cooling(episode, state, plan.detection.cool_down, world.clock.now())]))
+            state = states[episode.service] = env.journal.state(episode.service)
+        click.echo("\n".join([*rest, *cooling(episode, state, plan.detection.cool_down, env.clock.now())]))

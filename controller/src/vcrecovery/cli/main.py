@@ -126,7 +126,7 @@ def main() -> NoReturn:
         if isinstance(error, OSError) and output.is_of_output(error):
             why = f"the output cannot be written: {error.strerror}; write it elsewhere"
             output.say(f"vcrecovery: error: {why}", err=True)
-            sys.exit(ExitCode.OUTSIDE)
+            sys.exit(ExitCode.EXTERNAL)
         logging.getLogger("vcrecovery").debug("unexpected", exc_info=True)
         text = " ".join(str(error).split()) or "no message"
         output.say(

@@ -9,7 +9,7 @@ import click
 
 from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.preflight import check_outside, warnings_outside
 from vcrecovery.plan.load import PlanError, load_with_warnings
 from vcrecovery.plan.model import Plan
@@ -37,9 +37,9 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
     except PlanError as error:
         problems = [str(problem) for problem in error.problems]
     if loaded is not None and online:
-        world = World(loaded)
-        problems = check_outside(world)
-        warnings += warnings_outside(world)
+        env = Environment(loaded)
+        problems = check_outside(env)
+        warnings += warnings_outside(env)
     if as_json:
         click.echo(
             json.dumps({"plan": str(path), "ok": not problems, "problems": problems, "warnings": warnings}, indent=2)

@@ -10,7 +10,7 @@ from vcrecovery.cli.options import as_text, known_service, operator, plan_option
 from vcrecovery.cli.timeline import day_and_time
 from vcrecovery.core.states import Pause
 from vcrecovery.errors import UsageError
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.fields import parse_duration
 
 
@@ -27,13 +27,13 @@ def pause(service: str, duration: str, reason: str, plan_path: Path) -> None:
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    world = World(plan)
-    now = world.clock.now()
+    env = Environment(plan)
+    now = env.clock.now()
     try:
         until = None if duration == "forever" else now + parse_duration(duration)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from error
-    world.journal.pause(service, Pause(now, until, as_text(reason) or f"by {operator()}"))
+    env.journal.pause(service, Pause(now, until, as_text(reason) or f"by {operator()}"))
     end = f"until {day_and_time(until)}" if until else "until `vcrecovery resume`"
     click.echo(f"{service}: paused {end}")
 
@@ -45,10 +45,10 @@ def resume(service: str, plan_path: Path) -> None:
     """Protect SERVICE again."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    world = World(plan)
-    paused = world.journal.state(service).pause_at(world.clock.now())
+    env = Environment(plan)
+    paused = env.journal.state(service).pause_at(env.clock.now())
     # Also one that is over is forgotten.
-    world.journal.pause(service, None)
+    env.journal.pause(service, None)
     click.echo(f"{service}: protected again" if paused else f"{service}: nothing to do: it is not paused")
 
 
@@ -62,10 +62,10 @@ def acknowledge(service: str, plan_path: Path) -> None:
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    world = World(plan)
-    state, now = world.journal.state(service), world.clock.now()
+    env = Environment(plan)
+    state, now = env.journal.state(service), env.clock.now()
     if not state.cools(plan.detection.cool_down, now):
         click.echo(f"{service}: nothing to do: it is not cooling down")
         return
-    world.journal.acknowledge(service, now)
+    env.journal.acknowledge(service, now)
     click.echo(f"{service}: acknowledged; the next failover may begin by itself")

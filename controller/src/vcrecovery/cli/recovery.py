@@ -12,13 +12,13 @@ from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.states import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
-from vcrecovery.operations.environment import World
-from vcrecovery.operations.failover import ALONE, Teller
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.several import (
-    OfWorld,
+from vcrecovery.operations.start_gate import (
+    LiveConditions,
     Result,
-    Several,
+    StartGate,
     as_data,
     fail_over_all,
     result_of,
@@ -32,8 +32,8 @@ from vcrecovery.plan.load import suggest
 class SeveralError(VCRecoveryError):
     """Not every service of several is served by its standby; the table said why. Has the status of the worst."""
 
-    def __init__(self, message: str, way_out: str, exit_code: ExitCode) -> None:
-        super().__init__(message, way_out)
+    def __init__(self, message: str, hint: str, exit_code: ExitCode) -> None:
+        super().__init__(message, hint)
         self.exit_code = exit_code
 
 
@@ -51,7 +51,7 @@ class _Meant:
 
 
 def _meant(
-    world: World,
+    env: Environment,
     plan_path: Path,
     service: str | None,
     vm: str | None,
@@ -60,15 +60,15 @@ def _meant(
     group: str | None,
 ) -> _Meant:
     """Raises UsageError with near names for one that the plan does not have."""
-    plan = world.plan
+    plan = env.plan
     if sum(word is not None for word in (service, vm, host, site, group)) != 1:
         raise UsageError("name one service, or one VM with --vm, or use one of --host, --site and --group")
     if host is not None:
         _known("hypervisor", host, list(plan.hypervisors), plan_path)
-        return _together("host", host, world.whereabouts.on({host}), plan_path)
+        return _together("host", host, env.whereabouts.on({host}), plan_path)
     if site is not None:
         _known("site", site, sorted({entry.site for entry in plan.hypervisors.values()}), plan_path)
-        return _together("site", site, world.whereabouts.on(hypervisors_of(plan, site)), plan_path)
+        return _together("site", site, env.whereabouts.on(hypervisors_of(plan, site)), plan_path)
     if group is not None:
         _known("group", group, list(plan.groups), plan_path)
         return _together("group", group, plan.groups[group].services, plan_path)
@@ -111,23 +111,23 @@ def run(
     as_json: bool,
 ) -> None:
     """What `vcrecovery failover` does."""
-    world = World(read_plan(plan_path))
-    meant = _meant(world, plan_path, service, vm, host, site, group)
+    env = Environment(read_plan(plan_path))
+    meant = _meant(env, plan_path, service, vm, host, site, group)
     word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     by = operator()
     request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point)
     if meant.alone:
-        _alone(world, meant.name, request, as_json)
+        _alone(env, meant.name, request, as_json)
     else:
-        _all_of(world, meant, request, as_json)
+        _all_of(env, meant, request, as_json)
 
 
-def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
-    teller: Teller = NoTimeline() if as_json else LiveTimeline()
+def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None:
+    reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline()
     try:
-        episode = fail_over_locked(world, name, f"asked for by {request.by}", request, teller=teller, gate=ALONE)
+        episode = fail_over_locked(env, name, f"asked for by {request.by}", request, reporter=reporter, gate=ALONE)
     except VCRecoveryError as error:
         if as_json:
             _print_json("service", name, [result_of_error(name, error)])
@@ -135,7 +135,7 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
     if as_json:
         _print_json("service", name, [result_of(name, episode)])
     elif episode is None:
-        say(f"{name}: nothing to do: its standby serves since epoch {world.journal.state(name).epoch}")
+        say(f"{name}: nothing to do: its standby serves since epoch {env.journal.state(name).epoch}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         seconds = took(episode.opened_at, episode.closed_at)
         say(colour(f"{name}: served by its standby after {seconds}", "green"))
@@ -143,20 +143,20 @@ def _alone(world: World, name: str, request: Request, as_json: bool) -> None:
         say(f"{name}: {episode.reason}")
 
 
-def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> None:
-    several = Several(OfWorld(world))
+def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) -> None:
+    start_gate = StartGate(LiveConditions(env))
     size = max(len(name) for name in meant.services)
     cause = f"asked for by {request.by}, with {meant.what} {meant.name}"
 
     def attempt(name: str) -> Episode | None:
-        teller: Teller = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
-        return fail_over_locked(world, name, cause, request, teller=teller, gate=several)
+        reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
+        return fail_over_locked(env, name, cause, request, reporter=reporter, gate=start_gate)
 
     def tell(result: Result) -> None:
         if not as_json and result.exit_code is not ExitCode.DONE:
             say(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 
-    results = fail_over_all(meant.services, attempt, several, tell)
+    results = fail_over_all(meant.services, attempt, start_gate, tell)
     if as_json:
         _print_json(meant.what, meant.name, results)
     else:
@@ -174,7 +174,7 @@ def _all_of(world: World, meant: _Meant, request: Request, as_json: bool) -> Non
 
 def _said(result: Result) -> str:
     said = f"{result.result}: {result.reason}" if result.reason else result.result
-    return plain(f"{said}; {result.way_out}" if result.way_out else said)
+    return plain(f"{said}; {result.hint}" if result.hint else said)
 
 
 def _table(results: list[Result]) -> list[str]:
@@ -185,7 +185,7 @@ def _table(results: list[Result]) -> list[str]:
         taken = "" if result.seconds is None else f"{result.seconds:.1f} s" if result.seconds >= 0 else "unknown"
         good = result.exit_code is ExitCode.DONE
         word = colour(f"{result.result:<{words}}", "green" if good else "red")
-        why = f"{result.reason}; {result.way_out}" if result.way_out else result.reason
+        why = f"{result.reason}; {result.hint}" if result.hint else result.reason
         lines.append(f"{result.service:<{size}}  {word}  {taken:>9}  {plain(why)}".rstrip())
     return lines
 

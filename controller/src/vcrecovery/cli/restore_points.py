@@ -10,7 +10,7 @@ import click
 from vcrecovery.cli import timeline
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.standby import standby
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.standby.restore_points import age_in_words, make, restore_points
 
 
@@ -24,9 +24,9 @@ def snapshot(service: str | None, plan_path: Path) -> None:
     """
     plan = read_plan(plan_path)
     names = [known_service(plan, plan_path, service)] if service else list(plan.services)
-    world = World(plan)
+    env = Environment(plan)
     for name in names:
-        made = make(plan, name, world.lxd[plan.services[name].standby.secondary], world.clock)
+        made = make(plan, name, env.lxd[plan.services[name].standby.secondary], env.clock)
         removed = f"; removed: {', '.join(made.removed)}" if made.removed else ""
         click.echo(f"{name}: {made.why}{removed}")
 
@@ -39,9 +39,9 @@ def snapshots(service: str, as_json: bool, plan_path: Path) -> None:
     """List the restore points of SERVICE, newest first."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    world = World(plan)
-    points = restore_points(world.lxd[plan.services[service].standby.secondary], service)[::-1]
-    now = world.clock.now()
+    env = Environment(plan)
+    points = restore_points(env.lxd[plan.services[service].standby.secondary], service)[::-1]
+    now = env.clock.now()
     if as_json:
         entries = [{"name": p.name, "taken_at": p.taken_at, "age": max(0.0, now - p.taken_at)} for p in points]
         click.echo(json.dumps({"service": service, "restore_points": entries}, indent=2))

@@ -11,7 +11,7 @@ from vcrecovery.cli.options import json_option, known_service, plan_option, read
 from vcrecovery.core.states import Side, Step
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations import virtual_address
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.fields import parse_duration
@@ -35,11 +35,11 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
     """Bring the standbys of SERVICES (or of all) to what the plan says. A second run changes nothing."""
     plan = read_plan(plan_path)
     names = [known_service(plan, plan_path, name) for name in services] or list(plan.services)
-    world = World(plan)
+    env = Environment(plan)
     changes = {}
     for name in names:
-        lxd = world.lxd[plan.services[name].standby.secondary]
-        changes[name] = apply_standby(plan, name, lxd, world.clock).made
+        lxd = env.lxd[plan.services[name].standby.secondary]
+        changes[name] = apply_standby(plan, name, lxd, env.clock).made
         if not as_json:
             click.echo(f"{name}: {', '.join(changes[name]) or 'nothing to do'}")
     if as_json:
@@ -59,20 +59,20 @@ def reset(service: str, plan_path: Path) -> None:
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    world = World(plan)
+    env = Environment(plan)
     with service_lock(plan.state_dir, service):
-        state = world.journal.state(service)
+        state = env.journal.state(service)
         under_way = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
         if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
-        for name in names_of(world, plan.services[service], Side.PRIMARY):
+        for name in names_of(env, plan.services[service], Side.PRIMARY):
             found = name.read()
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
-        stand_by_again(world.lxd[plan.services[service].standby.secondary], service)
+        stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(plan.services[service])
-        resumed = serve_from_primary(world, service)
+        resumed = serve_from_primary(env, service)
     if resumed:
         click.echo(f"{service}: its VM was held paused, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
@@ -91,14 +91,14 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
         seconds = parse_duration(timeout)
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from error
-    world = World(plan)
+    env = Environment(plan)
     secondary = plan.services[service].standby.secondary
-    lxd, place = world.lxd[secondary], plan.secondaries[secondary]
+    lxd, place = env.lxd[secondary], plan.secondaries[secondary]
     age = wait_for_sync(
         lxd,
         service,
         place,
-        world.clock,
+        env.clock,
         seconds,
         lambda line: click.echo(f"{service}: {line}", err=True),
         newer=not any_time,

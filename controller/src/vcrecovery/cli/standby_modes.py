@@ -10,8 +10,8 @@ import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.standby import standby
-from vcrecovery.errors import BusyError, OutsideError, UsageError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import BusyError, ExternalError, UsageError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.keeper import StandbyKeeper
@@ -43,9 +43,9 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
     changed = chosen.read(service) != wanted
     if changed:
         chosen.write(service, wanted)
-    world = World(plan)
-    keeper = StandbyKeeper(plan, world.lxd, world.journal, world.clock)
-    deadline = world.clock.steady() + seconds
+    env = Environment(plan)
+    keeper = StandbyKeeper(plan, env.lxd, env.journal, env.clock)
+    deadline = env.clock.steady() + seconds
     while True:
         try:
             looked = keeper.look(service)
@@ -58,14 +58,14 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
                 click.echo(f"{service}: {looked.sentence}")
             if looked.there:
                 break
-        if world.clock.steady() > deadline:
+        if env.clock.steady() > deadline:
             why = busy or looked.sentence
-            raise OutsideError(
+            raise ExternalError(
                 f"{service} is not in mode {chosen.of(service, entry)} after {seconds:.0f} s: {why}",
                 "`vcrecovery watch` goes on with it",
             )
         if busy is not None or looked.act is None:
-            world.clock.sleep(_LOOK_EVERY)
+            env.clock.sleep(_LOOK_EVERY)
     click.echo(f"{service}: {looked.sentence}" + ("" if changed else "; nothing to do"))
 
 
@@ -75,13 +75,13 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
 def modes(as_json: bool, plan_path: Path) -> None:
     """Show in which mode each standby waits, and how old the processes in it are."""
     plan = read_plan(plan_path)
-    world, chosen = World(plan), ChosenModes(plan.state_dir)
+    env, chosen = Environment(plan), ChosenModes(plan.state_dir)
     shown: dict[str, dict[str, Any]] = {}
     for name, service in plan.services.items():
         try:
-            found = world.lxd[service.standby.secondary].get(name)
+            found = env.lxd[service.standby.secondary].get(name)
             state = "missing" if found is None else found.status.lower()
-        except OutsideError:
+        except ExternalError:
             found, state = None, "unreachable"
         since = settled(found) if found is not None else None
         shown[name] = {
@@ -95,5 +95,5 @@ def modes(as_json: bool, plan_path: Path) -> None:
         return
     for name, entry in shown.items():
         other = f" (the plan says {entry['plan']})" if entry["mode"] != entry["plan"] else ""
-        age = entry["refreshed"] and f", refreshed {max(0.0, world.clock.now() - entry['refreshed']):.0f} s ago"
+        age = entry["refreshed"] and f", refreshed {max(0.0, env.clock.now() - entry['refreshed']):.0f} s ago"
         click.echo(f"{name}  {entry['mode']}{other}, {entry['state']}{age or ''}")

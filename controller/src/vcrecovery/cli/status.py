@@ -48,9 +48,9 @@ def status(
 
     With SERVICE all about that one. What does not answer in time is said not to.
     """
-    from vcrecovery.operations.environment import World
+    from vcrecovery.operations.environment import Environment
     from vcrecovery.report.look import look
-    from vcrecovery.report.query_pool import Asker
+    from vcrecovery.report.query_pool import QueryPool
 
     if (check or nagios) and (as_json or again):
         raise UsageError(
@@ -59,15 +59,15 @@ def status(
     with _told_to_nagios() if nagios else contextlib.nullcontext():
         plan = read_plan(plan_path)
         names = [known_service(plan, plan_path, service)] if service else list(plan.services)
-        world, asker = World(plan), Asker()
+        env, asker = Environment(plan), QueryPool()
 
         def seen() -> list[ServiceView]:
-            return look(world, names, asker, within, ports=service is not None)
+            return look(env, names, asker, within, ports=service is not None)
 
         if check or nagios:
             sys.exit(_check(seen(), nagios=nagios))
         if again:
-            _watch(seen, every, world.clock, detailed=service is not None, as_json=as_json)
+            _watch(seen, every, env.clock, detailed=service is not None, as_json=as_json)
             return
         click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
 

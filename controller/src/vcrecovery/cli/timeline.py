@@ -56,7 +56,7 @@ class LiveTimeline:
         text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, str(evidence.get("summary", "")))
         self._say(text)
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None:
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self._open(episode)
         self._say(line(f"{'waits':<12}", at, episode.opened_at, sentence))
 
@@ -68,4 +68,4 @@ class NoTimeline:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None: ...
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...

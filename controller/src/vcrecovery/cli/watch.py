@@ -15,10 +15,10 @@ from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
 from vcrecovery.core.states import DONE_WORD, Episode, Step
-from vcrecovery.detect.host_hold import hold_returning
+from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.watch import Watch
 from vcrecovery.operations.address_keeper import keep_addresses
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby.keeper import StandbyKeeper
@@ -40,19 +40,19 @@ class _LogTimeline:
         summary = evidence.get("summary", "")
         log.info("%s: epoch %d: %s after %.3f s: %s", episode.service, episode.epoch, DONE_WORD[step], since, summary)
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None:
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 
 
-def _take_zabbix_events(world: World, recover: Unattended, stop: threading.Event) -> None:
+def _take_zabbix_events(env: Environment, recover: Unattended, stop: threading.Event) -> None:
     """Where the plan names Zabbix's API. Loaded only then."""
-    zabbix = world.plan.zabbix
+    zabbix = env.plan.zabbix
     if zabbix is None or zabbix.api is None:
         return
     from vcrecovery.detect.zabbix_events import ZabbixEvents
     from vcrecovery.drivers.zabbix import ZabbixServer
 
-    events = ZabbixEvents(world, ZabbixServer(zabbix.api), recover)
+    events = ZabbixEvents(env, ZabbixServer(zabbix.api), recover)
     threading.Thread(target=events.run, args=(stop,), name="zabbix-events", daemon=True).start()
 
 
@@ -75,19 +75,19 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
     """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
     logs.set_up(log_format, verbose=verbose)
     plan = read_plan(plan_path)
-    world = World(plan)
+    env = Environment(plan)
     stop = threading.Event()
-    recover = Unattended(world, _LogTimeline())
+    recover = Unattended(env, _LogTimeline())
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
-    threading.Thread(target=keep_making, args=(plan, World(plan).lxd, world.clock, stop), daemon=True).start()
-    threading.Thread(target=PackageWatch(plan, World(plan).lxd, world.clock).run, args=(stop,), daemon=True).start()
-    keeper = StandbyKeeper(plan, World(plan).lxd, world.journal, world.clock)
+    threading.Thread(target=keep_making, args=(plan, Environment(plan).lxd, env.clock, stop), daemon=True).start()
+    threading.Thread(target=PackageWatch(plan, Environment(plan).lxd, env.clock).run, args=(stop,), daemon=True).start()
+    keeper = StandbyKeeper(plan, Environment(plan).lxd, env.journal, env.clock)
     threading.Thread(target=keeper.run, args=(stop,), daemon=True).start()
-    threading.Thread(target=keep_addresses, args=(World(plan), stop), daemon=True).start()
-    hold_returning(World(plan), stop)
-    _take_zabbix_events(world, recover, stop)
+    threading.Thread(target=keep_addresses, args=(Environment(plan), stop), daemon=True).start()
+    hold_returning(Environment(plan), stop)
+    _take_zabbix_events(env, recover, stop)
     _serve_metrics(plan, stop)
     log.info("watching %d service(s) of %s", len(plan.services), plan_path)
-    Watch(world, recover).run(stop, ready=lambda: tell_systemd("READY=1"))
+    Watch(env, recover).run(stop, ready=lambda: tell_systemd("READY=1"))

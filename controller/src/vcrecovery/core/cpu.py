@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.core.states import Doubt
+from vcrecovery.core.states import Symptom
 from vcrecovery.plan.monitoring import Detection
 
 #: Two readings further apart than this say nothing of what was between them.
@@ -24,10 +24,10 @@ class CpuSample:
 
 
 @dataclass(frozen=True)
-class Suspicion:
+class SeenSymptom:
     """A doubt, and what was seen. `answering`: the ports that answer all the same; None when nobody has asked yet."""
 
-    doubt: Doubt
+    symptom: Symptom
     sentence: str
     answering: tuple[str, ...] | None = None
 
@@ -49,14 +49,14 @@ def with_sample(samples: tuple[CpuSample, ...], new: CpuSample, keep: float) -> 
     return (*samples[beyond[-1] if beyond else 0 :], new)
 
 
-def suspect(samples: tuple[CpuSample, ...], detection: Detection) -> Suspicion | None:
+def symptom_in(samples: tuple[CpuSample, ...], detection: Detection) -> SeenSymptom | None:
     """What the history up to its newest reading makes likely."""
     # The sentences name the thresholds, not how long it really was: each is said once, for as long as it holds.
     if _lasts(samples, 0.0, 0.0) >= detection.cpu_zero_for:
-        return Suspicion(Doubt.CPU_ZERO, f"has used no CPU for {detection.cpu_zero_for:g} s")
+        return SeenSymptom(Symptom.CPU_ZERO, f"has used no CPU for {detection.cpu_zero_for:g} s")
     if _lasts(samples, detection.cpu_high, 100.0) >= detection.cpu_high_for:
-        return Suspicion(
-            Doubt.CPU_HIGH, f"has used {detection.cpu_high:g} % or more of its CPUs for {detection.cpu_high_for:g} s"
+        return SeenSymptom(
+            Symptom.CPU_HIGH, f"has used {detection.cpu_high:g} % or more of its CPUs for {detection.cpu_high_for:g} s"
         )
     return None
 

@@ -15,13 +15,13 @@ from vcrecovery.core.states import (
     ASKED,
     ENDED_BY_A_FENCE,
     OFF,
-    Doubt,
     Episode,
     Outcome,
     Policy,
     Power,
     Step,
     StepRecord,
+    Symptom,
 )
 
 
@@ -35,31 +35,31 @@ class Run:
 
 @dataclass(frozen=True)
 class Close:
-    """End the episode. `passing`: why it is refused may be over in the next moment."""
+    """End the episode. `transient`: why it is refused may be over in the next moment."""
 
     outcome: Outcome
     sentence: str
-    way_out: str = ""
-    passing: bool = False
+    hint: str = ""
+    transient: bool = False
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Do nothing until others have gone on."""
+class Wait:
+    """Others come first: do nothing until they have gone on. `sentence` says for what."""
 
     sentence: str
 
 
 @dataclass(frozen=True)
-class Leave:
+class Blocked:
     """`step` cannot be done for as long as others stand in its way: leave the episode to a later call."""
 
     step: Step
     sentence: str
-    way_out: str = ""
+    hint: str = ""
 
 
-Decision = Run | Close | Hold | Leave
+Decision = Run | Close | Wait | Blocked
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,15 @@ class Go:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """Others come first."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Never:
+class Unmet:
     """Those that come first do not come up."""
 
     reason: str
-    way_out: str = ""
+    hint: str = ""
 
 
 #: What the other services that fail over at the same time mean for the start of this one.
-Readiness = Go | Wait | Never
+Readiness = Go | Wait | Unmet
 GO = Go()
 
 
@@ -138,9 +131,9 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
     step = Step.START if episode.to_restore is None else Step.RESTORE
     match readiness:
         case Wait(reason):
-            return Hold(f"the primary cannot serve any more; {reason}")
-        case Never(reason, way_out):
-            return Leave(step, f"not started: {reason}", way_out)
+            return Wait(f"the primary cannot serve any more; {reason}")
+        case Unmet(reason, hint):
+            return Blocked(step, f"not started: {reason}", hint)
         case Go():
             pass
     if not _recent(fence, policy.fence_valid_for, now):
@@ -206,7 +199,7 @@ def _why_fence_again(episode: Episode, seen: StepRecord) -> str:
     return f"not proved yet ({summary}): fencing the primary again"
 
 
-def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Leave | None:
+def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Blocked | None:
     """Why this failover must not happen, or not now, or None."""
     if problem := confirm.evidence.get("standby_problem"):
         # Not even by force: the primary would be destroyed with nothing to start in its place.
@@ -216,7 +209,7 @@ def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close |
     return _not_failed(episode, confirm, policy) or _too_stale(episode, confirm, policy)
 
 
-def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Leave | None:
+def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Blocked | None:
     request, name = episode.request, episode.service
     power = Power(confirm.evidence["power"])
     answering: list[str] = list(confirm.evidence["open_ports"])
@@ -239,14 +232,16 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
         )
     reason = confirm.evidence.get("reason", "")
     silent: list[str] = list(confirm.evidence.get("silent") or [])
-    lost_on_the_way = request.automatic and request.doubt is Doubt.HOST and meaning_of(power, reason) is Meaning.LOST
+    lost_on_the_way = (
+        request.automatic and request.symptom is Symptom.HOST and meaning_of(power, reason) is Meaning.LOST
+    )
     if silent and (power is Power.ABSENT or reason == "migrated" or lost_on_the_way):
         # Nobody knows whether one of the silent hypervisors has it, so none of them can be fenced for it.
         return Close(
             Outcome.REFUSED,
             f"{name}: the VM may have left its hypervisor for {listed(silent)}, which does not answer",
             f"look there, or, {word}",
-            passing=request.automatic,
+            transient=request.automatic,
         )
     # Something lives there even if it does not answer as it should.
     alive: list[str] = list(confirm.evidence.get("reached", answering))
@@ -258,10 +253,10 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
             f"the primary of {name} is off on its hypervisor but {where}: it may run elsewhere",
             f"add the hypervisor that has it to the plan, or, {word}",
         )
-    ours = request.doubt is Doubt.LATE_FENCE and reason in ENDED_BY_A_FENCE
+    ours = request.symptom is Symptom.LATE_FENCE and reason in ENDED_BY_A_FENCE
     if request.automatic and reason in ASKED and not ours:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off on request ({reason})")
-    if request.automatic and request.doubt is Doubt.HOST and (how := confirm.evidence.get("starts_by_itself")):
+    if request.automatic and request.symptom is Symptom.HOST and (how := confirm.evidence.get("starts_by_itself")):
         # The detector counts the time that its hypervisor gets for that.
         return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM by itself ({how})")
     if request.force:
@@ -280,7 +275,7 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
     return None
 
 
-def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Leave | None:
+def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Blocked | None:
     """Why the hypervisor, which does not answer, must not be ended by the operator's fence command.
 
     That ends every VM on it. So by itself it is done only for a hypervisor that was silent for long enough to have
@@ -293,11 +288,11 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Lea
     answering: list[str] = list(evidence.get("reached", evidence["open_ports"]))
     neighbours: list[str] = list(evidence.get("neighbours") or [])
     word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
-    if not evidence.get("fence_command") or (request.automatic and request.doubt is not Doubt.HOST):
+    if not evidence.get("fence_command") or (request.automatic and request.symptom is not Symptom.HOST):
         detail = evidence.get("detail", "its hypervisor does not answer")
         # Of a hypervisor that has failed nothing but its return is news. Any other answered when the failure was seen.
-        passing = request.automatic and request.doubt is not Doubt.HOST
-        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}", passing)
+        transient = request.automatic and request.symptom is not Symptom.HOST
+        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}", transient)
     if request.force:
         return None
     if answering:
@@ -312,15 +307,13 @@ def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Lea
             f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
             f"answers: {', '.join(neighbours)}"
         )
-        way_out = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}"
+        hint = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}"
         # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
-        return (
-            Leave(Step.CONFIRM, sentence, way_out) if request.automatic else Close(Outcome.REFUSED, sentence, way_out)
-        )
+        return Blocked(Step.CONFIRM, sentence, hint) if request.automatic else Close(Outcome.REFUSED, sentence, hint)
     return None
 
 
-def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | Leave | None:
+def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | Blocked | None:
     """Why a primary whose fence was tried and not proved is left alone, for good or for now.
 
     For good only when libvirt and the ports both say that it serves: then the fence has done nothing, or will be seen
@@ -346,7 +339,7 @@ def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | L
         was_cut_off, patience = was_away(episode.first_confirmed), policy.host_silent_for
         if was_cut_off and not request.force and abs(episode.seen_running_for) < patience:
             said = f"the hypervisor of {name} is back and says that the primary runs, but no port answers yet"
-            return Leave(Step.FENCE, f"{said}; it is fenced when none has for {patience:.0f} s", destroys)
+            return Blocked(Step.FENCE, f"{said}; it is fenced when none has for {patience:.0f} s", destroys)
         return None
     if request.primary_is_down:
         return None
@@ -355,13 +348,13 @@ def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | L
             return None
         where = f"{alive} answers" if alive else "it was migrated"
         said = f"the primary of {name} is {power} on its hypervisor but {where}: it may run elsewhere"
-        return Leave(Step.FENCE, said, f"look who has its address, or, {word}")
+        return Blocked(Step.FENCE, said, f"look who has its address, or, {word}")
     if alive and not request.force:
         said = f"{name} still answers on {alive}, although its hypervisor does not answer"
-        return Leave(Step.FENCE, said, powers_off if evidence.get("fence_command") else "mend libvirt there")
+        return Blocked(Step.FENCE, said, powers_off if evidence.get("fence_command") else "mend libvirt there")
     if neighbours and not request.force:
         said = f"{name} is not fenced now: powering its hypervisor off would end what still answers: {neighbours}"
-        return Leave(Step.FENCE, said, f"{powers_off} all the same; or, {word}")
+        return Blocked(Step.FENCE, said, f"{powers_off} all the same; or, {word}")
     return None
 
 
@@ -371,19 +364,19 @@ def _does_not_hang(episode: Episode, confirm: StepRecord, policy: Policy, power:
     Closed ports alone may be a firewall. That the guest hangs wants its CPU as a second signal, and as a third that no
     heartbeat of it has come since.
     """
-    name, doubt, evidence = episode.service, episode.request.doubt, confirm.evidence
+    name, symptom, evidence = episode.service, episode.request.symptom, confirm.evidence
     used, heard = evidence.get("cpu"), evidence.get("heard")
-    if doubt is Doubt.STALLED and meaning_of(power, evidence.get("reason", "")) is Meaning.STALLED:
+    if symptom is Symptom.STALLED and meaning_of(power, evidence.get("reason", "")) is Meaning.STALLED:
         return None
-    if power is not Power.RUNNING or doubt not in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
+    if power is not Power.RUNNING or symptom not in (Symptom.CPU_ZERO, Symptom.CPU_HIGH):
         return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {power}: no failure")
     if used is None:
         return Close(Outcome.FALSE_ALARM, f"how much CPU the primary of {name} uses cannot be read: no failure")
-    if doubt is Doubt.CPU_ZERO and used > 0:
+    if symptom is Symptom.CPU_ZERO and used > 0:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses its CPU again ({used:.1f} %): no failure")
-    if doubt is Doubt.CPU_HIGH and used < policy.cpu_high:
+    if symptom is Symptom.CPU_HIGH and used < policy.cpu_high:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses only {used:.1f} % of its CPUs: no failure")
-    if heard is not None and heard < policy.noticed_after(doubt):
+    if heard is not None and heard < policy.noticed_after(symptom):
         return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} has come since its CPU was suspicious: no failure")
     return None
 

@@ -14,7 +14,7 @@ from vcrecovery.core.states import OFF, Power, ServiceState, Side
 
 
 @dataclass(frozen=True)
-class Hold:
+class Quarantine:
     """An old primary that was found running at `found_at` and has been paused since `held_at`.
 
     `released`: why it is not held any more; while `released_at` is None, it is, or is about to be. `host`: where; empty
@@ -50,19 +50,19 @@ def epoch_has_passed(state: ServiceState) -> bool:
     return state.side is Side.STANDBY or (episode is not None and episode.ever_fenced)
 
 
-def decide(state: ServiceState, power: Power, hold: Hold | None, now: float) -> Act:
-    """What to do about a primary that is in state `power`; `hold` is the one that was not released."""
-    if hold is not None and (power in OFF or power is Power.ABSENT):
+def decide(state: ServiceState, power: Power, quarantine: Quarantine | None, now: float) -> Act:
+    """What to do about a primary that is in state `power`; `quarantine` is the one that was not released."""
+    if quarantine is not None and (power in OFF or power is Power.ABSENT):
         return Act.FORGET
     if power not in (Power.RUNNING, Power.PAUSED):
         return Act.NOTHING
     if state.pause_at(now):
-        return Act.FORGET if hold is not None and power is Power.RUNNING else Act.NOTHING
+        return Act.FORGET if quarantine is not None and power is Power.RUNNING else Act.NOTHING
     if epoch_has_passed(state):
         if power is Power.RUNNING:
             return Act.PAUSE
-        return Act.NOTE if hold is not None and hold.held_at is None else Act.NOTHING
-    if hold is None or state.open_episode is not None:
+        return Act.NOTE if quarantine is not None and quarantine.held_at is None else Act.NOTHING
+    if quarantine is None or state.open_episode is not None:
         return Act.NOTHING
     return Act.RESUME if power is Power.PAUSED else Act.FORGET
 

@@ -86,7 +86,7 @@ ENDED_BY_A_FENCE = frozenset({"shutdown", "destroyed"})
 FENCE_ACTS_WITHIN = 60.0
 
 
-class Doubt(StrEnum):
+class Symptom(StrEnum):
     """What makes a failure likely although libvirt does not call it one."""
 
     NONE = ""
@@ -127,7 +127,7 @@ class Request:
     by: str = "operator"
     restore_point: str | None = None
     #: What the detector saw; it says which second signal counts.
-    doubt: Doubt = Doubt.NONE
+    symptom: Symptom = Symptom.NONE
     #: When the failure began, if the detector knows; the episode is opened when it was noticed.
     began_at: float | None = None
 
@@ -362,11 +362,11 @@ class Policy:
     cool_down: float = 3600.0
     stalled_for: float = 30.0
 
-    def noticed_after(self, doubt: Doubt) -> float:
+    def noticed_after(self, symptom: Symptom) -> float:
         """For how long a failure lasts before such a doubt arises: so long before, it still worked."""
         after = {
-            Doubt.CPU_ZERO: self.cpu_zero_for,
-            Doubt.CPU_HIGH: self.cpu_high_for,
-            Doubt.HOST: self.host_silent_for,
+            Symptom.CPU_ZERO: self.cpu_zero_for,
+            Symptom.CPU_HIGH: self.cpu_high_for,
+            Symptom.HOST: self.host_silent_for,
         }
-        return after.get(doubt, 0.0)
+        return after.get(symptom, 0.0)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vcrecovery.core.cpu import Suspicion
+from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.meaning import End, Meaning, end_of, meaning_of
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import Doubt, Power, ServiceState, Side
+from vcrecovery.core.states import Power, ServiceState, Side, Symptom
 
 #: Seconds for which nobody may have the VM in the middle of its migration, as far as is told.
 MIGRATION_TAKES = 15.0
@@ -54,7 +54,7 @@ class Verdict:
     kind: Kind
     sentence: str
     cause: str = ""
-    doubt: Doubt = Doubt.NONE
+    symptom: Symptom = Symptom.NONE
     began_at: float | None = None
 
 
@@ -68,7 +68,7 @@ class Circumstances:
     `began_at`: when its failure began, if somebody has watched all the time.
     """
 
-    suspicion: Suspicion | None = None
+    seen_symptom: SeenSymptom | None = None
     stalled: float = 0.0
     stalled_for: float = 30.0
     starting: str = ""
@@ -119,7 +119,7 @@ def _late_fence(state: ServiceState, power: Power, reason: str, now: float) -> V
     if state.side is Side.STANDBY or power in _NOT_OFF or not state.may_be_our_doing(reason, now):
         return None
     cause = f"libvirt: {_said(power, reason)}, soon after a fence that was not proved: it may have acted late"
-    return Verdict(Kind.FAILED, f"{state.service}: the primary is {_said(power, reason)}", cause, Doubt.LATE_FENCE)
+    return Verdict(Kind.FAILED, f"{state.service}: the primary is {_said(power, reason)}", cause, Symptom.LATE_FENCE)
 
 
 def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also: Circumstances) -> Verdict:
@@ -136,14 +136,14 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
     end, why = end_of(last.meaning if last is not None else None, seen)
     match end:
         case End.SILENT:
-            return _silent(name, also.suspicion)
+            return _silent(name, also.seen_symptom)
         case End.ALIVE if also.runs_on:
             return Verdict(
                 Kind.UNKNOWN,
                 f"{name}: the primary runs on {listed(also.runs_on)} at the same time: end one of them",
             )
         case End.ALIVE:
-            return _alive(name, power, said, also.suspicion)
+            return _alive(name, power, said, also.seen_symptom)
         case End.PAUSED:
             return Verdict(Kind.HEALTHY, f"{name}: the primary is {said}")
         case End.STALLED:
@@ -193,11 +193,11 @@ def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) 
             f"answer; if it does not run there: `vcrecovery failover {name}`",
         )
     cause = f"libvirt: {said}, and nobody was seen to stop it"
-    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Doubt.LOST, also.began_at)
+    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Symptom.LOST, also.began_at)
 
 
 def _gone(state: ServiceState, also: Circumstances) -> Verdict:
-    name, answering = state.service, also.suspicion.answering if also.suspicion is not None else None
+    name, answering = state.service, also.seen_symptom.answering if also.seen_symptom is not None else None
     seen = f"{name}: no hypervisor of the plan knows the VM any more"
     if also.maybe_on:
         return Verdict(Kind.UNKNOWN, f"{seen}, and {listed(also.maybe_on)} does not answer")
@@ -206,7 +206,7 @@ def _gone(state: ServiceState, also: Circumstances) -> Verdict:
     if answering:
         return Verdict(Kind.UNKNOWN, f"{seen}, but {', '.join(answering)} answers: add the one that has it to the plan")
     cause = "no hypervisor of the plan knows the VM any more, nobody was seen to stop it, and no port answers"
-    return Verdict(Kind.FAILED, seen, cause, Doubt.LOST, also.began_at)
+    return Verdict(Kind.FAILED, seen, cause, Symptom.LOST, also.began_at)
 
 
 def _stalled(name: str, said: str, now: float, also: Circumstances) -> Verdict:
@@ -216,35 +216,39 @@ def _stalled(name: str, said: str, now: float, also: Circumstances) -> Verdict:
             Kind.STALLED, f"{name}: the primary is {said}: it has failed unless it is resumed within {patience}"
         )
     cause = f"libvirt: {said} for {patience}, and nobody resumed it"
-    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Doubt.STALLED, now - also.stalled)
+    return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Symptom.STALLED, now - also.stalled)
 
 
-def _alive(name: str, power: Power, said: str, suspicion: Suspicion | None) -> Verdict:
-    if power is Power.RUNNING and suspicion is not None and suspicion.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
-        return _doubtful(name, suspicion)
+def _alive(name: str, power: Power, said: str, seen_symptom: SeenSymptom | None) -> Verdict:
+    if (
+        power is Power.RUNNING
+        and seen_symptom is not None
+        and seen_symptom.symptom in (Symptom.CPU_ZERO, Symptom.CPU_HIGH)
+    ):
+        return _with_symptom(name, seen_symptom)
     return Verdict(Kind.HEALTHY, f"{name}: the primary is {said}")
 
 
-def _silent(name: str, suspicion: Suspicion | None) -> Verdict:
-    if suspicion is None or suspicion.doubt is not Doubt.HOST or suspicion.answering is None:
+def _silent(name: str, seen_symptom: SeenSymptom | None) -> Verdict:
+    if seen_symptom is None or seen_symptom.symptom is not Symptom.HOST or seen_symptom.answering is None:
         return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not answer")
-    if suspicion.answering:
-        answers = ", ".join(suspicion.answering)
-        return Verdict(Kind.UNKNOWN, f"{name}: {suspicion.sentence}, but {answers} answers: no failure")
-    cause = f"{suspicion.sentence}, and no port of the primary answers"
-    return Verdict(Kind.HOST_SILENT, f"{name}: {cause}", cause, suspicion.doubt)
+    if seen_symptom.answering:
+        answers = ", ".join(seen_symptom.answering)
+        return Verdict(Kind.UNKNOWN, f"{name}: {seen_symptom.sentence}, but {answers} answers: no failure")
+    cause = f"{seen_symptom.sentence}, and no port of the primary answers"
+    return Verdict(Kind.HOST_SILENT, f"{name}: {cause}", cause, seen_symptom.symptom)
 
 
-def _doubtful(name: str, suspicion: Suspicion) -> Verdict:
-    seen = f"{name}: the primary {suspicion.sentence}"
-    if suspicion.answering is None:
+def _with_symptom(name: str, seen_symptom: SeenSymptom) -> Verdict:
+    seen = f"{name}: the primary {seen_symptom.sentence}"
+    if seen_symptom.answering is None:
         return Verdict(Kind.HEALTHY, f"{name}: the primary is running")
-    if not suspicion.answering:
-        what = "hangs: it uses no CPU" if suspicion.doubt is Doubt.CPU_ZERO else "hangs: it uses all its CPU"
+    if not seen_symptom.answering:
+        what = "hangs: it uses no CPU" if seen_symptom.symptom is Symptom.CPU_ZERO else "hangs: it uses all its CPU"
         cause = f"the primary {what}, and no port answers"
-        return Verdict(Kind.HUNG, f"{seen}, and no port answers: it hangs", cause, suspicion.doubt)
-    answers = ", ".join(suspicion.answering)
-    if suspicion.doubt is Doubt.CPU_HIGH:
+        return Verdict(Kind.HUNG, f"{seen}, and no port answers: it hangs", cause, seen_symptom.symptom)
+    answers = ", ".join(seen_symptom.answering)
+    if seen_symptom.symptom is Symptom.CPU_HIGH:
         return Verdict(Kind.OVERLOADED, f"{seen}, but {answers} answers: overloaded, nothing is moved")
     return Verdict(Kind.HEALTHY, f"{seen}, but {answers} answers: no failure")
 

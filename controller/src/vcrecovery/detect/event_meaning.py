@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from vcrecovery.core.cpu import Suspicion
+from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.sighting import Place, Sighting
-from vcrecovery.core.states import Doubt, Episode, Power, Side
+from vcrecovery.core.states import Episode, Power, Side, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
 
 log = logging.getLogger("vcrecovery.zabbix")
@@ -51,40 +51,40 @@ class Event(Protocol):
 
 
 class Recover(Protocol):
-    """Fails services over, as `recover.unattended` does."""
+    """Fails services over, as `operations.unattended` does."""
 
     def __call__(
         self,
         service: str,
         cause: str,
         detected_at: float,
-        doubt: Doubt = Doubt.NONE,
+        symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
         by: str = "watch",
-        on_trouble: Callable[[OutsideError], None] = ...,
+        on_trouble: Callable[[ExternalError], None] = ...,
     ) -> Episode: ...
 
 
 class EventMeaning:
-    """Handles events of the VMs of `world`. `tell` gets what may interest before the answer: the event's id, a text."""
+    """Handles events of the VMs of `env`. `tell` gets what may interest before the answer: the event's id, a text."""
 
-    def __init__(self, world: World, recover: Recover, tell: Callable[[str, str], None]) -> None:
-        self._world = world
+    def __init__(self, env: Environment, recover: Recover, tell: Callable[[str, str], None]) -> None:
+        self._env = env
         self._recover = recover
         self._tell = tell
-        self._by_vm = {str(s.primary.uuid): name for name, s in world.plan.services.items()}
+        self._by_vm = {str(s.primary.uuid): name for name, s in env.plan.services.items()}
 
     def handle(self, event: Event) -> Answer:
         """Does what the event calls for; what Zabbix is told."""
-        kind, plan = event.tags.get("vcr-kind", ""), self._world.plan
+        kind, plan = event.tags.get("vcr-kind", ""), self._env.plan
         if not event.is_problem:
             return Answer("nothing done: this problem is over", final=True)
         if kind in ("vm", "cpu-zero", "cpu-high"):
             uuid = event.tags.get("vcr-uuid", "").strip().lower()
             if (service := self._by_vm.get(uuid)) is None:
                 return Answer(f"nothing done: no service of the plan has a VM {uuid[:64]!r}", final=True)
-            return answer_of("", [self._look_and_act(event, service, Doubt(kind))])
+            return answer_of("", [self._look_and_act(event, service, Symptom(kind))])
         if kind == "host":
             hosts, what = [event.tags.get("vcr-host", "")], f"hypervisor {event.tags.get('vcr-host', '')[:64]}"
         elif kind == "site":
@@ -92,7 +92,7 @@ class EventMeaning:
             hosts, what = [h for h, entry in plan.hypervisors.items() if entry.site == site], f"site {site[:64]}"
         else:
             return Answer(f"nothing done: the event's tag vcr-kind is {kind[:64]!r}", final=True)
-        names = self._world.whereabouts.on(set(hosts))
+        names = self._env.whereabouts.on(set(hosts))
         if not names:
             return Answer(f"nothing done: the plan has no service on {what}", final=True)
         return self._failed_as_a_whole(event, what, hosts, names)
@@ -103,7 +103,7 @@ class EventMeaning:
         log.warning("%s (event %s)", said, event.id)
         silent: dict[str, Place | None] = {}
         findings: dict[str, Finding] = {}
-        homes = self._world.whereabouts.homes()
+        homes = self._env.whereabouts.homes()
 
         def ask(host: str) -> None:
             silent[host] = self._silent_place(host, next((name for name in names if homes[name] == host), None))
@@ -113,11 +113,11 @@ class EventMeaning:
             failures = 0
             while name not in findings:
                 try:
-                    findings[name] = self._look_and_act(event, name, Doubt.HOST, said, reading)
-                except OutsideError as error:  # the journal; the others are not asked again for that
+                    findings[name] = self._look_and_act(event, name, Symptom.HOST, said, reading)
+                except ExternalError as error:  # the journal; the others are not asked again for that
                     failures += 1
                     log.error("%s: %s; trying again", name, error)
-                    self._world.clock.sleep(retry_delay(failures))
+                    self._env.clock.sleep(retry_delay(failures))
 
         _at_once(hosts, ask)
         _at_once(names, work)
@@ -125,72 +125,72 @@ class EventMeaning:
 
     def _silent_place(self, host: str, service: str | None) -> Place | None:
         """Where all that was on `host` is, if that is silent: each question takes its whole time, so one is enough."""
-        place = self._world.whereabouts.find(service) if service is not None else None
+        place = self._env.whereabouts.find(service) if service is not None else None
         return place if place is not None and (place.host, place.reading.power) == (host, Power.UNREACHABLE) else None
 
     def _look_and_act(
-        self, event: Event, service: str, doubt: Doubt, said: str = "", place: Place | None = None
+        self, event: Event, service: str, symptom: Symptom, said: str = "", place: Place | None = None
     ) -> Finding:
         """Judges the service, with Zabbix's word as one signal, and fails it over when it has failed."""
         try:
-            verdict = self._judge(event, service, doubt, said, place or self._world.whereabouts.find(service))
-            if verdict.kind is Kind.FAILED_OVER and self._world.journal.state(service).open_episode is not None:
+            verdict = self._judge(event, service, symptom, said, place or self._env.whereabouts.find(service))
+            if verdict.kind is Kind.FAILED_OVER and self._env.journal.state(service).open_episode is not None:
                 pass  # its standby has been started and does not serve yet: how that ends is waited for
             elif verdict.kind not in FAILURES:
                 return self._left_alone(service, verdict)
             cause = f"Zabbix event {event.id} ({event.name}): {verdict.cause}"
-            return Finding(service, "", self._fail_over(event, service, cause, verdict, doubt))
+            return Finding(service, "", self._fail_over(event, service, cause, verdict, symptom))
         except RefusedError as error:
             return Finding(service, f"no failover: {error}", will_change=isinstance(error, NotNowError))
 
-    def _judge(self, event: Event, service: str, doubt: Doubt, said: str, place: Place) -> Verdict:
-        state, entry = self._world.journal.state(service), self._world.plan.services[service]
-        detection, now, reading = self._world.plan.detection, self._world.clock.now(), place.reading
+    def _judge(self, event: Event, service: str, symptom: Symptom, said: str, place: Place) -> Verdict:
+        state, entry = self._env.journal.state(service), self._env.plan.services[service]
+        detection, now, reading = self._env.plan.detection, self._env.clock.now(), place.reading
         if state.seen_running_at is None and state.side is Side.PRIMARY:
             # Zabbix has seen it: what was never running raises no problem.
-            self._world.journal.saw_running(service, event.at)
-            state = self._world.journal.state(service)
-        if not detection.embedded and place.host != self._world.whereabouts.home(service):
+            self._env.journal.saw_running(service, event.at)
+            state = self._env.journal.state(service)
+        if not detection.embedded and place.host != self._env.whereabouts.home(service):
             # Nobody else writes it down.
             seen = Sighting(reading.power, reading.reason, now, now, place.host)
-            self._world.journal.saw({service: (seen, None)})
+            self._env.journal.saw({service: (seen, None)})
         if not detection.embedded or state.seen is None:
             # Nobody else looks. What made the problem of a VM is that it ran, and ceased to; that of a hypervisor may
             # have begun long after somebody stopped the VM.
             ran = Sighting(Power.RUNNING, "", event.at, event.at, place.host)
-            state = replace(state, seen=None if doubt is Doubt.HOST else ran)
-        reason, suspicion = reading.reason, None
-        if doubt is Doubt.VM:
+            state = replace(state, seen=None if symptom is Symptom.HOST else ran)
+        reason, seen_symptom = reading.reason, None
+        if symptom is Symptom.VM:
             # A transient VM is forgotten when it ends; why, only Zabbix has heard.
             reason = reason or ("crashed" if reading.power is Power.ABSENT else "")
         else:
             found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
-            suspicion = Suspicion(doubt, said or self._seen(doubt), tuple(found))
+            seen_symptom = SeenSymptom(symptom, said or self._seen(symptom), tuple(found))
         lasted = now - event.at
         also = Circumstances(
-            suspicion,
+            seen_symptom,
             stalled=lasted,
             stalled_for=detection.stalled_for,
             starting=reading.starts_by_itself if 0 <= lasted < detection.autostart_within else "",
         )
         return judge(state, reading.power, reason, now, cool_down=detection.cool_down, also=also)
 
-    def _seen(self, doubt: Doubt) -> str:
-        detection = self._world.plan.detection
-        if doubt is Doubt.CPU_ZERO:
+    def _seen(self, symptom: Symptom) -> str:
+        detection = self._env.plan.detection
+        if symptom is Symptom.CPU_ZERO:
             return f"has used no CPU for {detection.cpu_zero_for:g} s"
         return f"has used {detection.cpu_high:g} % or more of its CPUs for {detection.cpu_high_for:g} s"
 
     def _left_alone(self, service: str, verdict: Verdict) -> Finding:
         if verdict.kind is Kind.FAILED_OVER:
             # By another event, by the watcher itself, or by an operator.
-            return Finding(service, "", self._world.journal.history(service, 1)[0])
+            return Finding(service, "", self._env.journal.history(service, 1)[0])
         return Finding(service, verdict.sentence, will_change=verdict.kind is not Kind.INTENDED)
 
-    def _fail_over(self, event: Event, service: str, cause: str, verdict: Verdict, doubt: Doubt) -> Episode:
+    def _fail_over(self, event: Event, service: str, cause: str, verdict: Verdict, symptom: Symptom) -> Episode:
         told: list[str] = []
 
-        def on_trouble(error: OutsideError) -> None:
+        def on_trouble(error: ExternalError) -> None:
             # It may take long, and whoever looks at Zabbix should not have to guess.
             if not told:
                 told.append(error.message)
@@ -202,18 +202,18 @@ class EventMeaning:
                     service,
                     cause,
                     event.at,
-                    verdict.doubt or doubt,
+                    verdict.symptom or symptom,
                     began_at=verdict.began_at,
                     by="Zabbix",
                     on_trouble=on_trouble,
                 )
             except BusyError:
-                self._world.clock.sleep(BUSY_DELAY)
+                self._env.clock.sleep(BUSY_DELAY)
 
-    def _tell_trouble(self, event: str, service: str, error: OutsideError) -> None:
+    def _tell_trouble(self, event: str, service: str, error: ExternalError) -> None:
         try:
             self._tell(event, f"{service}: not done yet, trying again: {error}")
-        except OutsideError as failure:
+        except ExternalError as failure:
             log.warning("event %s: %s", event, failure)
 
 

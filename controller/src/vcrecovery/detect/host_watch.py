@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.states import Power
 from vcrecovery.drivers.libvirt import LibvirtHost
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -133,7 +133,7 @@ class HostWatch:
                     lost.set,
                     lambda uuid: self._inbox.put(Began(self._name, uuid)),
                 )
-            except OutsideError as error:
+            except ExternalError as error:
                 if error.message != said:
                     said = error.message
                     self._inbox.put(Lost(self._name, str(error)))
@@ -162,7 +162,7 @@ class HostWatch:
                 event = self._events.get(timeout=TICK)
                 try:
                     reading = self._host.read(event.uuid)
-                except OutsideError as error:
+                except ExternalError as error:
                     reading = DomainReading(Power.UNREACHABLE, detail=error.message)
                 self._inbox.put(Happened(self._name, event, reading, self._monotonic()))
 
@@ -171,7 +171,7 @@ class HostWatch:
             asked_at = self._monotonic()
             try:
                 usage = self._host.usage(self._uuids)
-            except OutsideError as error:
+            except ExternalError as error:
                 self._inbox.put(NotHeard(self._name, self._heard_at, error.message))
             else:
                 self._heard_at = self._monotonic()

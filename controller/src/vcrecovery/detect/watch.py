@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from vcrecovery.core.cpu import Suspicion, suspect
+from vcrecovery.core.cpu import SeenSymptom, symptom_in
 from vcrecovery.core.meaning import Meaning
-from vcrecovery.core.states import Doubt, Episode, Outcome, Power, ServiceState, Step
+from vcrecovery.core.states import Episode, Outcome, Power, ServiceState, Step, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
 from vcrecovery.detect.primaries import Primaries
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, NotNowError, OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError, VCRecoveryError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
 
 log = logging.getLogger("vcrecovery.watch")
@@ -48,7 +48,7 @@ class Recover(Protocol):
         service: str,
         cause: str,
         detected_at: float,
-        doubt: Doubt = Doubt.NONE,
+        symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
     ) -> Episode: ...
@@ -61,7 +61,7 @@ class Recover(Protocol):
 class _Watched:
     """What the watcher remembers of a service between two looks, beside what hypervisors say of its primary."""
 
-    asked: tuple[Doubt, float, tuple[str, ...]] | None = None
+    asked: tuple[Symptom, float, tuple[str, ...]] | None = None
     asking: threading.Thread | None = None
     cannot_ask: str = ""
     #: When a port of the primary answered last, of those times when it was asked.
@@ -93,14 +93,14 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
-    def __init__(self, world: World, recover: Recover, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._world = world
+    def __init__(self, env: Environment, recover: Recover, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._env = env
         self._recover = recover
         self._monotonic = monotonic
-        self._detection = world.plan.detection
+        self._detection = env.plan.detection
         self._inbox: queue.Queue[Message] = queue.Queue()
-        self._watched = {name: _Watched() for name in world.plan.services}
-        self._primaries = Primaries(world.plan, world.whereabouts.homes(), world.clock.now, monotonic)
+        self._watched = {name: _Watched() for name in env.plan.services}
+        self._primaries = Primaries(env.plan, env.whereabouts.homes(), env.clock.now, monotonic)
         #: Services of which nothing that was heard counts any more, and why: what the failovers' threads have found.
         self._forgotten: queue.Queue[tuple[str, str]] = queue.Queue()
         self._silent: dict[str, float] = {}
@@ -110,8 +110,8 @@ class Watch:
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
         if self._detection.embedded:
             # A VM may be migrated to any of them.
-            uuids = [str(service.primary.uuid) for service in self._world.plan.services.values()]
-            for name, host in self._world.hosts.items():
+            uuids = [str(service.primary.uuid) for service in self._env.plan.services.values()]
+            for name, host in self._env.hosts.items():
                 HostWatch(name, host, uuids, self._inbox, self._monotonic).start(stop)
         ready()
         next_round = self._monotonic()
@@ -150,7 +150,7 @@ class Watch:
                 return self._primaries.heard(host, asked_at, at, usage)
 
     def _look_for_failed_hosts(self) -> None:
-        sites = {name: entry.site for name, entry in self._world.plan.hypervisors.items()}
+        sites = {name: entry.site for name, entry in self._env.plan.hypervisors.items()}
         now = self._monotonic()
         # One that owes an answer may be as silent as its neighbour; that is known once the question has failed.
         late = {host: now for host, at in self._heard_at.items() if now - at > 1.5 * host_watch.ASK_EVERY}
@@ -165,42 +165,42 @@ class Watch:
 
     # -- what is in doubt --------------------------------------------------------------------------------------
 
-    def _suspicion(self, service: str) -> Suspicion | None:
+    def _seen_symptom(self, service: str) -> SeenSymptom | None:
         """What makes a failure likely, with what the ports say of it once they were asked."""
         watched, primary, now = self._watched[service], self._primaries[service], self._monotonic()
-        found: Suspicion | None = None
+        found: SeenSymptom | None = None
         if sentence := self._failed.get(primary.place.host):
-            found = Suspicion(Doubt.HOST, sentence)
+            found = SeenSymptom(Symptom.HOST, sentence)
         elif primary.meaning is Meaning.GONE:
-            found = Suspicion(Doubt.LOST, "no hypervisor knows its VM")
+            found = SeenSymptom(Symptom.LOST, "no hypervisor knows its VM")
         elif primary.reading.power is Power.RUNNING:
-            found = suspect(primary.samples, self._detection)
+            found = symptom_in(primary.samples, self._detection)
             boots = primary.began_at is not None and now - primary.began_at < BOOT_GRACE
-            if found is not None and found.doubt is Doubt.CPU_HIGH and boots:
+            if found is not None and found.symptom is Symptom.CPU_HIGH and boots:
                 found = None
         if found is None:
             watched.asked = None
             return None
-        asked = watched.asked if watched.asked is not None and watched.asked[0] is found.doubt else None
+        asked = watched.asked if watched.asked is not None and watched.asked[0] is found.symptom else None
         running = watched.asking is not None and watched.asking.is_alive()
         if not running and (asked is None or now - asked[1] >= ASK_PORTS_EVERY):
-            watched.asking = threading.Thread(target=self._ask_ports, args=(service, found.doubt), daemon=True)
+            watched.asking = threading.Thread(target=self._ask_ports, args=(service, found.symptom), daemon=True)
             watched.asking.start()
         return found if asked is None else replace(found, answering=asked[2])
 
-    def _ask_ports(self, service: str, doubt: Doubt) -> None:
-        entry, watched = self._world.plan.services[service], self._watched[service]
+    def _ask_ports(self, service: str, symptom: Symptom) -> None:
+        entry, watched = self._env.plan.services[service], self._watched[service]
         try:
             found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
-        except OutsideError as error:
+        except ExternalError as error:
             if watched.cannot_ask != str(error):
                 log.error("%s: %s", service, error)
             watched.cannot_ask = str(error)
             return
         watched.cannot_ask = ""
         if found:
-            watched.answered_at = self._world.clock.now()
-        watched.asked = (doubt, self._monotonic(), tuple(found))
+            watched.answered_at = self._env.clock.now()
+        watched.asked = (symptom, self._monotonic(), tuple(found))
 
     # -- what is done about it ---------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Watch:
             while True:
                 self._primaries.forget(*self._forgotten.get_nowait())
         found = list(services)
-        self._world.whereabouts.silent = self._primaries.silent
+        self._env.whereabouts.silent = self._primaries.silent
         self._write_down(found)
         for service in found:
             self._consider(service)
@@ -219,8 +219,8 @@ class Watch:
         news = {service: found for service in services if (found := self._primaries.news(service)) is not None}
         if news:
             # On a full disk what is remembered here has to do.
-            with contextlib.suppress(OutsideError):
-                self._world.journal.saw(news)
+            with contextlib.suppress(ExternalError):
+                self._env.journal.saw(news)
                 for service in news:
                     self._primaries.told(service)
 
@@ -228,7 +228,7 @@ class Watch:
         watched = self._watched[service]
         if (watched.worker is not None and watched.worker.is_alive()) or self._recover.at_work(service):
             return
-        now = self._world.clock.now()
+        now = self._env.clock.now()
         try:
             state = self._remembered(service, now)
         except VCRecoveryError as error:
@@ -243,13 +243,13 @@ class Watch:
                 self._say(service, verdict.sentence, logging.WARNING if verdict.kind in _LOUD else logging.INFO)
         elif watched.given_up != cause and self._monotonic() >= watched.not_before:
             self._say(service, f"{service}: {cause}", logging.WARNING)
-            words = (service, cause, now, verdict.doubt, verdict.began_at)
+            words = (service, cause, now, verdict.symptom, verdict.began_at)
             watched.worker = threading.Thread(target=self._work, args=words, daemon=True)
             watched.worker.start()
 
     def _remembered(self, service: str, now: float) -> ServiceState:
-        """The journal's state, with what the hypervisors have said since. Raises OutsideError."""
-        journal, primary = self._world.journal, self._primaries[service]
+        """The journal's state, with what the hypervisors have said since. Raises ExternalError."""
+        journal, primary = self._env.journal, self._primaries[service]
         state = journal.state(service)
         if primary.reading.power is Power.RUNNING and state.seen_running_at is None:
             journal.saw_running(service, now)
@@ -263,7 +263,7 @@ class Watch:
             return Verdict(Kind.UNKNOWN, "")
         stalled = 0.0 if primary.stalled_since is None else self._monotonic() - primary.stalled_since
         also = Circumstances(
-            self._suspicion(service),
+            self._seen_symptom(service),
             stalled,
             self._detection.stalled_for,
             self._primaries.starting(service),
@@ -280,10 +280,10 @@ class Watch:
         seen, answered_at = self._primaries[service].seen, self._watched[service].answered_at
         return None if seen is None else max(seen.at, answered_at)
 
-    def _work(self, service: str, cause: str, detected_at: float, doubt: Doubt, began_at: float | None) -> None:
+    def _work(self, service: str, cause: str, detected_at: float, symptom: Symptom, began_at: float | None) -> None:
         watched = self._watched[service]
         try:
-            outcome = self._recover(service, cause, detected_at, doubt, began_at=began_at).outcome
+            outcome = self._recover(service, cause, detected_at, symptom, began_at=began_at).outcome
             if outcome is Outcome.FALSE_ALARM:
                 # The state may change, so it is not given up, but looked at again after a while.
                 watched.not_before = self._monotonic() + FALSE_ALARM_DELAY

@@ -18,8 +18,8 @@ from typing import Protocol
 from vcrecovery.detect import spool
 from vcrecovery.detect.answers import shortened
 from vcrecovery.detect.event_meaning import Event, EventMeaning, Recover
-from vcrecovery.errors import OutsideError, VCRecoveryError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError, VCRecoveryError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
 from vcrecovery.store.events import EventBook
 
@@ -34,7 +34,7 @@ AT_ONCE = 64
 
 
 class Api(Protocol):
-    """The part of Zabbix's API that is needed. Every call raises OutsideError when the API does not answer."""
+    """The part of Zabbix's API that is needed. Every call raises ExternalError when the API does not answer."""
 
     def event(self, number: str) -> Event | None:
         """None when there is no such event, or the token may not see it."""
@@ -49,12 +49,12 @@ class Api(Protocol):
 class ZabbixEvents:
     """Takes events until `stop` is set."""
 
-    def __init__(self, world: World, api: Api, recover: Recover) -> None:
-        self._world = world
+    def __init__(self, env: Environment, api: Api, recover: Recover) -> None:
+        self._env = env
         self._api = api
-        self._meaning = EventMeaning(world, recover, self._tell_trouble)
-        self._book = EventBook(world.journal)
-        self._spool = world.plan.state_dir / "events"
+        self._meaning = EventMeaning(env, recover, self._tell_trouble)
+        self._book = EventBook(env.journal)
+        self._spool = env.plan.state_dir / "events"
         self._under_way: dict[str, threading.Thread] = {}
         self._in_trouble: set[str] = set()
 
@@ -89,21 +89,21 @@ class ZabbixEvents:
 
     def _missed(self) -> list[str]:
         """What an earlier controller left, and problems whose command never arrived."""
-        left = [event.id for event in self._book.unfinished(self._world.clock.now())]
+        left = [event.id for event in self._book.unfinished(self._env.clock.now())]
         try:
             left += self._api.open_problems()
-        except OutsideError as error:
+        except ExternalError as error:
             log.warning("%s", error)
         return list(dict.fromkeys(left))
 
     def _begin(self, events: Sequence[str], stop: threading.Event) -> None:
-        """Raises OutsideError when the journal cannot be written; the events stay in the folder then."""
+        """Raises ExternalError when the journal cannot be written; the events stay in the folder then."""
         self._under_way = {event: thread for event, thread in self._under_way.items() if thread.is_alive()}
         self._in_trouble.intersection_update(self._under_way)
         for event in dict.fromkeys(events):
             if event in self._under_way or len(self._under_way.keys() - self._in_trouble) >= AT_ONCE:
                 continue
-            taken = self._book.take(event, self._world.clock.now())
+            taken = self._book.take(event, self._env.clock.now())
             spool.remove(self._spool, event)
             if not taken.finished:
                 thread = threading.Thread(target=self._work, args=(event, stop), name=f"event-{event}", daemon=True)
@@ -119,7 +119,7 @@ class ZabbixEvents:
             try:
                 self._answer(event)
                 return
-            except OutsideError as error:
+            except ExternalError as error:
                 failures += 1
                 if said != str(error):
                     said = str(error)
@@ -130,7 +130,7 @@ class ZabbixEvents:
                 return
 
     def _answer(self, event: str) -> None:
-        taken = self._book.take(event, self._world.clock.now())
+        taken = self._book.take(event, self._env.clock.now())
         found = self._api.event(event)
         if found is None:
             log.warning("event %s: Zabbix knows no such event, or the token may not see it", event)
@@ -140,12 +140,12 @@ class ZabbixEvents:
             log.info("event %s: %s", event, found.name)
             answer = self._meaning.handle(found)
             self._book.answer(event, answer.text, final=answer.final)
-            taken = self._book.take(event, self._world.clock.now())
+            taken = self._book.take(event, self._env.clock.now())
         if taken.told_at is None and taken.answer is not None:
             # A controller may have died after it had told it.
             if not found.says(shortened(taken.answer)):
                 self._tell(event, taken.answer)
-            self._book.told(event, self._world.clock.now())
+            self._book.told(event, self._env.clock.now())
 
     def _tell_trouble(self, event: str, text: str) -> None:
         self._in_trouble.add(event)

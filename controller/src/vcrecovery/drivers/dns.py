@@ -30,7 +30,7 @@ import dns.tsigkeyring
 import dns.update
 
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import ExternalError, RefusedError
 
 QUERY_TIMEOUT = 3.0
 MARKER_TTL = 60
@@ -176,12 +176,12 @@ class Zone:
                 server, error, f"try `dig @{server.address} -p {server.port} {self.name} SOA`"
             ) from error
         if answer.rcode() not in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
-            raise OutsideError(
+            raise ExternalError(
                 f"DNS server {server} answers {dns.rcode.to_text(answer.rcode())} for {name}",
                 f"check that it serves the zone {self.name}",
             )
         if not answer.flags & dns.flags.AA:
-            raise OutsideError(
+            raise ExternalError(
                 f"DNS server {server} is not authoritative for {name}", f"check that it serves the zone {self.name}"
             )
         values: list[str] = []
@@ -197,7 +197,7 @@ class Zone:
                 alias = rrset[0].to_text().lower()
         return values, ttl, alias
 
-    def _silent(self, server: Server, error: Exception, way_out: str) -> OutsideError:
+    def _silent(self, server: Server, error: Exception, hint: str) -> ExternalError:
         shown = str(error) or type(error).__name__
         if isinstance(error, EOFError):
             what = "hangs up"
@@ -205,10 +205,10 @@ class Zone:
             what = f"does not answer: {shown}"
         else:
             what = f"answers with what is of no use: {shown}"
-        return OutsideError(f"DNS server {server} {what}", f"see that it runs, and {way_out}")
+        return ExternalError(f"DNS server {server} {what}", f"see that it runs, and {hint}")
 
     def read(self, server: Server, name: str, kinds: Sequence[str]) -> Reading:
-        """Raises OutsideError when the server does not answer, or not with authority."""
+        """Raises ExternalError when the server does not answer, or not with authority."""
         marker = tuple(sorted(self._ask(server, marker_name(name), "TXT")[0]))
         epochs = [int(found) for text in marker for found in re.findall(r"\bepoch=(\d{1,15})\b", text)]
         values, ttl, alias = {}, {}, ""
@@ -228,12 +228,12 @@ class Zone:
             secret = path.read_text(encoding="ascii").strip()
             return dns.tsigkeyring.from_text({self._key.name: (self._key.algorithm, secret)})
         except OSError as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"the secret of TSIG key {self._key.name} cannot be read: {path}: {error.strerror}",
                 "put the server's secret there, mode 0600",
             ) from error
         except (ValueError, dns.exception.DNSException) as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"{path} holds no base64 secret for TSIG key {self._key.name}", "put the server's secret there"
             ) from error
 
@@ -245,23 +245,23 @@ class Zone:
         try:
             answer = server.ask(update)
         except (dns.tsig.BadTime, dns.tsig.PeerBadTime) as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"the clocks of DNS server {server} and of this machine differ too much for TSIG", "set both by NTP"
             ) from error
         except (dns.tsig.PeerError, dns.tsig.BadSignature, dns.tsig.BadKey, dns.message.UnknownTSIGKey) as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
                 f"make {self._key.secret_file} and the server's key the same, then call again",
             ) from error
         except _NO_ANSWER as error:
             raise self._silent(server, error, "call again") from error
         if answer.rcode() in (dns.rcode.NOTAUTH, dns.rcode.NOTIMP):
-            raise OutsideError(
+            raise ExternalError(
                 f"DNS server {server} takes no updates of zone {self.name}",
                 "name the zone's primary server first in its `servers`, and let its update-policy grant the key",
             )
         if answer.rcode() == dns.rcode.NOERROR and not answer.had_tsig:
-            raise OutsideError(
+            raise ExternalError(
                 f"DNS server {server} answers without a signature: it may be another's answer",
                 f"make {self._key.secret_file} and the server's key the same, then call again",
             )
@@ -270,7 +270,7 @@ class Zone:
     def check_key(self, names: Mapping[str, Sequence[str]]) -> None:
         """Tries, with updates that change nothing, whether the key may change these types of these names.
 
-        Raises OutsideError when the server or its key check refuses it.
+        Raises ExternalError when the server or its key check refuses it.
         """
         for name, kinds in (names or {self.name: []}).items():
             update = self._update()
@@ -281,8 +281,8 @@ class Zone:
             if rcode != dns.rcode.NOERROR:
                 raise self._refused(name, kinds, rcode)
 
-    def _refused(self, name: str, kinds: Sequence[str], rcode: dns.rcode.Rcode) -> OutsideError:
-        return OutsideError(
+    def _refused(self, name: str, kinds: Sequence[str], rcode: dns.rcode.Rcode) -> ExternalError:
+        return ExternalError(
             f"DNS server {self.servers[0]} answers {dns.rcode.to_text(rcode)} to updates of {name}",
             f"let key {self._key.name} change {' and '.join(kinds)} of {name} and TXT of {marker_name(name)} "
             "in the zone's update-policy",
@@ -306,7 +306,7 @@ class Zone:
     def prepare(self, name: str, changes: Sequence[Change], epoch: int) -> Prepared:
         """Looks whether `name` can be changed for `epoch`. Changes nothing.
 
-        Raises RefusedError when somebody else has changed the name or a newer epoch has it, and OutsideError when the
+        Raises RefusedError when somebody else has changed the name or a newer epoch has it, and ExternalError when the
         server cannot be used now.
         """
         before = self.read(self.servers[0], name, [change.kind for change in changes])
@@ -343,7 +343,7 @@ class Zone:
     def commit(self, prepared: Prepared) -> None:
         """Makes the change, if everything is still as it was when it was prepared.
 
-        Raises OutsideError when it is not, or when the server cannot be used now.
+        Raises ExternalError when it is not, or when the server cannot be used now.
         """
         name, before = prepared.name, prepared.before
         if prepared.update is None:
@@ -351,12 +351,12 @@ class Zone:
         rcode = self._send(prepared.update)
         if rcode in (dns.rcode.NXRRSET, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.YXDOMAIN):
             if self.read(self.servers[0], name, list(before.values)) == before:
-                raise OutsideError(
+                raise ExternalError(
                     f"DNS server {self.servers[0]} does not let {name} be changed: a wildcard answers for it, or other "
                     "records stand beside a CNAME",
                     "give the name records of its own, and only those of the plan, then call again",
                 )
-            raise OutsideError(f"{name} was changed by somebody else at this moment", "call again")
+            raise ExternalError(f"{name} was changed by somebody else at this moment", "call again")
         if rcode != dns.rcode.NOERROR:
             raise self._refused(name, list(before.values), rcode)
 
@@ -365,7 +365,7 @@ class Zone:
     def wait_until_everywhere(self, name: str, wanted: Mapping[str, str], timeout: float) -> list[str]:
         """Asks every authoritative server until each gives the `wanted` value of each type; the names of the servers.
 
-        Raises OutsideError, which names the servers that do not after `timeout` seconds.
+        Raises ExternalError, which names the servers that do not after `timeout` seconds.
         """
         canonical = {kind: frozenset((_canonical(kind, value),)) for kind, value in wanted.items()}
         deadline = self._clock.steady() + timeout
@@ -373,7 +373,7 @@ class Zone:
         def trouble_of(server: Server) -> str:
             try:
                 found = self.read(server, name, list(wanted))
-            except OutsideError as error:
+            except ExternalError as error:
                 return f"{error.message}: it may lack {name}"
             if found.values == canonical:
                 return ""
@@ -389,7 +389,7 @@ class Zone:
                 if self._clock.steady() >= deadline:
                     good = [server.name for server in self.servers if server not in missing]
                     done = f" ({', '.join(good)} {'have' if len(good) > 1 else 'has'} it)" if good else ""
-                    raise OutsideError(
+                    raise ExternalError(
                         "; ".join(trouble[server] for server in missing) + done,
                         "check that server and the zone's transfer to it, then call again",
                     )

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vcrecovery.drivers.process import run
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 
 def power_off(host: str, command: Sequence[str], timeout: float) -> str:
     """Runs the command; the last line that it printed. Only its status 0 means that the machine is off.
 
-    Raises OutsideError, which says what to do, when it fails or takes longer than `timeout` seconds.
+    Raises ExternalError, which says what to do, when it fails or takes longer than `timeout` seconds.
     """
-    way_out = (
+    hint = (
         f"see that it works, or end {host} by hand and say so: `vcrecovery failover SERVICE --primary-is-down SERVICE`"
     )
     try:
         printed = run(command, timeout=timeout)
-    except OutsideError as error:
-        raise OutsideError(f"hypervisor {host} was not fenced: {error.message}", way_out) from error
+    except ExternalError as error:
+        raise ExternalError(f"hypervisor {host} was not fenced: {error.message}", hint) from error
     lines = [line.strip() for line in printed.decode(errors="replace").splitlines() if line.strip()]
     # It will be shown on a terminal.
     return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else "it printed nothing"

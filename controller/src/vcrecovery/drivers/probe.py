@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.process import run
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.probes import HttpProbe, Port
 
 #: So many probes run at once.
@@ -74,13 +74,13 @@ def label_of(address: str, port: Port) -> str:
 def ask(address: str, port: Port, timeout: float) -> Result:
     """One probe, which takes `timeout` seconds at most.
 
-    Raises OutsideError when this machine cannot ask: that says nothing about who would have answered.
+    Raises ExternalError when this machine cannot ask: that says nothing about who would have answered.
     """
     label = label_of(address, port)
     if port.command:
         try:
             run([word.replace("{address}", address) for word in port.command], timeout=timeout)
-        except OutsideError as error:
+        except ExternalError as error:
             return Result(label, error.message, reached=False)
         return Result(label, "", reached=True)
     deadline, reached = time.monotonic() + timeout, False
@@ -101,7 +101,7 @@ def ask(address: str, port: Port, timeout: float) -> Result:
     except OSError as error:
         if error.errno in _OUR_OWN and not reached:
             said = os.strerror(error.errno or 0).lower()
-            raise OutsideError(f"{label} cannot be asked: {said}", "this machine itself is in need of that") from error
+            raise ExternalError(f"{label} cannot be asked: {said}", "this machine itself is in need of that") from error
         return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached)
     except BadAnswerError as error:
         return Result(label, str(error), reached)

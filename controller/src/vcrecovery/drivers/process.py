@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -18,7 +18,7 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us:
 
     Its children end with it at the timeout. When this program is killed, the command goes on to its end, unless it is
     one that runs for long and must not (`outlives_us`; only for a program without threads).
-    Raises OutsideError with the command's name and its last line when it fails or takes too long.
+    Raises ExternalError with the command's name and its last line when it fails or takes too long.
     """
     pipe = subprocess.PIPE
     try:
@@ -32,9 +32,9 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us:
             preexec_fn=None if outlives_us else _ends_with(os.getpid()),
         )
     except FileNotFoundError as error:
-        raise OutsideError(f"{argv[0]} is not installed") from error
+        raise ExternalError(f"{argv[0]} is not installed") from error
     except OSError as error:
-        raise OutsideError(f"{argv[0]} cannot be run: {error.strerror}") from error
+        raise ExternalError(f"{argv[0]} cannot be run: {error.strerror}") from error
     with process:
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout)
@@ -42,11 +42,11 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise OutsideError(f"{argv[0]} did not finish within {timeout:g} s") from error
+                raise ExternalError(f"{argv[0]} did not finish within {timeout:g} s") from error
             raise
     if process.returncode:
         lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines() or ["it printed nothing"]
-        raise OutsideError(f"{argv[0]} failed with status {process.returncode}: {lines[-1]}")
+        raise ExternalError(f"{argv[0]} failed with status {process.returncode}: {lines[-1]}")
     return stdout
 
 

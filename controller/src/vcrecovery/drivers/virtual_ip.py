@@ -20,7 +20,7 @@ from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.process import run
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 #: Our own chain of the table `nat`, so that what others have there is left alone.
 CHAIN = "VCRECOVERY"
@@ -55,7 +55,7 @@ class VirtualIp:
 def take(wanted: VirtualIp, standby: str, clock: Clock) -> bool:
     """Leads the address to `standby` and puts it on the interface; whether it was not there before.
 
-    The neighbours are told in any case. Raises OutsideError when somebody else has the address, or when this machine
+    The neighbours are told in any case. Raises ExternalError when somebody else has the address, or when this machine
     cannot take it.
     """
     there = _is_there(wanted)
@@ -111,7 +111,7 @@ def _wait_until_usable(wanted: VirtualIp, clock: Clock) -> None:
     while (flags := _flags(wanted)) is not None and "tentative" in flags:
         if "dadfailed" in flags:
             _ip(wanted, "del", str(wanted.address))
-            raise OutsideError(f"somebody else still has {wanted}", "end that machine, then call again")
+            raise ExternalError(f"somebody else still has {wanted}", "end that machine, then call again")
         if clock.steady() > deadline:
             return
         clock.sleep(0.05)
@@ -128,11 +128,11 @@ def _nat(wanted: VirtualIp, *words: str) -> bytes:
 def _rules(wanted: VirtualIp) -> list[list[str]]:
     """The rules of our chain for this address, as they are given to iptables; none where there is no such chain.
 
-    Raises OutsideError when that cannot be told now, such as while somebody else holds the lock of netfilter.
+    Raises ExternalError when that cannot be told now, such as while somebody else holds the lock of netfilter.
     """
     try:
         text = _nat(wanted, "-S", CHAIN).decode()
-    except OutsideError as error:
+    except ExternalError as error:
         if _NO_CHAIN.search(error.message):
             return []
         raise
@@ -149,16 +149,16 @@ def _lead(wanted: VirtualIp, standby: str) -> None:
     family = "ipv4/ip_forward" if wanted.ip.version == 4 else "ipv6/conf/all/forwarding"
     if Path(f"/proc/sys/net/{family}").read_text(encoding="ascii").strip() == "0":
         setting = f"net.{family.replace('/', '.')}"
-        raise OutsideError(f"this machine forwards nothing: {setting} is 0", f"`sysctl -w {setting}=1`")
+        raise ExternalError(f"this machine forwards nothing: {setting} is 0", f"`sysctl -w {setting}=1`")
     try:
         _nat(wanted, "-N", CHAIN)
-    except OutsideError:
+    except ExternalError:
         _nat(wanted, "-S", CHAIN)
     # PREROUTING: what comes from outside. OUTPUT: what this machine itself sends.
     for hook in ("PREROUTING", "OUTPUT"):
         try:
             _nat(wanted, "-C", hook, "-j", CHAIN)
-        except OutsideError:
+        except ExternalError:
             _nat(wanted, "-I", hook, "-j", CHAIN)
     if _leads(wanted, standby):
         return
@@ -198,7 +198,7 @@ def _must_be_free(wanted: VirtualIp) -> None:
             for _ in range(PROBES):
                 sock.send(_arp(1, own, bytes(4), bytes(6), wanted.ip.packed))
                 if owner := _answer(sock, wanted.ip.packed, own, PROBE_WAIT):
-                    raise OutsideError(
+                    raise ExternalError(
                         f"{owner.hex(':')} still has {wanted}",
                         "end that machine, or take the address off it, then call again",
                     )
@@ -222,7 +222,7 @@ def _answer(sock: socket.socket, address: bytes, own: bytes, seconds: float) -> 
 
 
 def announce(wanted: VirtualIp, clock: Clock) -> None:
-    """Tells all neighbours that the address is here. Raises OutsideError when the interface cannot be used."""
+    """Tells all neighbours that the address is here. Raises ExternalError when the interface cannot be used."""
     try:
         own = _hardware_address(wanted.interface)
         frames, protocol = _announcements(wanted, own)
@@ -257,8 +257,8 @@ def _checksum(data: bytes) -> int:
     return ~(total + (total >> 16)) & 0xFFFF
 
 
-def _unusable(wanted: VirtualIp, error: OSError) -> OutsideError:
-    return OutsideError(
+def _unusable(wanted: VirtualIp, error: OSError) -> ExternalError:
+    return ExternalError(
         f"interface {wanted.interface} cannot be used for {wanted.ip}: {error.strerror or error}",
         "correct the service's virtual_ip, or run as root",
     )

@@ -21,7 +21,7 @@ import requests
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pyzabbix.api import ZabbixAPI, ZabbixAPIException
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.monitoring import ZabbixApi
 
 #: Seconds for a whole call: the name's resolution, the connection and the answer, however slowly it drips.
@@ -46,7 +46,7 @@ T = TypeVar("T")
 logging.getLogger("pyzabbix").setLevel(logging.WARNING)
 
 
-class NoSuchEventError(OutsideError):
+class NoSuchEventError(ExternalError):
     """Zabbix has no such event, or the token's user may not see its host."""
 
 
@@ -91,7 +91,7 @@ class ZabbixServer:
     def event(self, number: str) -> ZabbixEvent | None:
         """None when there is no such event, or the token may not see it.
 
-        Raises OutsideError when the API does not answer, or not as it should.
+        Raises ExternalError when the API does not answer, or not as it should.
         """
         if not _possible(number):
             return None
@@ -110,7 +110,7 @@ class ZabbixServer:
     def acknowledge(self, number: str, message: str) -> None:
         """Acknowledges the event's problem and adds the message, as much of it as Zabbix takes.
 
-        A second call adds a second message. Raises NoSuchEventError, and OutsideError as `event` does.
+        A second call adds a second message. Raises NoSuchEventError, and ExternalError as `event` does.
         """
         try:
             if not _possible(number):
@@ -130,7 +130,7 @@ class ZabbixServer:
     def open_problems(self) -> Sequence[str]:
         """The ids of the events that start a recovery and whose problems are open, the oldest first.
 
-        Hosts in maintenance are left out: for them Zabbix starts nothing either. Raises OutsideError as `event` does.
+        Hosts in maintenance are left out: for them Zabbix starts nothing either. Raises ExternalError as `event` does.
         """
         found = self._ask(
             lambda api: api.problem.get(
@@ -168,7 +168,7 @@ class ZabbixServer:
         self._idle.put(client)
         return found
 
-    def _told(self, error: Exception) -> OutsideError:
+    def _told(self, error: Exception) -> ExternalError:
         if isinstance(error, requests.RequestException):
             return self._unreachable(error)
         if isinstance(error, ZabbixAPIException):
@@ -185,7 +185,7 @@ class ZabbixServer:
         client = ZabbixAPI(self._api.url, session=_Session(self._api), timeout=self._timeout)
         client.login(api_token=self._token())
         if client.version is None or client.version.release < (6, 0):
-            raise OutsideError(f"Zabbix at {self._api.url} has version {client.version}", "6.0 or newer is needed")
+            raise ExternalError(f"Zabbix at {self._api.url} has version {client.version}", "6.0 or newer is needed")
         return client
 
     def _token(self) -> str:
@@ -196,60 +196,60 @@ class ZabbixServer:
                 token = file.read(1024).strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise OutsideError(
+            raise ExternalError(
                 f"Zabbix's API token cannot be read: {path}: {reason}", "put the token there, mode 0600"
             ) from error
         if mode & 0o077:
-            raise OutsideError(
+            raise ExternalError(
                 f"Zabbix's API token can be read by others: {path} has mode {mode:04o}", f"chmod 600 {path}"
             )
         if not token.isalnum():
-            raise OutsideError(f"{path} holds no API token of Zabbix", "put the token and nothing else there")
+            raise ExternalError(f"{path} holds no API token of Zabbix", "put the token and nothing else there")
         return token
 
-    def _unreachable(self, error: requests.RequestException) -> OutsideError:
+    def _unreachable(self, error: requests.RequestException) -> ExternalError:
         url = self._api.url
         if isinstance(error, requests.exceptions.SSLError):
-            return OutsideError(
+            return ExternalError(
                 f"the TLS certificate of Zabbix at {url} is not trusted: {_innermost(error)}",
                 "name its CA in zabbix.api.ca_file, and the server as the certificate does in zabbix.api.url",
             )
         if isinstance(error, requests.HTTPError | requests.TooManyRedirects):
-            return OutsideError(
+            return ExternalError(
                 f"Zabbix at {url} answers {_innermost(error)}", "correct zabbix.api.url, or look into the log there"
             )
         if isinstance(error, requests.exceptions.InvalidJSONError):
             return self._garbage("no JSON")
         reason = "no answer in time" if isinstance(error, requests.Timeout) else _innermost(error)
-        return OutsideError(f"Zabbix at {url} does not answer: {reason}", "start it, or correct zabbix.api.url")
+        return ExternalError(f"Zabbix at {url} does not answer: {reason}", "start it, or correct zabbix.api.url")
 
-    def _refused(self, error: ZabbixAPIException) -> OutsideError:
+    def _refused(self, error: ZabbixAPIException) -> ExternalError:
         url = self._api.url
         if not isinstance(error.error, dict):
             return self._garbage(str(error))
         text = _short(f"{error.error.get('message', '')} {error.error.get('data', '')}")
         if any(word in text for word in ("Not authori", "re-login", "API token expired")):
-            return OutsideError(
+            return ExternalError(
                 f"Zabbix at {url} does not take the token in {self._api.token_file}: {text}",
                 "make a new token for the user of the role `monitoring`, and put it there",
             )
         if "No permissions to call" in text or "no permissions to" in text:
-            return OutsideError(
+            return ExternalError(
                 f"Zabbix at {url} forbids it to the token's user: {text}",
                 f"let the user's role call {', '.join(METHODS)}, acknowledge problems and add comments",
             )
         if "No permissions" in text:
             return _NotPermittedError(text)
-        return OutsideError(f"Zabbix at {url} answers with an error: {text}")
+        return ExternalError(f"Zabbix at {url} answers with an error: {text}")
 
-    def _garbage(self, what: str) -> OutsideError:
-        return OutsideError(
+    def _garbage(self, what: str) -> ExternalError:
+        return ExternalError(
             f"Zabbix at {self._api.url} answers what is no answer of its API: {_short(what)}",
             "zabbix.api.url is the address of its pages, without api_jsonrpc.php",
         )
 
 
-class _NotPermittedError(OutsideError):
+class _NotPermittedError(ExternalError):
     """To an object that is not there, or not to be seen: Zabbix makes no difference."""
 
 
@@ -262,7 +262,7 @@ class _Session(requests.Session):
     def __init__(self, api: ZabbixApi) -> None:
         super().__init__()
         if api.ca_file is not None and not api.ca_file.is_file():
-            raise OutsideError(f"zabbix.api.ca_file is not there: {api.ca_file}", "put the CA's certificate there")
+            raise ExternalError(f"zabbix.api.ca_file is not there: {api.ca_file}", "put the CA's certificate there")
         self.verify = str(api.ca_file) if api.ca_file is not None else True
         self.trust_env = False
         # A connection that is kept may be closed there at the moment of the next question.

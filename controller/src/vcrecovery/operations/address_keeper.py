@@ -8,7 +8,7 @@ import threading
 from vcrecovery.core.states import Side
 from vcrecovery.errors import BusyError
 from vcrecovery.operations import virtual_address
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.store.lock import service_lock
 
 log = logging.getLogger("vcrecovery.watch")
@@ -17,14 +17,14 @@ log = logging.getLogger("vcrecovery.watch")
 LOOK_EVERY = 10.0
 
 
-def keep_addresses(world: World, stop: threading.Event) -> None:
+def keep_addresses(env: Environment, stop: threading.Event) -> None:
     """Returns when `stop` is set, or at once where no service has a virtual address."""
-    names = [name for name, service in world.plan.services.items() if service.virtual_ip is not None]
+    names = [name for name, service in env.plan.services.items() if service.virtual_ip is not None]
     said: dict[str, str] = {}
     while names and not stop.is_set():
         for name in names:
             try:
-                taken = keep(world, name)
+                taken = keep(env, name)
             except BusyError:
                 continue  # whoever is at work on it moves the address too
             except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
@@ -38,19 +38,19 @@ def keep_addresses(world: World, stop: threading.Event) -> None:
         stop.wait(LOOK_EVERY)
 
 
-def keep(world: World, name: str) -> bool:
+def keep(env: Environment, name: str) -> bool:
     """Whether the address of a service whose standby serves had to be taken again.
 
-    Raises BusyError while a controller is at work on the service, and OutsideError when the address cannot be taken.
+    Raises BusyError while a controller is at work on the service, and ExternalError when the address cannot be taken.
     """
-    service = world.plan.services[name]
-    if not _ours(world, name) or virtual_address.is_here(service):
+    service = env.plan.services[name]
+    if not _ours(env, name) or virtual_address.is_here(service):
         return False
     # Under the lock, so that a `standby reset` that gives it up at this moment does not get it back.
-    with service_lock(world.plan.state_dir, name, brief=True):
-        return _ours(world, name) and virtual_address.keep(service, world.clock)
+    with service_lock(env.plan.state_dir, name, brief=True):
+        return _ours(env, name) and virtual_address.keep(service, env.clock)
 
 
-def _ours(world: World, name: str) -> bool:
-    state = world.journal.state(name)
+def _ours(env: Environment, name: str) -> bool:
+    state = env.journal.state(name)
     return state.side is Side.STANDBY and state.open_episode is None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vcrecovery.plan.model import Plan, Secondary
 
 
-class World:
+class Environment:
     """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used."""
 
     def __init__(self, plan: Plan, clock: Clock | None = None) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from vcrecovery.core.decide import GO, Close, Hold, Leave, Readiness, Run, decide
+from vcrecovery.core.decide import GO, Blocked, Close, Readiness, Run, Wait, decide
 from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Step
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.errors import NotNowError, NotStartedError, OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import ExternalError, NotNowError, NotStartedError, RefusedError, VCRecoveryError
 from vcrecovery.store.journal import Journal
 
 
@@ -23,22 +23,22 @@ class Actuator(Protocol):
         """Why the restore point that `episode` asks for cannot be had; empty when it can."""
 
     def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
-        """Does `step` and returns what proves it. Raises OutsideError when it cannot be done now."""
+        """Does `step` and returns what proves it. Raises ExternalError when it cannot be done now."""
 
 
-class Teller(Protocol):
+class ProgressReporter(Protocol):
     """Shows a person how it goes."""
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None:
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         """It waits for others now. Each reason is told once."""
 
 
 class Gate(Protocol):
-    """Knows the other services that fail over at the same time. `recover.several` has the real one."""
+    """Knows the other services that fail over at the same time. `operations.start_gate` has the real one."""
 
     def readiness(self, service: str) -> Readiness:
         """Whether the standby of `service` may start now. Go takes one of the places, until `left`."""
@@ -73,13 +73,13 @@ def fail_over(
     actuator: Actuator,
     journal: Journal,
     clock: Clock,
-    teller: Teller,
+    reporter: ProgressReporter,
     detected_at: float | None = None,
     gate: Gate = ALONE,
 ) -> Episode:
     """Opens an episode, or takes up the one that an earlier controller left, and brings it to its end.
 
-    The caller holds the service's lock. Raises RefusedError when a promise forbids the failover, and OutsideError
+    The caller holds the service's lock. Raises RefusedError when a promise forbids the failover, and ExternalError
     when a step cannot be done now; in that case the episode stays open, and the next call goes on from that step.
     The same for NotStartedError, when `gate` knows of a service that has to be up first, and is not.
     """
@@ -91,27 +91,33 @@ def fail_over(
     elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
     episode = journal.open(service, cause, request, opened_at, elsewhere)
     try:
-        return _to_its_end(episode, policy, actuator, journal, clock, teller, gate)
+        return _to_its_end(episode, policy, actuator, journal, clock, reporter, gate)
     finally:
         gate.left(service)
 
 
 def _to_its_end(
-    episode: Episode, policy: Policy, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller, gate: Gate
+    episode: Episode,
+    policy: Policy,
+    actuator: Actuator,
+    journal: Journal,
+    clock: Clock,
+    reporter: ProgressReporter,
+    gate: Gate,
 ) -> Episode:
     service, said = episode.service, ""
     while True:
         decision = decide(episode, policy, clock.now())
         if isinstance(decision, Run) and decision.step in (Step.RESTORE, Step.START):
             decision = decide(episode, policy, clock.now(), gate.readiness(service))
-        if isinstance(decision, Hold):
+        if isinstance(decision, Wait):
             if decision.sentence != said:
                 said = decision.sentence
-                teller.held(episode, clock.now(), said)
+                reporter.waiting(episode, clock.now(), said)
             gate.wait(service)
             continue
-        if isinstance(decision, Leave):
-            error = NotStartedError(decision.sentence, decision.way_out)
+        if isinstance(decision, Blocked):
+            error = NotStartedError(decision.sentence, decision.hint)
             row = journal.begin(episode, decision.step, clock.now(), decision.sentence)
             journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
             raise error
@@ -119,13 +125,13 @@ def _to_its_end(
             journal.close(episode, decision.outcome, decision.sentence, clock.now())
             withdrawn = decision.outcome is Outcome.WITHDRAWN and not episode.request.automatic
             if decision.outcome is Outcome.REFUSED or withdrawn:
-                refusal = NotNowError if decision.passing else RefusedError
-                raise refusal(decision.sentence, decision.way_out)
+                refusal = NotNowError if decision.transient else RefusedError
+                raise refusal(decision.sentence, decision.hint)
             closed = journal.episode(episode.id)
             assert closed is not None  # noqa: S101  it was closed a line ago
             return closed
-        teller.begun(episode, decision.step, decision.sentence)
-        _run(decision, episode, actuator, journal, clock, teller)
+        reporter.begun(episode, decision.step, decision.sentence)
+        _run(decision, episode, actuator, journal, clock, reporter)
         if decision.step is Step.PROBE:
             gate.left(service)
         current = journal.episode(episode.id)
@@ -163,7 +169,9 @@ def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy
         )
 
 
-def _run(run: Run, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, teller: Teller) -> None:
+def _run(
+    run: Run, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, reporter: ProgressReporter
+) -> None:
     step = run.step
     row = journal.begin(episode, step, clock.now(), run.sentence)
     try:
@@ -173,7 +181,7 @@ def _run(run: Run, episode: Episode, actuator: Actuator, journal: Journal, clock
         raise
     at = clock.now()
     journal.end(row, at, ok=True, evidence=evidence)
-    teller.ended(episode, step, at, evidence)
+    reporter.ended(episode, step, at, evidence)
 
 
 def retry_delay(failures: int) -> float:
@@ -182,7 +190,7 @@ def retry_delay(failures: int) -> float:
 
 
 def automatic(
-    attempt: Callable[[], Episode], clock: Clock, on_failure: Callable[[OutsideError, float], None]
+    attempt: Callable[[], Episode], clock: Clock, on_failure: Callable[[ExternalError, float], None]
 ) -> Episode:
     """Runs `attempt` until nothing outside stands in its way any more.
 
@@ -192,7 +200,7 @@ def automatic(
     while True:
         try:
             return attempt()
-        except OutsideError as error:
+        except ExternalError as error:
             failures += 1
             delay = retry_delay(failures)
             on_failure(error, delay)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from vcrecovery.drivers.fence import power_off
-from vcrecovery.errors import OutsideError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Fence
 
 #: Seconds for which a hypervisor that was proven off is taken to be off still.
@@ -21,25 +21,25 @@ PROVEN_FOR = 60.0
 LOOK_EVERY, PATIENCE = 0.05, 10.0
 
 
-def fence_host(world: World, host: str, fence: Fence, opened_at: float) -> dict[str, Any]:
+def fence_host(env: Environment, host: str, fence: Fence, opened_at: float) -> dict[str, Any]:
     """Ends `host` by the operator's command, or takes over what another failover's run of it has just proven.
 
     `opened_at`: when the failure was seen; what was proven before says nothing about it.
-    Raises OutsideError when the machine is not proven off.
+    Raises ExternalError when the machine is not proven off.
     """
-    clock = world.clock
+    clock = env.clock
     waits_since = clock.now()
-    with _locked(world, host, fence.timeout + PATIENCE) as file:
+    with _locked(env, host, fence.timeout + PATIENCE) as file:
         last = _read(file)
         at, ok, said = last.get("at", 0.0), last.get("ok", False), str(last.get("said", ""))
         if ok and at >= opened_at and 0 <= clock.now() - at < PROVEN_FOR:
             return _evidence(host, f"{said} (for all its services)")
         if not ok and at >= waits_since:
-            raise OutsideError(said, str(last.get("way_out", "")))
+            raise ExternalError(said, str(last.get("way_out", "")))
         try:
             said = power_off(host, fence.command, fence.timeout)
-        except OutsideError as error:
-            _write(file, {"at": clock.now(), "ok": False, "said": error.message, "way_out": error.way_out})
+        except ExternalError as error:
+            _write(file, {"at": clock.now(), "ok": False, "said": error.message, "way_out": error.hint})
             raise
         _write(file, {"at": clock.now(), "ok": True, "said": said})
     return _evidence(host, said)
@@ -50,15 +50,15 @@ def _evidence(host: str, said: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _locked(world: World, host: str, timeout: float) -> Iterator[BinaryIO]:
-    path = world.plan.state_dir / "locks" / "hypervisors" / host
-    deadline = world.clock.steady() + timeout
+def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
+    path = env.plan.state_dir / "locks" / "hypervisors" / host
+    deadline = env.clock.steady() + timeout
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer, which would be written once more when the file is closed, and fail on a full disk.
         file = path.open("ab+", buffering=0)
     except OSError as error:
-        raise OutsideError(
+        raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
             "free some space or correct its rights, then call again",
         ) from error
@@ -68,11 +68,11 @@ def _locked(world: World, host: str, timeout: float) -> Iterator[BinaryIO]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if world.clock.steady() > deadline:
-                    raise OutsideError(
+                if env.clock.steady() > deadline:
+                    raise ExternalError(
                         f"the fence command of {host} runs since more than {timeout:.0f} s", "look what it waits for"
                     ) from None
-                world.clock.sleep(LOOK_EVERY)
+                env.clock.sleep(LOOK_EVERY)
         yield file
 
 

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from vcrecovery.core.states import Episode, Request, Side
-from vcrecovery.operations.environment import World
-from vcrecovery.operations.failover import Gate, Teller, fail_over
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.outside import Outside, policy_for
 from vcrecovery.store.lock import service_lock
 
 
 def fail_over_locked(
-    world: World,
+    env: Environment,
     service: str,
     cause: str,
     request: Request,
     *,
-    teller: Teller,
+    reporter: ProgressReporter,
     gate: Gate,
     detected_at: float | None = None,
 ) -> Episode | None:
     """The closed episode; None when its standby serves already. Raises as `fail_over` does, and BusyError."""
-    with service_lock(world.plan.state_dir, service):
-        state = world.journal.state(service)
+    with service_lock(env.plan.state_dir, service):
+        state = env.journal.state(service)
         if state.side is Side.STANDBY and state.open_episode is None:
             return None
         return fail_over(
             service,
             cause,
             request,
-            policy=policy_for(world, service),
-            actuator=Outside(world, service),
-            journal=world.journal,
-            clock=world.clock,
-            teller=teller,
+            policy=policy_for(env, service),
+            actuator=Outside(env, service),
+            journal=env.journal,
+            clock=env.clock,
+            reporter=reporter,
             detected_at=detected_at,
             gate=gate,
         )

@@ -30,7 +30,7 @@ class Neighbours:
     def answering(self, host: str, besides: str) -> tuple[str, ...]:
         """`service (address:port)` for each primary on `host` that serves and answers, without service `besides`.
 
-        Raises OutsideError when one cannot be asked.
+        Raises ExternalError when one cannot be asked.
         """
         with self._locks[host]:
             at, found = self._seen.get(host, (-math.inf, {}))

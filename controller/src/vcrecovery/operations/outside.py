@@ -13,13 +13,13 @@ from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.fence_tries import may_power_off, must_look_again, was_away
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.sighting import OffTime, Place, ran_for
-from vcrecovery.core.states import OFF, Doubt, Episode, Policy, Power, Step
+from vcrecovery.core.states import OFF, Episode, Policy, Power, Step, Symptom
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result, ask_all, wait_for_all
-from vcrecovery.errors import OutsideError, RefusedError, VCRecoveryError
+from vcrecovery.errors import ExternalError, RefusedError, VCRecoveryError
 from vcrecovery.operations import records, virtual_address
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, settle
 from vcrecovery.standby.promote import promote
@@ -43,9 +43,9 @@ JUST_NOW = 3.0
 ASKED_AHEAD = 1.5
 
 
-def policy_for(world: World, name: str) -> Policy:
-    service = world.plan.services[name]
-    detection = world.plan.detection
+def policy_for(env: Environment, name: str) -> Policy:
+    service = env.plan.services[name]
+    detection = env.plan.detection
     return Policy(
         max_staleness=service.max_staleness,
         has_dns=bool(service.dns or service.virtual_ip),
@@ -76,7 +76,7 @@ def ages_of(fresh: Freshness, *, began_at: float, noticed_at: float, now: float,
     if why := from_the_future(fresh, now):
         return Ages(None, None, why)
     # What the failure can have cost is counted up to when it began, not up to now.
-    files = None if fresh.stamped_at is None else ran_for(fresh.stamped_at, began_at, off)
+    files = None if fresh.synced_through is None else ran_for(fresh.synced_through, began_at, off)
     heard = None if fresh.heard_at is None else max(0.0, noticed_at - fresh.heard_at)
     return Ages(files, heard, fresh.detail)
 
@@ -84,14 +84,14 @@ def ages_of(fresh: Freshness, *, began_at: float, noticed_at: float, now: float,
 class Outside:
     """Acts for service `name` of the plan."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self._world = world
+    def __init__(self, env: Environment, name: str) -> None:
+        self._env = env
         self._name = name
-        self._service = world.plan.services[name]
-        self._secondary = world.plan.secondaries[self._service.standby.secondary]
+        self._service = env.plan.services[name]
+        self._secondary = env.plan.secondaries[self._service.standby.secondary]
         #: Where the primary was found at the newest look.
         self._place: Place | None = None
-        self._lxd = world.lxd[self._service.standby.secondary]
+        self._lxd = env.lxd[self._service.standby.secondary]
         #: By the steady clock: when the container was read, and as what; when it was started.
         self._read: tuple[float, Instance | None] | None = None
         self._started_at: float | None = None
@@ -100,14 +100,14 @@ class Outside:
 
     @cached_property
     def _names(self) -> list[records.Name]:
-        return records.names_of(self._world, self._service)
+        return records.names_of(self._env, self._service)
 
     def epoch_elsewhere(self) -> int:
         # The confirmation comes next. A dead primary's ports take their whole timeout, and LXD's first answer as long.
-        self._asked = (self._world.clock.steady(), self._ask_ports())
+        self._asked = (self._env.clock.steady(), self._ask_ports())
         # One that does not answer is reported by the step that needs it.
         found = [0]
-        with contextlib.suppress(OutsideError):
+        with contextlib.suppress(ExternalError):
             instance = self._read_instance()
             found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
         return max(*found, records.newest_epoch(self._names))
@@ -138,28 +138,28 @@ class Outside:
         """Its keeper is waited for, but not for longer than the fence counts."""
         patience, fence = self._service.timeouts.start, episode.done(Step.FENCE)
         if fence is not None and fence.ended_at is not None:
-            age = max(0.0, self._world.clock.now() - fence.ended_at)
-            patience = max(0.0, min(patience, policy_for(self._world, self._name).fence_valid_for - age))
-        return after_acts(self._world.plan.state_dir, self._name, patience)
+            age = max(0.0, self._env.clock.now() - fence.ended_at)
+            patience = max(0.0, min(patience, policy_for(self._env, self._name).fence_valid_for - age))
+        return after_acts(self._env.plan.state_dir, self._name, patience)
 
     @property
     def _host(self) -> LibvirtHost:
         """The hypervisor that has the primary, as far as is known."""
-        name = self._place.host if self._place is not None else self._world.whereabouts.home(self._name)
-        return self._world.hosts[name]
+        name = self._place.host if self._place is not None else self._env.whereabouts.home(self._name)
+        return self._env.hosts[name]
 
     def _find_primary(self) -> Place:
-        self._place = self._world.whereabouts.find(self._name)
+        self._place = self._env.whereabouts.find(self._name)
         return self._place
 
     def _read_instance(self) -> Instance | None:
         found = self._lxd.get(self._name)
-        self._read = (self._world.clock.steady(), found)
+        self._read = (self._env.clock.steady(), found)
         return found
 
     def _just_read(self) -> Instance | None:
         """The container, if it was read so short a time ago that it need not be read again."""
-        if self._read is None or self._world.clock.steady() - self._read[0] > JUST_NOW:
+        if self._read is None or self._env.clock.steady() - self._read[0] > JUST_NOW:
             return None
         return self._read[1]
 
@@ -178,14 +178,14 @@ class Outside:
         """
         primary = str(self._service.primary.address)
         asked, self._asked = self._asked, None
-        if asked is not None and self._world.clock.steady() - asked[0] <= ASKED_AHEAD:
+        if asked is not None and self._env.clock.steady() - asked[0] <= ASKED_AHEAD:
             ports = asked[1]
         else:
             ports = self._ask_ports()
         with ThreadPoolExecutor(max_workers=2) as pool:
             standby = pool.submit(self._look_at_standby, episode)
-            doubt = episode.request.doubt
-            used = pool.submit(self._used_now) if doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH) else None
+            symptom = episode.request.symptom
+            used = pool.submit(self._used_now) if symptom in (Symptom.CPU_ZERO, Symptom.CPU_HIGH) else None
             place = self._find_primary()
             reading = place.reading
             found, (trouble, fresh) = ports.result(), standby.result()
@@ -196,10 +196,10 @@ class Outside:
         on_ports += "".join(f"; {text}" for text in unwell)
         ages = self._ages(episode, fresh)
         restore_problem, restore_age = self._restore_point(episode)
-        fence_command = self._world.plan.hypervisors[self._host.name].fence is not None
+        fence_command = self._env.plan.hypervisors[self._host.name].fence is not None
         neighbours: tuple[str, ...] = ()
         if fence_command and reading.power is Power.UNREACHABLE:
-            neighbours = self._world.neighbours.answering(self._host.name, besides=self._name)
+            neighbours = self._env.neighbours.answering(self._host.name, besides=self._name)
         on_cpu = "" if cpu is None else f"; {cpu:.1f} % CPU"
         return {
             "restore_asked": episode.request.restore_point,
@@ -213,7 +213,7 @@ class Outside:
             "also_on": list(place.also_on),
             "silent": list(place.silent),
             "vanished": reading.power is Power.ABSENT
-            and (episode.cause.startswith("libvirt:") or episode.request.doubt in (Doubt.VM, Doubt.LOST)),
+            and (episode.cause.startswith("libvirt:") or episode.request.symptom in (Symptom.VM, Symptom.LOST)),
             "cpu": cpu,
             "heard": ages.heard,
             "fence_command": fence_command,
@@ -232,9 +232,9 @@ class Outside:
 
         try:
             before = self._sample()
-            self._world.clock.sleep(USED_OVER)
+            self._env.clock.sleep(USED_OVER)
             after = self._sample()
-        except OutsideError:
+        except ExternalError:
             return None
         return None if before is None or after is None else utilisation(before, after)
 
@@ -243,14 +243,14 @@ class Outside:
 
         uuid = str(self._service.primary.uuid)
         usage = self._host.usage([uuid]).get(uuid)
-        return None if usage is None else CpuSample(self._world.clock.steady(), usage.cpu_time, usage.vcpus)
+        return None if usage is None else CpuSample(self._env.clock.steady(), usage.cpu_time, usage.vcpus)
 
     def _look_at_standby(self, episode: Episode) -> tuple[str, Freshness]:
         """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
         problem = self._standby_problem(episode)
         try:
             return problem, read_age(self._lxd, self._name, self._secondary, partial(self._is_enough, episode))
-        except OutsideError as error:
+        except ExternalError as error:
             if not problem and self._is_tried_again(episode):
                 raise
             return problem, Freshness(None, error.message)
@@ -265,23 +265,23 @@ class Outside:
 
     def _is_enough(self, episode: Episode, fresh: Freshness) -> bool:
         """Whether nothing newer could change the decision. That a guest hangs, a heartbeat of just now refutes."""
-        if episode.request.doubt in (Doubt.CPU_ZERO, Doubt.CPU_HIGH):
+        if episode.request.symptom in (Symptom.CPU_ZERO, Symptom.CPU_HIGH):
             return False
         age = self._ages(episode, fresh).files
-        return age is not None and age <= policy_for(self._world, self._name).max_staleness
+        return age is not None and age <= policy_for(self._env, self._name).max_staleness
 
     def _ages(self, episode: Episode, fresh: Freshness) -> Ages:
-        began_at, now = episode.request.began_at, self._world.clock.now()
+        began_at, now = episode.request.began_at, self._env.clock.now()
         if began_at is None:
-            began_at = episode.opened_at - policy_for(self._world, self._name).noticed_after(episode.request.doubt)
-        off = self._world.journal.off_times(self._name)
+            began_at = episode.opened_at - policy_for(self._env, self._name).noticed_after(episode.request.symptom)
+        off = self._env.journal.off_times(self._name)
         return ages_of(fresh, began_at=began_at, noticed_at=episode.opened_at, now=now, off=off)
 
     def _standby_problem(self, episode: Episode) -> str:
         """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
         try:
             instance = self._just_read() or self._read_instance()
-        except OutsideError as error:
+        except ExternalError as error:
             if self._is_tried_again(episode):
                 raise
             return str(error)
@@ -296,26 +296,26 @@ class Outside:
     def _fence(self, episode: Episode) -> dict[str, Any]:
         if episode.request.primary_is_down:
             return {"summary": f"on the word of {episode.request.by}", "by": "operator"}
-        command = self._world.plan.hypervisors[self._host.name].fence
+        command = self._env.plan.hypervisors[self._host.name].fence
         asks = command is not None or was_away(episode.done(Step.CONFIRM))
         power = self._find_primary().reading.power if asks else None
         if power is Power.RUNNING and must_look_again(episode):
-            raise OutsideError(
+            raise ExternalError(
                 f"hypervisor {self._host.name} answers again, and says that the primary is running",
                 "call again: it is re-checked before any action",
             )
         if power is Power.UNREACHABLE:
             # Not always the one that it was on before.
-            command = self._world.plan.hypervisors[self._host.name].fence
+            command = self._env.plan.hypervisors[self._host.name].fence
             if command is not None and self._may_power_off(episode):
-                proof = fence_host(self._world, self._host.name, command, episode.opened_at)
+                proof = fence_host(self._env, self._host.name, command, episode.opened_at)
                 return {**proof, "summary": "; ".join([proof["summary"], *self._destroy_copies()])}
         return self._destroy()
 
     def _may_power_off(self, episode: Episode) -> bool:
-        silent_for, neighbours = self._world.plan.detection.host_silent_for, self._world.neighbours
+        silent_for, neighbours = self._env.plan.detection.host_silent_for, self._env.neighbours
         asked = partial(neighbours.answering, self._host.name, besides=self._name)
-        return may_power_off(episode, self._world.clock.now(), silent_for, asked)
+        return may_power_off(episode, self._env.clock.now(), silent_for, asked)
 
     def _destroy(self) -> dict[str, Any]:
         reading = self._destroy_on(self._host)
@@ -328,8 +328,8 @@ class Outside:
 
     def _destroy_copies(self) -> list[str]:
         """A migration that broke half-way may have left it on two hypervisors."""
-        hosts, silent = self._world.whereabouts.copies(self._name, self._host.name)
-        found = [f"{host}: {self._destroy_on(self._world.hosts[host])}" for host in hosts]
+        hosts, silent = self._env.whereabouts.copies(self._name, self._host.name)
+        found = [f"{host}: {self._destroy_on(self._env.hosts[host])}" for host in hosts]
         return [*found, f"{listed(silent)} not asked: no answer"] if silent else found
 
     def _refuse_one_that_went_on(self) -> None:
@@ -337,21 +337,21 @@ class Outside:
         was_on, place = self._host.name, self._find_primary()
         uuid = self._service.primary.uuid
         if place.reading.power in (Power.RUNNING, Power.PAUSED):
-            raise OutsideError(f"VM {uuid} is on {place.host} now", "call again: it is fenced there")
+            raise ExternalError(f"VM {uuid} is on {place.host} now", "call again: it is fenced there")
         if place.reading.reason == "migrated":
-            raise OutsideError(
+            raise ExternalError(
                 f"VM {uuid} was migrated from {was_on}: it may run elsewhere",
                 "add the hypervisor that has it to the plan, then call again",
             )
 
     def _destroy_on(self, host: LibvirtHost) -> DomainReading:
         """Also keeps it from starting with that host."""
-        uuid, clock = str(self._service.primary.uuid), self._world.clock
+        uuid, clock = str(self._service.primary.uuid), self._env.clock
         deadline = clock.steady() + self._service.timeouts.fence
         host.destroy(uuid, self._service.timeouts.fence)
         while (reading := host.read(uuid)).power not in OFF | {Power.ABSENT}:
             if clock.steady() > deadline:
-                raise OutsideError(
+                raise ExternalError(
                     f"VM {uuid} is still {reading} on {host.name} after its destroy",
                     "end it by hand, then call again",
                 )
@@ -370,7 +370,7 @@ class Outside:
             point = find(restore_points(self._lxd, self._name), self._name, asked)
         except VCRecoveryError as error:
             return error.message, None
-        return "", self._world.clock.now() - point.taken_at
+        return "", self._env.clock.now() - point.taken_at
 
     def _restore(self, episode: Episode) -> dict[str, Any]:
         """Puts the standby back to its restore point. Done once more when it was cut short."""
@@ -386,10 +386,10 @@ class Outside:
         claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch)}
         self._write_claim(episode, claim, self._nothing_to_lose)
         # LXD brings back the configuration of then, in which the standby takes files: none may come until that is over.
-        with take_over(self._world.plan.state_dir, self._name, RESTORE_POINT_ENDS_WITHIN) as ended:
+        with take_over(self._env.plan.state_dir, self._name, RESTORE_POINT_ENDS_WITHIN) as ended:
             self._lxd.restore(self._name, point.name, COPY_TIMEOUT)
-            settle(self._world.plan, self._name, self._lxd, claim)
-        age = max(0.0, self._world.clock.now() - point.taken_at)
+            settle(self._env.plan, self._name, self._lxd, claim)
+        age = max(0.0, self._env.clock.now() - point.taken_at)
         return {
             "summary": f"to {point.name}, {age_in_words(age)} old",
             "asked": asked,
@@ -400,7 +400,7 @@ class Outside:
 
     def _nothing_to_lose(self, instance: Instance) -> None:
         if instance.status != STOPPED:
-            raise OutsideError(
+            raise ExternalError(
                 f"container {self._name} is {instance.status.lower()}: a restore would throw away what it has written",
                 f"if you want that: `lxc stop {self._name}`, then call again",
             )
@@ -409,12 +409,12 @@ class Outside:
         """The standby, if this episode may start it. `known`: as it was read a moment ago."""
         instance = known or self._read_instance()
         if instance is None:
-            raise OutsideError(
+            raise ExternalError(
                 f"secondary {self._lxd.name} has no container {self._name}",
                 "`vcrecovery standby apply` makes it, but its files must come from a sync",
             )
         if instance.config.get(READY_KEY) != "true":
-            raise OutsideError(f"the standby of {self._name} was never made ready", "run the role `secondary`")
+            raise ExternalError(f"the standby of {self._name} was never made ready", "run the role `secondary`")
         if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
             raise RefusedError(
                 f"container {self._name} belongs to epoch {instance.config[EPOCH_KEY]}; "
@@ -453,9 +453,9 @@ class Outside:
         # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
         instance = self._claim(episode)
         # Those that were let in before that would go on writing.
-        ended = end_sessions(self._world.plan.state_dir, self._name, SESSIONS_END_WITHIN)
+        ended = end_sessions(self._env.plan.state_dir, self._name, SESSIONS_END_WITHIN)
         how = promote(self._lxd, instance, self._service.timeouts.start)
-        self._started_at = self._world.clock.steady()
+        self._started_at = self._env.clock.steady()
         summary = f"container {self._name} on {self._lxd.name}: {how}"
         if ended:
             summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
@@ -463,15 +463,15 @@ class Outside:
 
     def _probe(self) -> dict[str, Any]:
         started_at, self._started_at = self._started_at, None
-        if started_at is None or self._world.clock.steady() - started_at > JUST_NOW:
+        if started_at is None or self._env.clock.steady() - started_at > JUST_NOW:
             # It may have stopped since, or been frozen: such a one's ports go on accepting connections.
             self._lxd.start(self._name, self._service.timeouts.start)
         standby, timeouts = self._service.standby, self._service.timeouts
         addresses = [str(address) for address in (standby.address, standby.address6) if address]
         targets = [(address, port) for address in addresses for port in self._service.ports]
-        results = wait_for_all(targets, self._world.clock, timeouts.ports, timeouts.settle)
+        results = wait_for_all(targets, self._env.clock, timeouts.ports, timeouts.settle)
         if closed := [str(result) for result in results if not result.ok]:
-            raise OutsideError(
+            raise ExternalError(
                 f"the standby of {self._name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
                 "DNS was not changed",
                 f"look inside with `lxc exec {self._name} -- systemctl --failed`, then call again",
@@ -482,15 +482,15 @@ class Outside:
         # DNS first: it knows whether another controller has a newer epoch. A server that is down holds nothing else up.
         try:
             before = records.switch(self._names, episode.epoch)
-        except OutsideError:
-            virtual_address.take(self._service, self._world.clock)
+        except ExternalError:
+            virtual_address.take(self._service, self._env.clock)
             raise
-        moved = virtual_address.take(self._service, self._world.clock)
+        moved = virtual_address.take(self._service, self._env.clock)
         named = [records.summary(self._names)] if self._names else []
         return {"summary": "; ".join([*named, *moved]), "before": before}
 
     def _verify(self) -> dict[str, Any]:
         # It may have gone since, with a restart of this machine.
-        virtual_address.keep(self._service, self._world.clock)
+        virtual_address.keep(self._service, self._env.clock)
         servers = records.verify(self._names, self._service.timeouts.dns)
         return {"summary": f"on {', '.join(servers) or 'this machine'}"}

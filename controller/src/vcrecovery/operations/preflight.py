@@ -8,7 +8,7 @@ import socket
 
 from vcrecovery.core.states import Power
 from vcrecovery.errors import VCRecoveryError
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of
 from vcrecovery.plan.names import LONG_TTL
 from vcrecovery.standby.databases import copied_as_files
@@ -16,12 +16,12 @@ from vcrecovery.transfer import rsync_fault
 from vcrecovery.transfer.rootfs import Rootfs
 
 
-def warnings_outside(world: World) -> list[str]:
+def warnings_outside(env: Environment) -> list[str]:
     """What may be meant so, but loses data or time when it is not, a line each; of standbys only those here."""
     found: list[str] = []
-    for name, service in world.plan.services.items():
-        place = world.plan.secondaries[service.standby.secondary]
-        lxd = world.lxd[service.standby.secondary]
+    for name, service in env.plan.services.items():
+        place = env.plan.secondaries[service.standby.secondary]
+        lxd = env.lxd[service.standby.secondary]
         if lxd.is_here:
             rootfs = lxd.rootfs(place.storage_pool, name)
             if os.access(rootfs, os.R_OK | os.X_OK):
@@ -31,17 +31,17 @@ def warnings_outside(world: World) -> list[str]:
                 f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "
                 "the controller's needs it"
             )
-    return found + _slow_names(world)
+    return found + _slow_names(env)
 
 
-def check_outside(world: World) -> list[str]:
+def check_outside(env: Environment) -> list[str]:
     """Every problem that hypervisors, secondaries and DNS servers show, a line each."""
     problems: list[str] = []
     silent: set[str] = set()
-    for name, service in world.plan.services.items():
-        lxd = world.lxd[service.standby.secondary]
-        if world.whereabouts.home(name) not in silent:
-            place = world.whereabouts.find(name)
+    for name, service in env.plan.services.items():
+        lxd = env.lxd[service.standby.secondary]
+        if env.whereabouts.home(name) not in silent:
+            place = env.whereabouts.find(name)
             if place.reading.power is Power.UNREACHABLE:
                 silent.add(place.host)
                 problems.append(f"hypervisors.{place.host}: {place.reading.detail}")
@@ -57,26 +57,26 @@ def check_outside(world: World) -> list[str]:
             except VCRecoveryError as error:
                 silent.add(lxd.name)
                 problems.append(f"secondaries.{lxd.name}: {error}")
-    receiving = [name for name, lxd in world.lxd.items() if lxd.is_here and name not in silent]
+    receiving = [name for name, lxd in env.lxd.items() if lxd.is_here and name not in silent]
     if receiving and (fault := rsync_fault.what_is_wrong()):
         problems += [f"secondaries.{name}: {fault}" for name in receiving]
-    return problems + _dns_problems(world)
+    return problems + _dns_problems(env)
 
 
-def _by_zone(world: World) -> dict[str, list[Name]]:
+def _by_zone(env: Environment) -> dict[str, list[Name]]:
     """Each zone's names, those of all services."""
-    found: dict[str, list[Name]] = {zone: [] for zone in world.zones}
-    for service in world.plan.services.values():
-        for name in names_of(world, service):
+    found: dict[str, list[Name]] = {zone: [] for zone in env.zones}
+    for service in env.plan.services.values():
+        for name in names_of(env, service):
             found[name.zone.name].append(name)
     return found
 
 
-def _dns_problems(world: World) -> list[str]:
+def _dns_problems(env: Environment) -> list[str]:
     """What would stop a switch: the key, a server, a name that holds what the plan does not know."""
     problems: list[str] = []
-    for zone_name, names in _by_zone(world).items():
-        zone = world.zones[zone_name]
+    for zone_name, names in _by_zone(env).items():
+        zone = env.zones[zone_name]
         try:
             zone.check_key({name.text: name.kinds for name in names})
         except VCRecoveryError as error:
@@ -92,10 +92,10 @@ def _dns_problems(world: World) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _slow_names(world: World) -> list[str]:
+def _slow_names(env: Environment) -> list[str]:
     """Names that resolvers keep for long, whatever the plan says: DNS has its own TTL until the first switch."""
     found = []
-    for zone_name, names in _by_zone(world).items():
+    for zone_name, names in _by_zone(env).items():
         for name in names:
             with contextlib.suppress(VCRecoveryError):
                 for kind, seconds in name.read().ttl.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vcrecovery.core.states import Side
 from vcrecovery.errors import VCRecoveryError
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.names import sides_of
 
@@ -38,11 +38,11 @@ class Name:
         return ", ".join(change.wanted for change in self.changes)
 
     def read(self) -> Reading:
-        """What the server says that takes the updates. Raises OutsideError when it does not answer."""
+        """What the server says that takes the updates. Raises ExternalError when it does not answer."""
         return self.zone.read(self.zone.servers[0], self.text, self.kinds)
 
 
-def names_of(world: World, service: Service, side: Side = Side.STANDBY) -> list[Name]:
+def names_of(env: Environment, service: Service, side: Side = Side.STANDBY) -> list[Name]:
     """The names that follow the service, each with what points it at `side`."""
     if not service.dns:
         return []
@@ -55,7 +55,7 @@ def names_of(world: World, service: Service, side: Side = Side.STANDBY) -> list[
             old, new = new, old
         before = found[record.name].changes if record.name in found else ()
         change = Change(record.type, old, new, record.ttl)
-        found[record.name] = Name(record.name, world.zones[record.zone], (*before, change))
+        found[record.name] = Name(record.name, env.zones[record.zone], (*before, change))
     return list(found.values())
 
 
@@ -81,7 +81,7 @@ def newest_epoch(names: Sequence[Name]) -> int:
 def switch(names: Sequence[Name], epoch: int) -> dict[str, list[str]]:
     """Makes the changes of all names, and returns what they held before. Nothing changes if one of them must not.
 
-    Raises RefusedError when somebody else has changed a name, and OutsideError when a server cannot be used now.
+    Raises RefusedError when somebody else has changed a name, and ExternalError when a server cannot be used now.
     """
 
     def look(name: Name) -> Prepared:
@@ -95,7 +95,7 @@ def switch(names: Sequence[Name], epoch: int) -> dict[str, list[str]]:
 def verify(names: Sequence[Name], timeout: float) -> list[str]:
     """Waits until every authoritative server gives what was switched to; the servers.
 
-    Raises OutsideError with all the servers that do not after `timeout` seconds.
+    Raises ExternalError with all the servers that do not after `timeout` seconds.
     """
 
     def wait(name: Name) -> list[str]:

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vcrecovery.errors import OutsideError
-from vcrecovery.store.holds import HoldBook, hold_lock
+from vcrecovery.errors import ExternalError
+from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
 if TYPE_CHECKING:
-    from vcrecovery.core.returning import Hold
-    from vcrecovery.operations.environment import World
+    from vcrecovery.core.returning import Quarantine
+    from vcrecovery.operations.environment import Environment
 
 
-def serve_from_primary(world: World, service: str) -> bool:
+def serve_from_primary(env: Environment, service: str) -> bool:
     """Lets the primary serve again; whether it was held and has been resumed.
 
-    Raises OutsideError when its hypervisor does not answer or will not: then nothing has changed.
+    Raises ExternalError when its hypervisor does not answer or will not: then nothing has changed.
     """
-    book = HoldBook(world.journal)
-    with hold_lock(world.plan.state_dir, service):
-        holds, resumed = book.all_open(service), False
-        if len(holds) > 1:
-            where = " and ".join(sorted(_host_of(world, hold) for hold in holds))
-            raise OutsideError(
+    book = QuarantineBook(env.journal)
+    with quarantine_lock(env.plan.state_dir, service):
+        quarantines, resumed = book.all_open(service), False
+        if len(quarantines) > 1:
+            where = " and ".join(sorted(_host_of(env, quarantine) for quarantine in quarantines))
+            raise ExternalError(
                 f"the primary of {service} is held paused on {where}: which of them is to serve?",
-                f"`virsh destroy {holds[0].uuid}` on the other one, then call again",
+                f"`virsh destroy {quarantines[0].uuid}` on the other one, then call again",
             )
-        for hold in holds:
-            resumed = world.hosts[_host_of(world, hold)].resume(hold.uuid)
-            book.release(hold.id, world.clock.now(), "the primary serves again")
+        for quarantine in quarantines:
+            resumed = env.hosts[_host_of(env, quarantine)].resume(quarantine.uuid)
+            book.release(quarantine.id, env.clock.now(), "the primary serves again")
         # If we died before this, the watcher would hold it again, and the operator would call again.
-        world.journal.serve_from_primary(service, world.clock.now())
+        env.journal.serve_from_primary(service, env.clock.now())
         return resumed
 
 
-def _host_of(world: World, hold: Hold) -> str:
+def _host_of(env: Environment, quarantine: Quarantine) -> str:
     """A hypervisor that has left the plan since has nothing that could be resumed from here."""
-    return hold.host if hold.host in world.plan.hypervisors else world.plan.services[hold.service].primary.hypervisor
+    return (
+        quarantine.host
+        if quarantine.host in env.plan.hypervisors
+        else env.plan.services[quarantine.service].primary.hypervisor
+    )

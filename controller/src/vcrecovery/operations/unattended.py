@@ -6,13 +6,13 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from vcrecovery.core.states import Doubt, Episode, Outcome, Request, Step
-from vcrecovery.errors import NotNowError, OutsideError, RefusedError
+from vcrecovery.core.states import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.errors import ExternalError, NotNowError, RefusedError
 from vcrecovery.logs import about
-from vcrecovery.operations.environment import World
-from vcrecovery.operations.failover import Teller, automatic
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover import ProgressReporter, automatic
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.several import OfWorld, Several
+from vcrecovery.operations.start_gate import LiveConditions, StartGate
 from vcrecovery.store.journal import Journal
 
 log = logging.getLogger("vcrecovery.watch")
@@ -34,8 +34,8 @@ def until_it_ends(journal: Journal, service: str, attempt: Callable[[], Episode]
             return now
         try:
             return attempt()
-        except OutsideError:
-            with contextlib.suppress(OutsideError):
+        except ExternalError:
+            with contextlib.suppress(ExternalError):
                 left = journal.state(service).open_episode or left
             raise
 
@@ -43,55 +43,55 @@ def until_it_ends(journal: Journal, service: str, attempt: Callable[[], Episode]
 
 
 class Unattended:
-    """Fails services of `world` over; `teller` is told each step.
+    """Fails services of `env` over; `reporter` is told each step.
 
     Those that fail at the same time wait for what they need, and start no more at once than the secondary bears.
     """
 
-    def __init__(self, world: World, teller: Teller) -> None:
-        self._world = world
-        self._teller = teller
-        self._several = Several(OfWorld(world))
+    def __init__(self, env: Environment, reporter: ProgressReporter) -> None:
+        self._env = env
+        self._reporter = reporter
+        self._gate = StartGate(LiveConditions(env))
 
     def at_work(self, service: str) -> bool:
         """Whether this program is failing the service over."""
-        return self._several.is_at_work(service)
+        return self._gate.is_at_work(service)
 
     def __call__(
         self,
         service: str,
         cause: str,
         detected_at: float,
-        doubt: Doubt = Doubt.NONE,
+        symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
         by: str = "watch",
-        on_trouble: Callable[[OutsideError], None] = lambda _error: None,
+        on_trouble: Callable[[ExternalError], None] = lambda _error: None,
     ) -> Episode:
         """The failover that was done, now or before. `on_trouble` gets each error that it is tried again after.
 
         Raises RefusedError when a promise forbids it, and BusyError while another controller is at work.
         """
 
-        def on_failure(error: OutsideError, delay: float) -> None:
-            self._several.failed(service, error.message)
+        def on_failure(error: ExternalError, delay: float) -> None:
+            self._gate.failed(service, error.message)
             log.error("%s: %s; trying again in %.0f s", service, error, delay)
             on_trouble(error)
 
         about(service)
-        request = Request(automatic=True, by=by, doubt=doubt, began_at=began_at)
+        request = Request(automatic=True, by=by, symptom=symptom, began_at=began_at)
         trouble = ""
-        self._several.begin([service])
+        self._gate.begin([service])
         try:
             attempt = until_it_ends(
-                self._world.journal, service, lambda: self._attempt(service, cause, detected_at, request)
+                self._env.journal, service, lambda: self._attempt(service, cause, detected_at, request)
             )
-            episode = automatic(attempt, self._world.clock, on_failure)
+            episode = automatic(attempt, self._env.clock, on_failure)
         except RefusedError as error:
             trouble = error.message
             raise
         finally:
-            self._several.end(service, trouble)
+            self._gate.end(service, trouble)
         # Of a fence that was tried in vain somebody should know: it may not work the next time either.
         level = logging.WARNING if episode.outcome is Outcome.WITHDRAWN else logging.INFO
         log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
@@ -99,17 +99,17 @@ class Unattended:
 
     def _refuse_in_a_pause(self, service: str) -> None:
         """Between two attempts an operator may begin to work on the VM."""
-        state = self._world.journal.state(service)
+        state = self._env.journal.state(service)
         begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
-        if not begun and state.pause_at(self._world.clock.now()) is not None:
+        if not begun and state.pause_at(self._env.clock.now()) is not None:
             raise NotNowError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
 
     def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
-        world = self._world
+        env = self._env
         self._refuse_in_a_pause(service)
-        self._several.try_again(service)
+        self._gate.try_again(service)
         # Between two attempts an operator may take over.
         episode = fail_over_locked(
-            world, service, cause, request, teller=self._teller, gate=self._several, detected_at=detected_at
+            env, service, cause, request, reporter=self._reporter, gate=self._gate, detected_at=detected_at
         )
-        return episode if episode is not None else world.journal.history(service, 1)[0]
+        return episode if episode is not None else env.journal.history(service, 1)[0]

@@ -20,7 +20,7 @@ def _of(service: Service) -> tuple[VirtualIp, str] | None:
 def take(service: Service, clock: Clock) -> list[str]:
     """Has this machine show the address, if the service has one; a summary for the timeline.
 
-    Raises OutsideError when somebody else has it, or this machine cannot take it.
+    Raises ExternalError when somebody else has it, or this machine cannot take it.
     """
     if (found := _of(service)) is None:
         return []
@@ -43,6 +43,6 @@ def keep(service: Service, clock: Clock) -> bool:
 
 
 def give_up(service: Service) -> None:
-    """Raises OutsideError when the address cannot be taken off."""
+    """Raises ExternalError when the address cannot be taken off."""
     if (found := _of(service)) is not None:
         virtual_ip.give_up(found[0])

@@ -16,7 +16,7 @@ from pysnmp.entity.engine import SnmpEngine
 from pysnmp.entity.rfc3413.ntfrcv import NotificationReceiver
 from pysnmp.proto.rfc1902 import Integer32, OctetString
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.relay.counts import Counts, Reason
 from vcrecovery.relay.guard import Guard, Pass
 from vcrecovery.relay.notification import Notification, of_snmpd, read_notification
@@ -39,7 +39,7 @@ OnNotification = Callable[[Notification, str], None]
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Raises OutsideError."""
+    """Raises ExternalError."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)
@@ -47,7 +47,7 @@ def listen(address: str, port: int) -> socket.socket:
         sock.bind((address, port))
     except OSError as error:
         sock.close()
-        raise OutsideError(
+        raise ExternalError(
             f"cannot listen on {address}:{port} (UDP): {error.strerror}",
             "correct snmp.traps; ports below 1024 need CAP_NET_BIND_SERVICE",
         ) from error
@@ -93,7 +93,7 @@ class _EngineTime(Integer32):  # type: ignore[misc]
         return Integer32(self._seconds())
 
 
-class Receiver:
+class NotificationListener:
     """Must be made where an event loop runs."""
 
     def __init__(

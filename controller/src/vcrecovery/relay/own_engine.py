@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.relay.state_file import write_document
 from vcrecovery.snmp.mib import ENTERPRISE
 
@@ -42,7 +42,7 @@ def machine_id(file: Path = Path("/etc/machine-id")) -> str:
 def start_engine(file: Path, machine: str, listen: str, now: float) -> OwnEngine:
     """One more start of this machine's engine for the address `listen`. `now` is Unix time.
 
-    Without a `machine` the ID is random, and kept in the file alone. Raises OutsideError when that cannot be written.
+    Without a `machine` the ID is random, and kept in the file alone. Raises ExternalError when that cannot be written.
     """
     known_id, boots = b"", 0
     try:
@@ -59,5 +59,5 @@ def start_engine(file: Path, machine: str, listen: str, now: float) -> OwnEngine
     try:
         write_document(file, {"engine_id": own.engine_id.hex(), "boots": own.boots})
     except OSError as error:
-        raise OutsideError(f"{file} cannot be written: {error.strerror}", "give the relay its state_dir") from error
+        raise ExternalError(f"{file} cannot be written: {error.strerror}", "give the relay its state_dir") from error
     return own

@@ -22,7 +22,7 @@ from pysnmp.hlapi.v3arch.asyncio import (
 from pysnmp.proto.errind import RequestTimedOut
 from pysnmp.proto.rfc1905 import EndOfMibView, NoSuchInstance, NoSuchObject
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.relay.guests import Table
 from vcrecovery.relay.walk import NON_REPEATERS, Variable, Walk
 from vcrecovery.snmp.mib import ENTERPRISES, Oid
@@ -108,7 +108,7 @@ class Poller:
     async def read(self, name: str, address: str, port: int, user: str, timeout: float) -> Table:
         """The agent's table, within `timeout` seconds.
 
-        Raises OutsideError when the agent does not answer, or not with a table.
+        Raises ExternalError when the agent does not answer, or not with a table.
         """
         enterprises = (self._enterprise[name],) if name in self._enterprise else ENTERPRISES
         try:
@@ -126,12 +126,12 @@ class Poller:
                         return table
         except (TimeoutError, OSError) as error:
             self._failed(name)
-            raise OutsideError(
+            raise ExternalError(
                 f"the SNMP agent of hypervisor {name} ({address}:{port}) does not answer", "start it there"
             ) from error
         except (_RejectedError, PySnmpError, ValueError) as error:
             self._failed(name)
-            raise OutsideError(
+            raise ExternalError(
                 f"the SNMP agent of hypervisor {name} ({address}:{port}) gives no table: {str(error) or 'it refuses'}",
                 "compare its user and passphrases with the plan's",
             ) from error

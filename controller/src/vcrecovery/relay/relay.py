@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pysnmp.hlapi.v3arch.asyncio import UsmUserData
 
-from vcrecovery.errors import OutsideError, UsageError
+from vcrecovery.errors import ExternalError, UsageError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
 from vcrecovery.relay.counts import Counts, Reason
@@ -20,12 +20,12 @@ from vcrecovery.relay.credentials import Credentials
 from vcrecovery.relay.guard import Guard, Source
 from vcrecovery.relay.guests import Guests
 from vcrecovery.relay.hearing import Hearing, Said
-from vcrecovery.relay.listener import Receiver, listen
+from vcrecovery.relay.listener import NotificationListener, listen
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.outbox import Value
 from vcrecovery.relay.own_engine import machine_id, start_engine
 from vcrecovery.relay.poller import Poller
-from vcrecovery.relay.send_queue import Lane
+from vcrecovery.relay.send_queue import SendQueue
 from vcrecovery.relay.state_file import write_document
 from vcrecovery.relay.strangers import Strangers
 from vcrecovery.relay.trapper import Trapper
@@ -91,26 +91,26 @@ class Relay:
             self._hypervisors[name] = _Hypervisor(name, agent, Guests(services), hearing)
         self._by_address = {str(h.agent.address): h for h in self._hypervisors.values()}
         trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port)
-        self._states = Lane("states", trapper, CAPACITY, self._refused)
-        self._measurements = Lane("measurements", trapper, CAPACITY, self._refused)
+        self._states = SendQueue("states", trapper, CAPACITY, self._refused)
+        self._measurements = SendQueue("measurements", trapper, CAPACITY, self._refused)
         self._counts = Counts()
         self._folder = plan.state_dir / "relay"
         self._sources = {
             address: Source(h.name, h.agent.user, self._credentials.masters[h.agent.user], plan.snmp.traps.rate)
             for address, h in self._by_address.items()
         }
-        self._receiver: Receiver | None = None
+        self._receiver: NotificationListener | None = None
         self._remembered: object = None
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
-        """Raises OutsideError when it cannot listen or write its state."""
+        """Raises ExternalError when it cannot listen or write its state."""
         traps = self._plan.snmp.traps
         own = start_engine(self._folder / "engine.json", machine_id(), f"{traps.listen}:{traps.port}", time.time())
         self._recall()
         sock = listen(str(traps.listen), traps.port)
         started = asyncio.get_running_loop().time()
         guard = Guard(self._sources, own, self._credentials.community, started)
-        self._receiver = receiver = Receiver(sock, guard, self._counts, own, self._notified)
+        self._receiver = receiver = NotificationListener(sock, guard, self._counts, own, self._notified)
         users = {}
         for user, keys in self._credentials.keys.items():
             receiver.add_user(user, keys)
@@ -193,7 +193,7 @@ class Relay:
         timeout = hearing.pace * ANSWER_SHARE
         try:
             table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
-        except OutsideError as error:
+        except ExternalError as error:
             guests.unanswered(time.monotonic())
             _say(hearing.failed(str(error)))
             return

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.relay.outbox import Outbox, Value
 from vcrecovery.relay.trapper import Trapper
 
@@ -17,7 +17,7 @@ log = logging.getLogger("vcrecovery.relay")
 RETRY_DELAY = 1.0
 
 
-class Lane:
+class SendQueue:
     """States and measurements have one each, so that a state never waits behind measurements.
 
     `on_refused` is told of hosts of which Zabbix refused values.
@@ -56,7 +56,7 @@ class Lane:
     async def _send(self, batch: list[Value]) -> None:
         try:
             failed = await self._trapper.send(batch)
-        except OutsideError as error:
+        except ExternalError as error:
             self.outbox.give_back(batch)
             if error.message != self._said:
                 self._said = error.message

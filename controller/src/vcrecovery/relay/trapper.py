@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Sequence
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.relay.outbox import Value
 
 _HEADER = struct.Struct("<4sBII")
@@ -45,15 +45,15 @@ class Trapper:
     def __init__(self, address: str, port: int, timeout: float = TIMEOUT) -> None:
         self._address, self._port, self._timeout = address, port, timeout
 
-    def _trouble(self, what: str) -> OutsideError:
-        return OutsideError(
+    def _trouble(self, what: str) -> ExternalError:
+        return ExternalError(
             f"Zabbix's trapper {self._address}:{self._port} {what}", "start the server, or correct zabbix.trapper"
         )
 
     async def send(self, batch: Sequence[Value]) -> int:
         """How many of the values Zabbix refused.
 
-        Raises OutsideError when it cannot be reached or answers anything else.
+        Raises ExternalError when it cannot be reached or answers anything else.
         """
         try:
             async with asyncio.timeout(self._timeout):

@@ -170,9 +170,9 @@ def _ending(
 ) -> Iterator[str]:
     if episode.outcome in CAME_TO_NOTHING:
         decision = next_decision(episode, policy, episode.closed_at or now)
-        if isinstance(decision, Close) and decision.way_out and decision.sentence == episode.reason:
+        if isinstance(decision, Close) and decision.hint and decision.sentence == episode.reason:
             yield ""
-            yield from _said("  to do     ", decision.way_out, width, paint)
+            yield from _said("  to do     ", decision.hint, width, paint)
         return
     if episode.outcome is not None:
         return

@@ -34,10 +34,10 @@ class Finding:
     level: Level
     service: str
     sentence: str
-    way_out: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
-        return plain(f"{self.service}: {self.sentence}" + (f"; {self.way_out}" if self.way_out else ""))
+        return plain(f"{self.service}: {self.sentence}" + (f"; {self.hint}" if self.hint else ""))
 
 
 def findings(view: ServiceView) -> list[Finding]:
@@ -63,11 +63,11 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
     name, kind = view.name, view.verdict.kind
     sentence = view.verdict.sentence.removeprefix(f"{name}: ")
 
-    def now(sentence: str, way_out: str = "") -> Finding:
-        return Finding(Level.ATTENTION, name, sentence, way_out)
+    def now(sentence: str, hint: str = "") -> Finding:
+        return Finding(Level.ATTENTION, name, sentence, hint)
 
-    def later(sentence: str, way_out: str = "") -> Finding:
-        return Finding(Level.WARNING, name, sentence, way_out)
+    def later(sentence: str, hint: str = "") -> Finding:
+        return Finding(Level.WARNING, name, sentence, hint)
 
     pause = view.pause
     if pause is not None:
@@ -156,8 +156,8 @@ def _stopped_at(episode: Episode) -> str:
 def _standby(view: ServiceView) -> Iterator[Finding]:
     name, standby = view.name, view.standby
 
-    def now(sentence: str, way_out: str) -> Finding:
-        return Finding(Level.ATTENTION, name, sentence, way_out)
+    def now(sentence: str, hint: str) -> Finding:
+        return Finding(Level.ATTENTION, name, sentence, hint)
 
     if standby.state == "unreachable":
         yield now(standby.detail, "start LXD there: without it nothing can take over")

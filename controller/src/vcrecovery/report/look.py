@@ -15,14 +15,14 @@ from vcrecovery.core.states import Power, ServiceState, Side
 from vcrecovery.core.verdict import Circumstances, Verdict, judge
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.drivers.probe import answering_or_not
-from vcrecovery.errors import OutsideError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of
 from vcrecovery.plan.records import VirtualAddress
-from vcrecovery.report.query_pool import Asker, Pending
+from vcrecovery.report.query_pool import Pending, QueryPool
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.standby.modes import ChosenModes, settled
-from vcrecovery.store.holds import HoldBook
+from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
 
 #: Seconds for everything that is asked.
@@ -42,54 +42,54 @@ class _Patience:
     def wait(self, question: Pending[T], who: str) -> T:
         try:
             return question.answer(self._until - time.monotonic())
-        except OutsideError as error:
+        except ExternalError as error:
             if question.ended:
                 raise
-            raise OutsideError(f"{who} did not answer within {self._within:g} s") from error
+            raise ExternalError(f"{who} did not answer within {self._within:g} s") from error
 
 
 def look(
-    world: World, names: Sequence[str], asker: Asker, within: float = WITHIN, *, ports: bool = False
+    env: Environment, names: Sequence[str], asker: QueryPool, within: float = WITHIN, *, ports: bool = False
 ) -> list[ServiceView]:
     """What is known of these services. Whatever does not answer within so many seconds is said not to.
 
-    Raises OutsideError when the journal cannot be used.
+    Raises ExternalError when the journal cannot be used.
     """
     patience = _Patience(within)
-    questions = [_Questions(world, name, asker, ports=ports) for name in names]
+    questions = [_Questions(env, name, asker, ports=ports) for name in names]
     return [question.answered(patience) for question in questions]
 
 
 class _Questions:
     """What is asked for one service."""
 
-    def __init__(self, world: World, name: str, asker: Asker, *, ports: bool) -> None:
-        self._world, self._name = world, name
-        self._state = world.journal.state(name)
-        service = world.plan.services[name]
-        host, secondary = world.whereabouts.home(name), service.standby.secondary
+    def __init__(self, env: Environment, name: str, asker: QueryPool, *, ports: bool) -> None:
+        self._env, self._name = env, name
+        self._state = env.journal.state(name)
+        service = env.plan.services[name]
+        host, secondary = env.whereabouts.home(name), service.standby.secondary
         self._host, self._secondary = host, secondary
-        self._off = world.journal.off_times(name)
+        self._off = env.journal.off_times(name)
         self._power = asker.ask(("hypervisor", host), name, self._read_power)
         self._standby = asker.ask(("secondary", secondary), name, self._read_standby)
         self._names = {
             name: asker.ask(("zone", name.zone.name), name.text, partial(_values, name))
-            for name in names_of(world, service, self._state.side)
+            for name in names_of(env, service, self._state.side)
         }
         self._ports = asker.ask(("ports", name), name, self._read_ports) if ports else None
 
     def _read_power(self) -> Place:
-        return self._world.whereabouts.find(self._name)
+        return self._env.whereabouts.find(self._name)
 
     def _read_standby(self) -> StandbyView:
-        lxd, name = self._world.lxd[self._secondary], self._name
+        lxd, name = self._env.lxd[self._secondary], self._name
         instance = lxd.get(name)
         if instance is None:
             return StandbyView("missing", f"secondary {lxd.name} has no container {name}")
-        fresh = read_freshness_quietly(lxd, name, self._world.plan.secondaries[self._secondary])
-        now = self._world.clock.now()
+        fresh = read_freshness_quietly(lxd, name, self._env.plan.secondaries[self._secondary])
+        now = self._env.clock.now()
         ahead = from_the_future(fresh, now)
-        age = None if ahead or fresh.stamped_at is None else ran_for(fresh.stamped_at, now, self._off)
+        age = None if ahead or fresh.synced_through is None else ran_for(fresh.synced_through, now, self._off)
         since = settled(instance)
         return StandbyView(
             instance.status.lower(),
@@ -101,39 +101,39 @@ class _Questions:
         )
 
     def _read_ports(self) -> dict[str, bool]:
-        service = self._world.plan.services[self._name]
+        service = self._env.plan.services[self._name]
         side = service.primary if self._state.side is Side.PRIMARY else service.standby
         addresses = [str(address) for address in (side.address, side.address6) if address]
         return answering_or_not([(address, port) for address in addresses for port in service.ports], PROBE_WITHIN)
 
     def answered(self, patience: _Patience) -> ServiceView:
-        world, name = self._world, self._name
+        env, name = self._env, self._name
         try:
             place = patience.wait(self._power, f"hypervisor {self._host}")
-        except OutsideError as error:
+        except ExternalError as error:
             place = Place(self._host, DomainReading(Power.UNREACHABLE, detail=error.message))
         reading = place.reading
         try:
             standby = patience.wait(self._standby, f"LXD on secondary {self._secondary}")
-        except OutsideError as error:
+        except ExternalError as error:
             standby = StandbyView("unreachable", error.message)
         names = tuple(self._name_view(name, patience) for name in self._names)
         # A failover may have gone on meanwhile: what the journal says now is what holds.
-        state, now = world.journal.state(name), world.clock.now()
+        state, now = env.journal.state(name), env.clock.now()
         return ServiceView(
             name=name,
             at=now,
-            plan=_of_plan(world, name, place.host),
+            plan=_of_plan(env, name, place.host),
             state=state,
             reading=reading,
-            verdict=_verdict(world, state, place, now),
+            verdict=_verdict(env, state, place, now),
             standby=standby,
             names=names,
-            last=state.open_episode or next(iter(world.journal.history(name, 1)), None),
-            done=world.journal.newest_done(name),
-            holder=holder(world.plan.state_dir, name),
+            last=state.open_episode or next(iter(env.journal.history(name, 1)), None),
+            done=env.journal.newest_done(name),
+            holder=holder(env.plan.state_dir, name),
             ports=self._ports_view(patience),
-            hold=HoldBook(world.journal).open(name),
+            quarantine=QuarantineBook(env.journal).open(name),
         )
 
     def _ports_view(self, patience: _Patience) -> dict[str, bool] | None:
@@ -141,14 +141,14 @@ class _Questions:
             return None
         try:
             return patience.wait(self._ports, "its ports")
-        except OutsideError:
+        except ExternalError:
             return None
 
     def _name_view(self, name: Name, patience: _Patience) -> NameView:
         wanted = tuple(sorted(change.wanted for change in name.changes))
         try:
             return NameView(name.text, patience.wait(self._names[name], "its DNS server"), wanted)
-        except OutsideError as error:
+        except ExternalError as error:
             return NameView(name.text, None, wanted, error.message)
 
 
@@ -158,8 +158,8 @@ def _values(name: Name) -> tuple[str, ...]:
     return (f"{reading.alias} (an alias)",) if reading.alias else tuple(reading.all_values)
 
 
-def _verdict(world: World, state: ServiceState, place: Place, now: float) -> Verdict:
-    reading, detection = place.reading, world.plan.detection
+def _verdict(env: Environment, state: ServiceState, place: Place, now: float) -> Verdict:
+    reading, detection = place.reading, env.plan.detection
     stalled = now - state.seen.since if state.seen is not None and state.seen.meaning is Meaning.STALLED else 0.0
     also = Circumstances(
         stalled=stalled,
@@ -170,12 +170,12 @@ def _verdict(world: World, state: ServiceState, place: Place, now: float) -> Ver
     return judge(state, reading.power, reading.reason, now, cool_down=detection.cool_down, also=also)
 
 
-def _of_plan(world: World, name: str, host: str) -> PlanView:
-    service = world.plan.services[name]
-    native, chosen = service.sync.consistency, _chosen_mode(world, name)
+def _of_plan(env: Environment, name: str, host: str) -> PlanView:
+    service = env.plan.services[name]
+    native, chosen = service.sync.consistency, _chosen_mode(env, name)
     return PlanView(
         hypervisor=host,
-        site=world.plan.hypervisors[host].site,
+        site=env.plan.hypervisors[host].site,
         secondary=service.standby.secondary,
         mode=chosen or service.mode.value,
         chosen_mode=chosen,
@@ -186,17 +186,17 @@ def _of_plan(world: World, name: str, host: str) -> PlanView:
         max_staleness=service.max_staleness,
         has_dns=bool(service.dns or service.virtual_ip),
         virtual_ip=_of_address(service.virtual_ip),
-        cool_down=world.plan.detection.cool_down,
+        cool_down=env.plan.detection.cool_down,
         replicated_by=dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
     )
 
 
-def _chosen_mode(world: World, name: str) -> str:
+def _chosen_mode(env: Environment, name: str) -> str:
     """What `standby set` has chosen in place of the plan's; empty where it has not."""
     try:
-        chosen = ChosenModes(world.plan.state_dir).read(name)
+        chosen = ChosenModes(env.plan.state_dir).read(name)
         return "" if chosen is None else chosen.value
-    except OutsideError:
+    except ExternalError:
         return "not known"
 
 

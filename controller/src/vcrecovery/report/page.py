@@ -6,12 +6,12 @@ import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-from vcrecovery.operations.environment import World
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Plan
 from vcrecovery.report.exposition import render
 from vcrecovery.report.look import look
 from vcrecovery.report.metrics import families
-from vcrecovery.report.query_pool import Asker
+from vcrecovery.report.query_pool import QueryPool
 
 #: Seconds for everything that is asked; below Prometheus' own 10 s for a scrape.
 WITHIN = 5.0
@@ -31,20 +31,20 @@ class Page:
 
     def __init__(self, plan: Plan, within: float = WITHIN) -> None:
         # Its own connections: nothing here gets into the way of a failover.
-        self._world = World(plan)
+        self._env = Environment(plan)
         self._within = within
-        self._asker = Asker()
+        self._asker = QueryPool()
         self._one_at_a_time = threading.Lock()
         self._text = ""
         self._made_at = float("-inf")
 
     def text(self) -> str:
-        """Raises OutsideError when the journal cannot be used."""
+        """Raises ExternalError when the journal cannot be used."""
         with self._one_at_a_time:
             begun = time.monotonic()
             if begun - self._made_at > KEPT:
-                views = look(self._world, list(self._world.plan.services), self._asker, self._within)
+                views = look(self._env, list(self._env.plan.services), self._asker, self._within)
                 took = time.monotonic() - begun
-                self._text = render(families(views, self._world.journal.outcomes(), _version(), took))
+                self._text = render(families(views, self._env.journal.outcomes(), _version(), took))
                 self._made_at = time.monotonic()
             return self._text

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, cast
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 #: So many questions are asked of one host or server at the same time.
 PER_LANE = 4
@@ -47,15 +47,15 @@ class Pending(Generic[T]):
         self._ended.set()
 
     def answer(self, seconds: float) -> T:
-        """Waits for at most so long. Raises what the question raised, and OutsideError when there is no answer yet."""
+        """Waits for at most so long. Raises what the question raised, and ExternalError when there is no answer yet."""
         if not self._ended.wait(max(0.0, seconds)):
-            raise OutsideError("no answer in time")
+            raise ExternalError("no answer in time")
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
 
 
-class Asker:
+class QueryPool:
     """Keeps the lanes. A question that still has no answer is not asked a second time."""
 
     def __init__(self, per_lane: int = PER_LANE) -> None:
@@ -87,7 +87,7 @@ class Asker:
                 question = self._lanes[lane].popleft()
             begun = time.monotonic()
             error = question.work()
-            if isinstance(error, OutsideError) and time.monotonic() - begun > SLOW:
+            if isinstance(error, ExternalError) and time.monotonic() - begun > SLOW:
                 with self._guard:
                     behind = list(self._lanes[lane])
                     self._lanes[lane].clear()

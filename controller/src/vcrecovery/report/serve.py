@@ -11,7 +11,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from vcrecovery.errors import OutsideError, VCRecoveryError
+from vcrecovery.errors import ExternalError, VCRecoveryError
 from vcrecovery.report.exposition import CONTENT_TYPE
 
 log = logging.getLogger("vcrecovery.metrics")
@@ -75,13 +75,13 @@ class MetricsServer(socketserver.ThreadingMixIn, HTTPServer):
     request_queue_size = 16
 
     def __init__(self, address: str, port: int, page: Callable[[], str]) -> None:
-        """Raises OutsideError when the address cannot be listened on."""
+        """Raises ExternalError when the address cannot be listened on."""
         self.page = page
         self._free = threading.BoundedSemaphore(AT_ONCE)
         try:
             super().__init__((address, port), _Handler)
         except OSError as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"figures cannot be served on {address}:{port}: {error.strerror or error}",
                 "choose another metrics.port in the plan, or end what listens there",
             ) from error
@@ -126,7 +126,7 @@ def keep_serving(address: str, port: int, page: Callable[[], str], stop: threadi
     while not stop.is_set():
         try:
             server = MetricsServer(address, port, page)
-        except OutsideError as error:
+        except ExternalError as error:
             if str(error) != said:
                 said = str(error)
                 log.error("%s", said)

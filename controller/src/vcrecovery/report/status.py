@@ -132,7 +132,7 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     if view.last is not None and view.last.outcome in CAME_TO_NOTHING:
         say("attempt", f"{day_and_time(view.last.opened_at)}: {view.last.outcome}: {view.last.reason}")
     for finding in found:
-        text = finding.sentence + (f"; {finding.way_out}" if finding.way_out else "")
+        text = finding.sentence + (f"; {finding.hint}" if finding.hint else "")
         say("now" if finding.level is Level.ATTENTION else "later", text)
     return lines
 
@@ -194,7 +194,7 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "ports": None if view.ports is None else dict(view.ports),
         "replicated_by": dict(view.plan.replicated_by),
         "findings": [
-            {"level": finding.level.value, "sentence": finding.sentence, "way_out": finding.way_out}
+            {"level": finding.level.value, "sentence": finding.sentence, "hint": finding.hint}
             for finding in findings(view)
         ],
     }
@@ -215,5 +215,5 @@ def fingerprint(view: ServiceView) -> object:
         {key: value for key, value in data.items() if key not in ("standby", "findings")},
         (data["standby"]["state"], data["standby"]["detail"], view.standby.age is None, view.too_old),
         bool(reconcile and reconcile["ended"] is None),
-        [(finding["level"], finding["way_out"]) for finding in data["findings"]],
+        [(finding["level"], finding["hint"]) for finding in data["findings"]],
     )

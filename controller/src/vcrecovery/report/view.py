@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.returning import Hold
+from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.states import Episode, Pause, Power, ServiceState, Side
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
@@ -71,8 +71,8 @@ class ServiceView:
     """One service at the time `at`.
 
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
-    work on it. `ports`: which probes of the side that serves answer; None when nobody has looked. `hold`: that its old
-    primary is held paused.
+    work on it. `ports`: which probes of the side that serves answer; None when nobody has looked. `quarantine`: of its
+    old primary, which is kept paused.
     """
 
     name: str
@@ -87,7 +87,7 @@ class ServiceView:
     done: Episode | None = None
     holder: str = ""
     ports: Mapping[str, bool] | None = None
-    hold: Hold | None = None
+    quarantine: Quarantine | None = None
 
     @property
     def pause(self) -> Pause | None:
@@ -97,7 +97,7 @@ class ServiceView:
     @property
     def held_since(self) -> float | None:
         """Since when the old primary has been held paused, which it still is."""
-        return self.hold.held_at if self.hold is not None and self.reading.power is Power.PAUSED else None
+        return self.quarantine.held_at if self.quarantine is not None and self.reading.power is Power.PAUSED else None
 
     @property
     def cools_until(self) -> float | None:

@@ -11,7 +11,7 @@ from vcrecovery.snmp.mib import GuestState
 
 
 @dataclass(frozen=True)
-class Notification:
+class GuestNotification:
     """A change of a VM's state. `at` is when it was seen, in seconds of a clock that never jumps."""
 
     uuid: UUID
@@ -43,7 +43,7 @@ class Changes:
         self._known: dict[UUID, _Known] = {}
         self._looked = False
 
-    def event(self, uuid: UUID, name: str, event: str, detail: str, at: float) -> Notification | None:
+    def event(self, uuid: UUID, name: str, event: str, detail: str, at: float) -> GuestNotification | None:
         """What an event calls for: nothing if it is no change of state."""
         if event == "undefined":
             self._known.pop(uuid, None)
@@ -51,9 +51,9 @@ class Changes:
         if state is None:
             return None
         self._known[uuid] = _Known(name, state, at)
-        return Notification(uuid, name, state, event, detail, at)
+        return GuestNotification(uuid, name, state, event, detail, at)
 
-    def look(self, listed: Iterable[Listed], begun: float, now: float) -> list[Notification]:
+    def look(self, listed: Iterable[Listed], begun: float, now: float) -> list[GuestNotification]:
         """What changed since the last event. The first look only learns what there is.
 
         `begun` is when the list was asked for: what an event told after that is newer than the list.
@@ -67,7 +67,7 @@ class Changes:
             # One that nobody knew and that is off was defined meanwhile, which is no change of state.
             before = known.state if known is not None else GuestState.SHUTOFF
             if self._looked and _settled(state) is not _settled(before):
-                changes.append(Notification(uuid, guest.name, state, event_of(state), guest.reason, now))
+                changes.append(GuestNotification(uuid, guest.name, state, event_of(state), guest.reason, now))
             self._known[uuid] = _Known(guest.name, state, begun)
         for uuid, known in list(self._known.items()):
             if uuid in found or known.at >= begun:
@@ -76,7 +76,7 @@ class Changes:
             if known.state is not GuestState.SHUTOFF:
                 # A transient VM: nobody can say any more how it ended.
                 off = GuestState.SHUTOFF
-                changes.append(Notification(uuid, known.name, off, event_of(off), "", now))
+                changes.append(GuestNotification(uuid, known.name, off, event_of(off), "", now))
         self._looked = True
         return changes
 

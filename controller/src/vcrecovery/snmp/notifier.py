@@ -12,11 +12,11 @@ from uuid import UUID
 
 from vcrecovery.core.domain import DomainEvent
 from vcrecovery.drivers.libvirt import Guest, LibvirtHost
-from vcrecovery.errors import OutsideError
-from vcrecovery.snmp.guest_notification import Changes, Listed, Notification
+from vcrecovery.errors import ExternalError
+from vcrecovery.snmp.guest_notification import Changes, GuestNotification, Listed
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import AgentSettings
-from vcrecovery.snmp.sink import Receiver
+from vcrecovery.snmp.sink import NotificationSink
 
 log = logging.getLogger("vcrecovery.snmp")
 
@@ -51,7 +51,7 @@ class Notifier:
             try:
                 end = self._host.subscribe(self._hear, lost.set)
                 guests = self._host.guests()
-            except OutsideError as error:
+            except ExternalError as error:
                 if error.message != said:
                     said = error.message
                     log.warning("%s", error)
@@ -80,18 +80,18 @@ class Notifier:
         for notification in self._changes.look(listed, begun, time.monotonic()):
             self._offer(notification)
 
-    def _offer(self, notification: Notification) -> None:
+    def _offer(self, notification: GuestNotification) -> None:
         for sender in self._senders:
             sender.offer(notification)
 
 
-def receivers_of(settings: AgentSettings) -> list[Receiver]:
+def receivers_of(settings: AgentSettings) -> list[NotificationSink]:
     """Raises UsageError when a secret cannot be used."""
     started = time.monotonic()
-    return [Receiver(destination, settings, started) for destination in settings.destinations]
+    return [NotificationSink(destination, settings, started) for destination in settings.destinations]
 
 
-async def notify(settings: AgentSettings, receivers: Sequence[Receiver]) -> None:
+async def notify(settings: AgentSettings, receivers: Sequence[NotificationSink]) -> None:
     """Until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     senders = [Sender(receiver) for receiver in receivers]

@@ -7,9 +7,9 @@ import contextlib
 import logging
 from typing import Protocol
 
-from vcrecovery.snmp.guest_notification import Notification
+from vcrecovery.snmp.guest_notification import GuestNotification
 from vcrecovery.snmp.settings import Destination
-from vcrecovery.snmp.unconfirmed import Outbox
+from vcrecovery.snmp.unconfirmed import Unconfirmed
 
 log = logging.getLogger("vcrecovery.snmp")
 
@@ -22,12 +22,12 @@ TELL_EVERY = 100
 
 
 class Destined(Protocol):
-    """What `Receiver` does."""
+    """What `NotificationSink` does."""
 
     destination: Destination
     confirms: bool
 
-    async def send(self, notification: Notification) -> str: ...
+    async def send(self, notification: GuestNotification) -> str: ...
 
 
 class Sender:
@@ -35,12 +35,12 @@ class Sender:
 
     def __init__(self, receiver: Destined, limit: int = QUEUE, retry_delay: float = RETRY_DELAY) -> None:
         self._receiver = receiver
-        self._outbox = Outbox(limit)
+        self._outbox = Unconfirmed(limit)
         self._retry_delay = retry_delay
         self._wake = asyncio.Event()
         self._down = ""
 
-    def offer(self, notification: Notification) -> None:
+    def offer(self, notification: GuestNotification) -> None:
         if self._outbox.put(notification) is not None and self._outbox.dropped % TELL_EVERY == 1:
             log.error(
                 "%s: %d notification(s) dropped, the oldest first: its queue is full",

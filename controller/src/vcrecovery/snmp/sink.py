@@ -23,7 +23,7 @@ from pysnmp.smi.rfc1902 import ObjectIdentity, ObjectType
 
 from vcrecovery.plan.monitoring import SnmpUser
 from vcrecovery.snmp.credentials import read_passphrase, read_secret
-from vcrecovery.snmp.guest_notification import Notification
+from vcrecovery.snmp.guest_notification import GuestNotification
 from vcrecovery.snmp.guest_state import row_status
 from vcrecovery.snmp.mib import NOTIFICATION, Column, Extra, Oid, scalar
 from vcrecovery.snmp.settings import AgentSettings, Destination
@@ -50,7 +50,7 @@ def user_data(name: str, user: SnmpUser) -> UsmUserData:
 
 
 def variables(
-    notification: Notification, host: str, enterprise: Oid, started: float, now: float
+    notification: GuestNotification, host: str, enterprise: Oid, started: float, now: float
 ) -> list[tuple[Oid, object]]:
     """libvirt-snmp's variables in its order, and then this agent's own. Up time counts from `started`."""
     ticks = int((notification.at - started) * 100) % 2**32
@@ -69,7 +69,7 @@ def variables(
     ]
 
 
-class Receiver:
+class NotificationSink:
     """Where notifications go. One SNMP engine is kept: what it learnt of the receiver saves two round trips."""
 
     def __init__(self, destination: Destination, settings: AgentSettings, started: float) -> None:
@@ -96,7 +96,7 @@ class Receiver:
         address = str(self.destination.address), self.destination.port
         return await UdpTransportTarget.create(address, timeout=TIMEOUT, retries=0)
 
-    async def send(self, notification: Notification) -> str:
+    async def send(self, notification: GuestNotification) -> str:
         """Empty when the receiver has confirmed it (a trap: when it was sent), else why not."""
         engine = self._engine = self._engine or SnmpEngine()
         named = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.standby import lxcfs
 from vcrecovery.standby.modes import RAW_KEY, init_of_all, rest_units, with_init_of
@@ -82,7 +82,7 @@ def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
 def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     """Brings the standby of service `name` to what the plan says, on the secondary itself.
 
-    A standby that serves is left alone. Raises OutsideError when LXD cannot do it.
+    A standby that serves is left alone. Raises ExternalError when LXD cannot do it.
     """
     service = plan.services[name]
     secondary = secondary_of(plan, service)
@@ -98,7 +98,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     if instance.config.get(ROLE_KEY) == ACTIVE:
         return changes
     if ROLE_KEY not in instance.config:
-        raise OutsideError(
+        raise ExternalError(
             f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
             "rename that container or the service",
         )
@@ -131,7 +131,7 @@ def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> N
         own_identity(tree, name, service, secondary, Changes())
     except OSError as error:
         # Such as a watcher whose unit shows it that place read-only.
-        raise OutsideError(
+        raise ExternalError(
             f"{path} cannot be written: {error.strerror}", f"call `vcrecovery failover {name}` as root there"
         ) from error
 
@@ -148,7 +148,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
         found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
         # What LXD writes at this moment is nothing to us; what another controller writes holds.
         if found != (claim := claim or found):
-            raise OutsideError(f"another controller has just claimed container {name}", "look at its history")
+            raise ExternalError(f"another controller has just claimed container {name}", "look at its history")
         return instance
 
     lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false"})
@@ -157,7 +157,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
 def _must_get(lxd: LxdServer, name: str) -> Instance:
     instance = lxd.get(name)
     if instance is None:
-        raise OutsideError(f"container {name} has disappeared from secondary {lxd.name}", "call again")
+        raise ExternalError(f"container {name} has disappeared from secondary {lxd.name}", "call again")
     return instance
 
 
@@ -168,7 +168,7 @@ def _storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes)
         lxd.create_pool(pool)
         changes.note(True, f"storage pool {pool} created")
     elif driver not in DRIVERS:
-        raise OutsideError(
+        raise ExternalError(
             f"storage pool {pool} of secondary {lxd.name} has driver {driver}, which shows a container's files only "
             f"while it runs; standbys need a pool with driver {' or '.join(DRIVERS)}",
             "name another pool in the plan; one that does not exist is created",
@@ -188,7 +188,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
     path.mkdir(mode=0o755, exist_ok=True)
     try:
         lxd.start(name, timeout=30)
-    except OutsideError as error:
+    except ExternalError as error:
         if "forkstart" not in error.message:
             raise
     deadline = clock.steady() + 30
@@ -202,7 +202,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
         elif instance.running:
             lxd.stop(name, timeout=10)
         if clock.steady() > deadline:
-            raise OutsideError(f"container {name} does not stop: {instance.status}", f"try `lxc stop -f {name}`")
+            raise ExternalError(f"container {name} does not stop: {instance.status}", f"try `lxc stop -f {name}`")
         clock.sleep(0.1)
 
 

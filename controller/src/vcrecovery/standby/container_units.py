@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.standby.modes import Level
 
 #: Seconds beyond those for its parts that the script is waited for.
@@ -188,7 +188,7 @@ def settle(
     """Waits for the boot, then brings a standby to `level` and restarts what is older than its files.
 
     `since` is the time before which its processes have not started; `patience`, in seconds, holds for each wait.
-    Raises OutsideError when it cannot be done.
+    Raises ExternalError when it cannot be done.
     """
     arguments = ["settle", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience)]
     status, printed = lxd.ask(instance, _command(_SETTLE, arguments), patience * 3 + _MARGIN)
@@ -201,7 +201,7 @@ def settle(
 def promote(lxd: Containers, instance: str, since: float, patience: float) -> str:
     """Takes the masks away, restarts what is older than its files, and has the rest start; what was done.
 
-    Raises OutsideError.
+    Raises ExternalError.
     """
     arguments = ["promote", since - _TICK, Level.ALL, "", "", _whole(patience)]
     status = lxd.status_of(instance, _command(_PROMOTE, arguments), patience + _MARGIN)
@@ -227,8 +227,8 @@ def _command(script: str, arguments: Sequence[object]) -> list[str]:
     return ["/bin/sh", "-c", script, "vcrecovery", *(str(word) for word in arguments)]
 
 
-def _failed(lxd: Containers, instance: str, status: int, lines: Sequence[str]) -> OutsideError:
-    return OutsideError(
+def _failed(lxd: Containers, instance: str, status: int, lines: Sequence[str]) -> ExternalError:
+    return ExternalError(
         f"the services in container {instance} of {lxd.name} could not be started: "
         f"{'; '.join(lines) or f'status {status}'}",
         f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",

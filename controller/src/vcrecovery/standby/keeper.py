@@ -18,7 +18,7 @@ from vcrecovery.core.states import ServiceState, Side
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
-from vcrecovery.errors import BusyError, OutsideError
+from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby import container_units as inside
@@ -109,7 +109,7 @@ class StandbyKeeper:
                 said[service] = looked.sentence
 
     def look(self, service: str) -> Looked:
-        """Does the next thing that one standby needs. Raises OutsideError, and BusyError while it is failed over."""
+        """Does the next thing that one standby needs. Raises ExternalError, and BusyError while it is failed over."""
         entry = self._plan.services[service]
         lxd = self._lxd[entry.standby.secondary]
         mode, found = self._chosen.of(service, entry), lxd.get(service)
@@ -142,7 +142,7 @@ class StandbyKeeper:
     def _hands_off(self, service: str, lxd: LxdServer, found: Instance | None) -> str:
         """Why the container is nothing that this may touch; empty when it may."""
         if found is None:
-            raise OutsideError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
+            raise ExternalError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
         state = self._journal.state(service)
         if state.side is not Side.PRIMARY or found.config.get(ROLE_KEY) != STANDBY:
             return "left alone: the standby serves"
@@ -154,7 +154,7 @@ class StandbyKeeper:
 
     def _not_bootable(self, service: str, entry: Service, lxd: LxdServer, found: Instance) -> str:
         fresh = read_freshness(lxd, service, secondary_of(self._plan, entry))
-        if fresh.stamped_at is None:
+        if fresh.synced_through is None:
             return f"the standby is not booted yet: {fresh.detail}"
         # One that stops by itself is not booted again and again at once.
         wait = found.started_at + self._delay(service) - self._clock.now()
@@ -196,7 +196,7 @@ class StandbyKeeper:
                     continue
                 break
             else:
-                raise OutsideError(f"container {service} is changed by somebody else all the time", "call again")
+                raise ExternalError(f"container {service} is changed by somebody else all the time", "call again")
         self._tries.pop(service, None)
         self._not_before.pop(service, None)
         what = "is up" if before is None or before.level is not level else "was refreshed"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.modes import Mode
 
@@ -200,8 +200,8 @@ class ChosenModes:
         """The mode that holds."""
         return self.read(name) or service.mode
 
-    def _unusable(self, error: OSError) -> OutsideError:
-        return OutsideError(
+    def _unusable(self, error: OSError) -> ExternalError:
+        return ExternalError(
             f"the chosen modes in {self._folder} cannot be used: {error.strerror}",
             "free some space or correct its rights",
         )

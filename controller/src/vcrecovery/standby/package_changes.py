@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.transfer.rootfs import Rootfs
 
 DPKG_STATUS = "/var/lib/dpkg/status"
@@ -112,7 +112,7 @@ class Handled:
             return None
 
     def write(self, service: str, packages: Packages) -> None:
-        """Raises OutsideError when the disk does not take it; until the program ends it is known all the same."""
+        """Raises ExternalError when the disk does not take it; until the program ends it is known all the same."""
         self._unwritten[service] = packages
         text = json.dumps({"fingerprint": packages.fingerprint, "versions": dict(packages.versions)})
         try:
@@ -121,7 +121,7 @@ class Handled:
             scratch.write_text(text)
             scratch.replace(self._folder / f"{service}.json")
         except OSError as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"the noted packages in {self._folder} cannot be used: {error.strerror}",
                 "free some space or correct its rights",
             ) from error

@@ -65,7 +65,7 @@ class PackageWatch:
                         log.warning("%s: packages have changed: %s", service, error)
 
     def look(self, service: str) -> str | None:
-        """Does what one service needs now; a sentence on what was done. Raises OutsideError, BusyError."""
+        """Does what one service needs now; a sentence on what was done. Raises ExternalError, BusyError."""
         entry = self._plan.services[service]
         choice = entry.sync.on_package_change
         if choice == "nothing":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.lxd.instances import FROZEN
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.standby import container_units as inside
 from vcrecovery.standby.modes import RAW_KEY, boots_to_base, settled, without_init
 
@@ -13,7 +13,7 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
     """Starts or thaws the container, and its services as far as they do not run or are stale; what was done.
 
     `known` is the container as the caller has claimed it; only whether it runs may be otherwise by now. Done once more,
-    it does what is left. Raises OutsideError when it cannot be done now.
+    it does what is left. Raises ExternalError when it cannot be done now.
     """
     name = known.name
     # One that does not run shows at once whether it still is what it was. One that runs may have been frozen.
@@ -31,7 +31,7 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
     by_base = boots_to_base(found.config)
     try:
         done = inside.promote(lxd, name, since, timeout)
-    except OutsideError as error:
+    except ExternalError as error:
         if by_base:
             raise
         # It runs. What it serves with is told by its ports.

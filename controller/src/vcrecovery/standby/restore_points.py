@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.errors import OutsideError, RefusedError
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.transfer.freshness import from_the_future, read_freshness
@@ -81,7 +81,7 @@ def age_in_words(seconds: float) -> str:
 def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> Made:
     """Makes one if it is due and the standby is whole, and removes those beyond `keep`.
 
-    Raises OutsideError when LXD cannot do it, or a session does not end in time.
+    Raises ExternalError when LXD cannot do it, or a session does not end in time.
     """
     wanted = plan.services[service].restore_points
     if wanted.keep == 0:
@@ -128,19 +128,19 @@ def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
     if why := _not_a_standby(lxd, service):
         return f"not now: {why}"
     fresh = read_freshness(lxd, service, secondary_of(plan, entry))
-    if fresh.stamped_at is None or not fresh.whole:
+    if fresh.synced_through is None or not fresh.whole:
         return f"not now: the standby is not whole: {fresh.detail}"
     if why := from_the_future(fresh, now):
         return f"not now: {why}"
-    if now - fresh.stamped_at > entry.max_staleness:
-        return f"not now: the standby is {age_in_words(now - fresh.stamped_at)} old, more than its max_staleness"
+    if now - fresh.synced_through > entry.max_staleness:
+        return f"not now: the standby is {age_in_words(now - fresh.synced_through)} old, more than its max_staleness"
     return ""
 
 
 def _not_a_standby(lxd: LxdServer, service: str) -> str:
     instance = lxd.get(service)
     if instance is None:
-        raise OutsideError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
+        raise ExternalError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
     if instance.config.get(READY_KEY) != "true":
         return "the standby was never made ready"
     if instance.config.get(ROLE_KEY) != STANDBY:

@@ -33,7 +33,7 @@ def selection_of(service: Service) -> Selection:
 def seed(plan: Plan, service: str, source: Path, timeout: float = 3600.0) -> None:
     """Copies `source` into the standby, but for what a sync leaves out.
 
-    Raises OutsideError when rsync or the receiver fails, UsageError when the packages of `source` cannot be read.
+    Raises ExternalError when rsync or the receiver fails, UsageError when the packages of `source` cannot be read.
     """
     entry = plan.services[service]
     try:

@@ -21,7 +21,6 @@ from typing import Any
 from vcrecovery.core.sighting import OffTime, Sighting
 from vcrecovery.core.states import (
     ALLOWED,
-    Doubt,
     Episode,
     Outcome,
     Pause,
@@ -31,12 +30,13 @@ from vcrecovery.core.states import (
     Side,
     Step,
     StepRecord,
+    Symptom,
     phase_of,
 )
-from vcrecovery.errors import InternalError, OutsideError
+from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.store.events import EVENT_SCHEMA
 from vcrecovery.store.group_commit import GroupCommit
-from vcrecovery.store.holds import HOLD_INDEX, HOLD_SCHEMA
+from vcrecovery.store.quarantines import QUARANTINE_INDEX, QUARANTINE_SCHEMA
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS service (
@@ -77,14 +77,16 @@ _OFF_KEPT = 30 * 86400.0
 
 
 def _written(request: Request) -> str:
-    """Without what is not known: the version before reads it too."""
+    """Without what is not known."""
     said = asdict(request)
     return json.dumps({key: value for key, value in said.items() if (key, value) != ("began_at", None)})
 
 
 def _request(said: str) -> Request:
     found = json.loads(said)
-    return Request(**{**found, "doubt": Doubt(found.get("doubt", ""))})
+    # A symptom was called a doubt once.
+    symptom = found.pop("doubt", "")
+    return Request(**{**found, "symptom": Symptom(found.get("symptom", symptom))})
 
 
 class Journal:
@@ -93,7 +95,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Opens or creates the journal.
 
-        Raises OutsideError when the file cannot be used.
+        Raises ExternalError when the file cannot be used.
         """
         self._path = path
         self._one_at_a_time = threading.RLock()
@@ -103,7 +105,7 @@ class Journal:
             self._together = GroupCommit(self._db, self._one_at_a_time)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA + EVENT_SCHEMA + HOLD_SCHEMA)
+            self._db.executescript(_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA)
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
@@ -127,35 +129,35 @@ class Journal:
                 if not self._has(table, column):
                     db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
         self._db.execute("DROP INDEX IF EXISTS one_open_hold")
-        self._db.execute(HOLD_INDEX)
+        self._db.execute(QUARANTINE_INDEX)
 
     def _has(self, table: str, column: str) -> bool:
         return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
-    def _unusable(self, error: Exception) -> OutsideError:
-        said, way_out = str(error), "free some space or correct its rights, then call again"
+    def _unusable(self, error: Exception) -> ExternalError:
+        said, hint = str(error), "free some space or correct its rights, then call again"
         if "is locked" in said:
-            way_out = f"`fuser -v {self._path}` shows by whom; then call again"
+            hint = f"`fuser -v {self._path}` shows by whom; then call again"
         elif "not a database" in said or "malformed" in said:
-            way_out = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
+            hint = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
         elif "readonly" in said:
-            way_out = "call as the user to whom it belongs"
-        return OutsideError(f"the journal {self._path} cannot be used: {said}", way_out)
+            hint = "call as the user to whom it belongs"
+        return ExternalError(f"the journal {self._path} cannot be used: {said}", hint)
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Raises OutsideError for what is none of this version's values."""
+        """Raises ExternalError for what is none of this version's values."""
         try:
             yield
         except (ValueError, TypeError) as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"the journal {self._path} holds what this version does not know: {error}",
                 "use the vcrecovery that wrote it",
             ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Everything in it or nothing; on the disk when it ends. Raises OutsideError."""
+        """Everything in it or nothing; on the disk when it ends. Raises ExternalError."""
         try:
             with self._together.transaction() as db:
                 yield db
@@ -163,7 +165,7 @@ class Journal:
             raise self._unusable(error) from error
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Raises OutsideError."""
+        """Raises ExternalError."""
         try:
             with self._one_at_a_time:
                 return self._db.execute(query, values).fetchall()

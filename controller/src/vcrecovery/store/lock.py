@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from vcrecovery.errors import BusyError, OutsideError
+from vcrecovery.errors import BusyError, ExternalError
 
 #: The part of a service that is its standby's container.
 _STANDBY = "standby"
@@ -40,7 +40,7 @@ def service_lock(
         # Without a buffer: what a full disk does not take would be tried once more, and fail, when the file is closed.
         file = path.open("ab+", buffering=0)
     except OSError as error:
-        raise OutsideError(
+        raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
             "free some space or correct its rights, then call again",
         ) from error
@@ -74,12 +74,12 @@ def one_act(state_dir: Path, service: str) -> Iterator[None]:
 
 @contextmanager
 def after_acts(state_dir: Path, service: str, patience: float) -> Iterator[None]:
-    """Holds the container for whoever holds the service. Raises OutsideError when an act has not ended by then."""
+    """Holds the container for whoever holds the service. Raises ExternalError when an act has not ended by then."""
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(service_lock(state_dir, service, part=_STANDBY, patience=patience))
         except BusyError as error:
-            raise OutsideError(error.message, error.way_out) from error
+            raise ExternalError(error.message, error.hint) from error
         yield
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.model import Secondary
 from vcrecovery.primary.report import NAME as REPORT_NAME
 from vcrecovery.primary.report import progress_sentence
@@ -56,12 +56,12 @@ class Reconcile:
 class Freshness:
     """What is known of a standby's age.
 
-    `stamped_at`: the time, by the primary's clock, up to which everything has arrived; None when that is not known.
+    `synced_through`: the time, by the primary's clock, up to which everything has arrived; None when that is not known.
     `heard_at`: when the newest marker was stamped. The two differ while the primary knows that something is missing.
     `queue`: changes that the primary had seen and not sent.
     """
 
-    stamped_at: float | None
+    synced_through: float | None
     detail: str = ""
     heard_at: float | None = None
     queue: int | None = None
@@ -70,7 +70,7 @@ class Freshness:
     @property
     def whole(self) -> bool:
         """Whether nothing older than the newest marker is missing."""
-        return self.stamped_at is not None and self.stamped_at == self.heard_at
+        return self.synced_through is not None and self.synced_through == self.heard_at
 
 
 def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) -> Freshness:
@@ -103,14 +103,14 @@ def _too_large(what: str, service: str) -> str:
 
 def from_the_future(fresh: Freshness, now: float) -> str:
     """Why its times say nothing: a clock was set, and nobody knows which one is right. Empty when they hold."""
-    ahead = max(fresh.heard_at or 0.0, fresh.stamped_at or 0.0) - now
+    ahead = max(fresh.heard_at or 0.0, fresh.synced_through or 0.0) - now
     if ahead <= AHEAD_AT_MOST:
         return ""
     return f"its newest heartbeat is {ahead:.0f} s in the future: its primary's clock or this one was set"
 
 
 def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
-    """Raises OutsideError when LXD has to be asked and does not answer."""
+    """Raises ExternalError when LXD has to be asked and does not answer."""
     read = _reader(lxd, service, secondary)
     return freshness_of(service, read(HEARTBEAT), read(RECONCILE))
 
@@ -118,7 +118,7 @@ def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshn
 def read_age(
     lxd: LxdServer, service: str, secondary: Secondary, enough: Callable[[Freshness], bool] = lambda _fresh: False
 ) -> Freshness:
-    """The same as far as it tells an age. Raises OutsideError when LXD has to be asked and does not answer.
+    """The same as far as it tells an age. Raises ExternalError when LXD has to be asked and does not answer.
 
     Over HTTPS each file takes its time. So the report, which only says why there is no age, is read only then, and the
     heartbeat itself only where its copy (see `vcrecovery.transfer.heartbeat_copy`) is not `enough`.
@@ -137,7 +137,7 @@ def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -
     """All that is known, with a server that does not answer as the detail."""
     try:
         return read_freshness(lxd, service, secondary)
-    except OutsideError as error:
+    except ExternalError as error:
         return Freshness(None, error.message)
 
 
@@ -153,22 +153,22 @@ def wait_for_sync(
     """Waits until everything has arrived that the primary had at the call; the newest state's age in seconds.
 
     Without `newer`, one whole sync at any time is enough. `tell` gets a line when a first sync has come further.
-    Raises OutsideError after `timeout` seconds.
+    Raises ExternalError after `timeout` seconds.
     """
     deadline = clock.steady() + timeout
     first = read_freshness(lxd, service, secondary)
     told: float | None = None
     while True:
         fresh = read_freshness(lxd, service, secondary)
-        is_newer = first.heard_at is None or (fresh.stamped_at or 0.0) > first.heard_at
+        is_newer = first.heard_at is None or (fresh.synced_through or 0.0) > first.heard_at
         if fresh.whole and (is_newer or not newer):
-            return max(0.0, clock.now() - (fresh.stamped_at or 0.0))
+            return max(0.0, clock.now() - (fresh.synced_through or 0.0))
         running = fresh.reconcile
         if running is not None and running.ended is None and running.sent is not None and running.sent != told:
             told = running.sent
             tell(progress_line(running))
         if clock.steady() > deadline:
-            raise OutsideError(
+            raise ExternalError(
                 f"no sync of {service} has ended within {timeout:.0f} s"
                 + (f": {fresh.detail}" if fresh.detail else ""),
                 "look at `journalctl -u vcrecovery-sync -u vcrecovery-reconcile` on the primary",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 from vcrecovery.primary.heartbeat import NAME as HEARTBEAT_NAME
 from vcrecovery.transfer.rootfs import Rootfs
 
@@ -33,7 +33,7 @@ def publish(rootfs: Path) -> None:
     if found is None or len(found) > _AT_MOST:
         withdraw(rootfs)
         return
-    with contextlib.suppress(OSError, OutsideError):
+    with contextlib.suppress(OSError, ExternalError):
         Rootfs(rootfs.parent, []).file(f"/templates/{TEMPLATE}", found)
 
 

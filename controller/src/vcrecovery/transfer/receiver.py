@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from vcrecovery.errors import OutsideError, RefusedError, UsageError
+from vcrecovery.errors import ExternalError, RefusedError, UsageError
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, sessions
 
@@ -130,7 +130,7 @@ class _UnixConnection(http.client.HTTPConnection):
 def find_target(state_dir: Path, service: str) -> Target:
     """Where the files of `service` go, if it may take files now.
 
-    Raises UsageError for an unknown service, OutsideError when LXD does not answer, and RefusedError when the standby
+    Raises UsageError for an unknown service, ExternalError when LXD does not answer, and RefusedError when the standby
     is not ready or serves: files from an old primary would overwrite live data then.
     """
     file = state_dir / "standbys" / f"{service}.json"
@@ -144,11 +144,11 @@ def find_target(state_dir: Path, service: str) -> Target:
         answer = connection.getresponse()
         body = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise OutsideError(f"LXD ({entry['socket']}) does not answer: {error}", "start it") from error
+        raise ExternalError(f"LXD ({entry['socket']}) does not answer: {error}", "start it") from error
     finally:
         connection.close()
     if answer.status != 200:
-        raise OutsideError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
+        raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
     config = body["metadata"]["expanded_config"]
     if config.get("user.vcrecovery.role") != "standby":
         raise RefusedError(f"refused: {service} is served by its standby; its files are live")
@@ -193,7 +193,7 @@ _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
 
 def _check(result: int, what: str) -> None:
     if result:
-        raise OutsideError(f"{what}: {os.strerror(ctypes.get_errno())}", "the receiver needs root and namespaces")
+        raise ExternalError(f"{what}: {os.strerror(ctypes.get_errno())}", "the receiver needs root and namespaces")
 
 
 def _mount(source: str | Path, target: str | Path, kind: str | None, flags: int, data: str | None = None) -> None:
@@ -259,7 +259,7 @@ def _enter_user_namespace(id_map: Sequence[Mapping[str, Any]], proc: int) -> Non
     written = os.read(child_done, 1)
     os.waitpid(child, 0)
     if written != b".":
-        raise OutsideError("the container's ID map could not be set", "the receiver needs CAP_SETUID")
+        raise ExternalError("the container's ID map could not be set", "the receiver needs CAP_SETUID")
     os.setgid(0)
     os.setuid(0)
     os.setgroups([])

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -26,7 +26,7 @@ def on_disk(number: int, kind: str, id_map: Sequence[Mapping[str, Any]]) -> int:
         if entry.get(kind) and 0 <= offset < int(entry["Maprange"]):
             return int(entry["Hostid"]) + offset
     if id_map:
-        raise OutsideError(f"the container's ID map has no place for {number}", "check its security.idmap settings")
+        raise ExternalError(f"the container's ID map has no place for {number}", "check its security.idmap settings")
     return number
 
 
@@ -42,7 +42,7 @@ class Rootfs:
     def _parent(self, inside: str, make: bool = True) -> Iterator[tuple[int, str]]:
         """The open folder that holds `inside`, made as needed if `make`, and the last part of the name.
 
-        With `make`, whatever goes wrong in the block is an OutsideError.
+        With `make`, whatever goes wrong in the block is an ExternalError.
         """
         parts = PurePosixPath(inside).parts[1:]
         here = os.open(self.path, _DIRECTORY)
@@ -54,7 +54,7 @@ class Rootfs:
                 try:
                     below = os.open(part, _DIRECTORY, dir_fd=here)
                 except OSError as error:
-                    raise OutsideError(
+                    raise ExternalError(
                         f"{self.path}{inside}: {part} is no folder, or a link that is not followed",
                         "look at that tree; the primary has made it so",
                     ) from error
@@ -66,7 +66,7 @@ class Rootfs:
         except OSError as error:
             if not make:
                 raise
-            raise OutsideError(
+            raise ExternalError(
                 f"{self.path}{inside} cannot be written: {(error.strerror or str(error)).lower()}",
                 "see what its primary has there, and whether the disk is full",
             ) from error
@@ -149,7 +149,7 @@ class Rootfs:
         try:
             with self._parent(inside, make=False) as (parent, name):
                 return _has_file(parent, name, depth=3)
-        except (OutsideError, OSError):
+        except (ExternalError, OSError):
             return False
 
     def read(self, inside: str, at_most: int = -1) -> bytes | None:
@@ -157,7 +157,7 @@ class Rootfs:
         try:
             with self._parent(inside, make=False) as (parent, name):
                 return self._read(parent, name, at_most)
-        except (OutsideError, OSError):
+        except (ExternalError, OSError):
             return None
 
     @staticmethod

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 _POLL = 0.02
 #: A line of /proc/PID/fdinfo/FD. The kernel shows it to each process that has this very open file, so also to heirs.
@@ -36,7 +36,7 @@ def _open(state_dir: Path, service: str) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise OutsideError(
+        raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
             "free some space or correct its rights, then call again",
         ) from error
@@ -62,11 +62,11 @@ def _until(done: Callable[[], bool], timeout: float) -> bool:
 def join(state_dir: Path, service: str, timeout: float) -> None:
     """Makes this process, and all that it becomes or starts, one session; waits while the standby is set aside.
 
-    Raises OutsideError after `timeout` seconds.
+    Raises ExternalError after `timeout` seconds.
     """
     descriptor = _open(state_dir, service)
     if not _until(lambda: _take(descriptor, fcntl.LOCK_SH), timeout):
-        raise OutsideError(f"the standby of {service} was busy for {timeout:.0f} s", "try again later")
+        raise ExternalError(f"the standby of {service} was busy for {timeout:.0f} s", "try again later")
     os.set_inheritable(descriptor, True)
 
 
@@ -74,12 +74,12 @@ def join(state_dir: Path, service: str, timeout: float) -> None:
 def set_aside(state_dir: Path, service: str, timeout: float) -> Iterator[None]:
     """Keeps sessions out, after those that are open have ended by themselves.
 
-    Raises OutsideError when one is still open after `timeout` seconds.
+    Raises ExternalError when one is still open after `timeout` seconds.
     """
     descriptor = _open(state_dir, service)
     try:
         if not _until(lambda: _take(descriptor, fcntl.LOCK_EX), timeout):
-            raise OutsideError(
+            raise ExternalError(
                 f"files for the standby of {service} are arriving, and were for {timeout:.0f} s", "try again later"
             )
         yield
@@ -92,7 +92,7 @@ def take_over(state_dir: Path, service: str, timeout: float) -> Iterator[int]:
     """Ends every open session, and keeps further ones out; yields how many it ended.
 
     The caller has taken the standby's role away before, so that a session that comes later is refused.
-    Raises OutsideError when a session does not end, or somebody else keeps sessions out.
+    Raises ExternalError when a session does not end, or somebody else keeps sessions out.
     """
     descriptor = _open(state_dir, service)
     try:
@@ -105,7 +105,7 @@ def end_sessions(state_dir: Path, service: str, timeout: float) -> int:
     """Ends every open session; how many there were.
 
     The caller has taken the standby's role away before. Somebody who keeps sessions out (a restore point is being made)
-    is no obstacle: while he does, there is none. Raises OutsideError when a session does not end.
+    is no obstacle: while he does, there is none. Raises ExternalError when a session does not end.
     """
     descriptor = _open(state_dir, service)
     try:
@@ -130,7 +130,7 @@ def _end_sessions(descriptor: int, path: Path, service: str, timeout: float, *, 
 
     if not _until(none_left, timeout):
         left = ", ".join(str(pid) for pid in sorted(holders(path))) or "none that this one may see"
-        raise OutsideError(
+        raise ExternalError(
             f"the standby of {service} is still written to after {timeout:.0f} s, by process {left}",
             "end that (seeing it takes root with CAP_SYS_PTRACE), then call again",
         )

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import libvirt
 
 from vcrecovery.drivers.process import run
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 3
@@ -125,9 +125,9 @@ class Connection:
         self._asking = threading.Lock()
         weakref.finalize(self, _close_aside, self._idle)
 
-    def _unreachable(self, error: Exception | str) -> OutsideError:
+    def _unreachable(self, error: Exception | str) -> ExternalError:
         reason = str(error).splitlines()[0]
-        return OutsideError(
+        return ExternalError(
             f"hypervisor {self.name} ({self._uri}) does not answer: {reason}",
             f"start libvirtd there, and try `virsh -c {self._uri} list`",
         )
@@ -233,7 +233,7 @@ class Connection:
         try:
             if self._hanging:
                 run([sys.executable, "-I", "-c", _OPENS, self._uri], timeout=self._timeout)
-        except OutsideError as error:
+        except ExternalError as error:
             raise silent from error
         finally:
             self._asking.release()

@@ -32,7 +32,7 @@ class Events(Connection):
 
         `on_begin` gets the UUID of a VM that is started, or whose guest reboots.
 
-        Raises OutsideError when the host does not answer.
+        Raises ExternalError when the host does not answer.
         """
 
         over = threading.Event()

@@ -13,7 +13,7 @@ from vcrecovery.core.states import Power
 from vcrecovery.drivers.libvirt.connection import Call
 from vcrecovery.drivers.libvirt.events import Events
 from vcrecovery.drivers.libvirt.readings import POWER, Guest, reason_of
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 
 class LibvirtHost(Events):
@@ -22,7 +22,7 @@ class LibvirtHost(Events):
     def read(self, uuid: str) -> DomainReading:
         """The VM's state. `ABSENT` when this host does not know it.
 
-        Raises OutsideError when the host does not answer.
+        Raises ExternalError when the host does not answer.
         """
 
         def reading(call: Call[DomainReading]) -> DomainReading:
@@ -43,7 +43,7 @@ class LibvirtHost(Events):
 
         Not by libvirt's bulk statistics: since libvirt 8.9 those ask QEMU itself, and one QEMU that has stopped would
         hold up the answer for all, NOWAIT or not. What is asked here libvirt knows without QEMU.
-        Raises OutsideError when the host does not answer.
+        Raises ExternalError when the host does not answer.
         """
 
         def listing(call: Call[list[Guest]]) -> list[Guest]:
@@ -58,7 +58,7 @@ class LibvirtHost(Events):
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         """State and CPU time of those of these VMs that the host knows.
 
-        Raises OutsideError when the host does not answer.
+        Raises ExternalError when the host does not answer.
         """
         known = {guest.uuid: guest for guest in self.guests()}
         return {
@@ -71,7 +71,7 @@ class LibvirtHost(Events):
         """Ends the VM at once, and keeps it from coming back with its host. Nothing happens to one that is off.
 
         A QEMU that has stopped takes libvirt 10 to 15 seconds: it does not hear the first signal.
-        Raises OutsideError when the host does not answer or will not.
+        Raises ExternalError when the host does not answer or will not.
         """
 
         def end(call: Call[None]) -> None:
@@ -97,7 +97,7 @@ class LibvirtHost(Events):
         try:
             self._call(end, timeout, slow=True)
         except libvirt.libvirtError as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
                 "end the VM by hand, then call again",
             ) from error
@@ -105,7 +105,7 @@ class LibvirtHost(Events):
     def suspend(self, uuid: str, timeout: float | None = None) -> bool:
         """Pauses the VM, and keeps it from starting with its host; whether it ran.
 
-        Nothing happens to one that is off, and one that is paused stays so. Raises OutsideError when the host does not
+        Nothing happens to one that is off, and one that is paused stays so. Raises ExternalError when the host does not
         answer or will not.
         """
 
@@ -127,7 +127,7 @@ class LibvirtHost(Events):
     def resume(self, uuid: str, timeout: float | None = None) -> bool:
         """Lets a paused VM go on; whether it was paused.
 
-        Raises OutsideError when the host does not answer or will not.
+        Raises ExternalError when the host does not answer or will not.
         """
 
         def go_on(call: Call[bool], domain: Any) -> bool:
@@ -155,7 +155,7 @@ class LibvirtHost(Events):
         try:
             return self._call(changed, timeout, slow=True)
         except libvirt.libvirtError as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",
                 f"{word} the VM by hand, then call again",
             ) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd.routes import AnswerError, Route
 from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketSession
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.lxd.https import PinnedAdapter
@@ -22,7 +22,7 @@ CALL_TIMEOUT = 10.0
 T = TypeVar("T")
 
 
-class TryAgainError(OutsideError):
+class TryAgainError(ExternalError):
     """The instance has changed since it was read, or is busy. Reading it again and trying again is right."""
 
 
@@ -36,7 +36,7 @@ class OverHttps:
     server_certificate: Path
 
     def check(self) -> None:
-        """Raises OutsideError when a file cannot be used, or others may read the key."""
+        """Raises ExternalError when a file cannot be used, or others may read the key."""
         for what, path in (
             ("certificate", self.certificate),
             ("key", self.key),
@@ -46,24 +46,26 @@ class OverHttps:
                 with path.open("rb") as file:
                     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             except OSError as error:
-                raise OutsideError(f"LXD's {what} {path} cannot be read: {error.strerror}", "correct that") from error
+                raise ExternalError(f"LXD's {what} {path} cannot be read: {error.strerror}", "correct that") from error
             if what == "key" and mode & 0o077:
-                raise OutsideError(f"LXD's key {path} can be read by others (mode {mode:o})", f"`chmod 600 {path}`")
+                raise ExternalError(f"LXD's key {path} can be read by others (mode {mode:o})", f"`chmod 600 {path}`")
 
     def adapter(self) -> PinnedAdapter:
-        """Raises OutsideError when a file is not what it should be."""
+        """Raises ExternalError when a file is not what it should be."""
         from vcrecovery.drivers.lxd.https import PinnedAdapter
 
         try:
             return PinnedAdapter(self.certificate, self.key, self.server_certificate, KEPT)
         except OSError as error:
-            raise OutsideError(
+            raise ExternalError(
                 f"LXD's certificate {self.certificate} and key {self.key} cannot be used: {error.strerror or error}",
                 "make both anew, and have the server trust the certificate",
             ) from error
         except ValueError as error:
             file = self.server_certificate
-            raise OutsideError(f"LXD's server certificate {file} is no certificate", "copy server.crt there") from error
+            raise ExternalError(
+                f"LXD's server certificate {file} is no certificate", "copy server.crt there"
+            ) from error
 
 
 class Connection:
@@ -85,10 +87,10 @@ class Connection:
 
     @property
     def socket(self) -> Path:
-        """Raises OutsideError for a server that is reached over HTTPS."""
+        """Raises ExternalError for a server that is reached over HTTPS."""
         if isinstance(self._place, Path):
             return self._place
-        raise OutsideError(
+        raise ExternalError(
             f"secondary {self.name} is another machine ({self._place.url}), and its files are not here",
             "call this on the secondary itself, with a plan that names LXD's unix socket",
         )
@@ -126,13 +128,13 @@ class Connection:
 
             api, trusted = connected(address, self._place.adapter(), CALL_TIMEOUT)
         if not trusted:
-            raise OutsideError(
+            raise ExternalError(
                 f"LXD on secondary {self.name} ({address}) does not know the certificate of this controller",
                 "add it there: `lxc config trust add --restricted --projects default FILE`",
             )
         return api
 
-    def _unreachable(self, error: Exception) -> OutsideError:
+    def _unreachable(self, error: Exception) -> ExternalError:
         if isinstance(self._place, Path):
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             where, reason = str(self._place), said or type(error).__name__
@@ -140,12 +142,12 @@ class Connection:
                 reason = "no such socket"
         else:
             where, reason = self._place.url, _tls_reason(error)
-        return OutsideError(
+        return ExternalError(
             f"LXD on secondary {self.name} ({where}) does not answer: {reason}", "start it, and try `lxc list` there"
         )
 
     def _guard(self, call: Callable[[Any], T]) -> T:
-        """What `call` returns, given the routes. Raises OutsideError when the server cannot do it or is away."""
+        """What `call` returns, given the routes. Raises ExternalError when the server cannot do it or is away."""
         try:
             # Each call has its own: another's failure may take the shared one away.
             return call(self._api or self._connected())
@@ -155,7 +157,7 @@ class Connection:
         except AnswerError as error:
             if error.status_code == 503:
                 raise self._unreachable(error) from error
-            kind = TryAgainError if "is busy running" in str(error) else OutsideError
+            kind = TryAgainError if "is busy running" in str(error) else ExternalError
             raise kind(f"LXD on secondary {self.name}: {error}") from error
 
     def _found(self, call: Callable[[Any], Any]) -> Any:
@@ -184,8 +186,8 @@ class Connection:
             if result["status_code"] == 200:
                 return result["metadata"] or {}
             if result["status_code"] < 200:
-                raise OutsideError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
-            kind = TryAgainError if "is busy running" in str(result["err"]) else OutsideError
+                raise ExternalError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
+            kind = TryAgainError if "is busy running" in str(result["err"]) else ExternalError
             raise kind(f"LXD on secondary {self.name}: {doing}: {' '.join(str(result['err']).split())}")
 
         return self._guard(change)

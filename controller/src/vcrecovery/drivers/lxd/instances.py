@@ -10,7 +10,7 @@ from typing import Any
 
 from vcrecovery.drivers.lxd.connection import Connection, TryAgainError
 from vcrecovery.drivers.lxd.routes import AnswerError
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 #: Seconds between two looks at a server that is busy with an instance.
@@ -40,7 +40,7 @@ class Instances(Connection):
     """The instances of one server."""
 
     def get(self, instance: str) -> Instance | None:
-        """None when there is no such instance. Raises OutsideError when the server does not answer."""
+        """None when there is no such instance. Raises ExternalError when the server does not answer."""
         response = self._found(lambda api: api.instances[instance].get())
         if response is None:
             return None
@@ -102,7 +102,7 @@ class Instances(Connection):
         """Sets what `config` says of the instance that `read` gives; the instance as it was then. No keys: no write.
 
         LXD writes keys of its own at times, as after a stop: then all begins anew, so `read` is the place for checks.
-        Raises what these two raise, and OutsideError when it is changed all the time.
+        Raises what these two raise, and ExternalError when it is changed all the time.
         """
         for _ in range(_TRIES):
             instance = read()
@@ -111,20 +111,20 @@ class Instances(Connection):
                 if wanted:
                     self.configure(instance, wanted, devices)
                 return instance
-        raise OutsideError(f"container {instance.name} is changed by somebody else all the time", "call again")
+        raise ExternalError(f"container {instance.name} is changed by somebody else all the time", "call again")
 
     def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
 
         `known` is what was read of it a moment ago; one that does not run and is not what it was then is read again.
-        Raises OutsideError with the server's reason.
+        Raises ExternalError with the server's reason.
         """
         deadline = self._clock.steady() + timeout
         found = known or self.get(instance)
         started = False
         while found is None or not found.running:
             if started and self._clock.steady() >= deadline:
-                raise OutsideError(
+                raise ExternalError(
                     f"container {instance} stops right after its start",
                     f"see `lxc info --show-log {instance}`, then call again",
                 )
@@ -139,21 +139,21 @@ class Instances(Connection):
                 if self._clock.steady() >= deadline:
                     raise
                 self._clock.sleep(_BUSY_DELAY)
-            except OutsideError as error:
+            except ExternalError as error:
                 now = self.get(instance) if found is not None and found is known else None
                 if now is None or known is None or now.status == known.status:
-                    way_out = f"see `lxc info --show-log {instance}`, then call again"
-                    raise OutsideError(error.message, way_out) from error
+                    hint = f"see `lxc info --show-log {instance}`, then call again"
+                    raise ExternalError(error.message, hint) from error
                 found = now
                 continue
             found = self.get(instance)
 
     def freeze(self, instance: str, timeout: float) -> None:
-        """Stops the processes of a running instance where they are. Raises OutsideError when it does not run."""
+        """Stops the processes of a running instance where they are. Raises ExternalError when it does not run."""
         self._set_state(instance, "freeze", timeout, f"the freezing of {instance}")
 
     def unfreeze(self, instance: str, timeout: float) -> None:
-        """Lets a frozen instance go on. Raises OutsideError when it is not frozen."""
+        """Lets a frozen instance go on. Raises ExternalError when it is not frozen."""
         self._set_state(instance, "unfreeze", timeout, f"the thawing of {instance}")
 
     def stop(self, instance: str, timeout: float) -> None:
@@ -167,7 +167,7 @@ class Instances(Connection):
             self.unfreeze(instance, timeout)
         try:
             self._set_state(instance, "stop", timeout, f"the stop of {instance}", patience=5)
-        except OutsideError:
+        except ExternalError:
             found = self.get(instance)
             if found is not None and found.status != STOPPED:
                 self.stop(instance, timeout)
@@ -184,9 +184,9 @@ class Instances(Connection):
         self._change(lambda api: api.instances[instance].state.put(json=body), timeout + patience, doing)
 
     def execute(self, instance: str, command: Sequence[str], timeout: float) -> None:
-        """Runs a command in a running instance. Raises OutsideError when it fails; its output is LXD's to keep."""
+        """Runs a command in a running instance. Raises ExternalError when it fails; its output is LXD's to keep."""
         if status := self.status_of(instance, command, timeout):
-            raise OutsideError(
+            raise ExternalError(
                 f"`{' '.join(command)[:80]}` in container {instance} of {self.name}: exit status {status}",
                 f"try it by `lxc exec {instance}`",
             )

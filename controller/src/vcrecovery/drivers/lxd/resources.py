@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcrecovery.drivers.lxd.connection import Connection
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Resources(Connection):
     """The hardware of one server."""
 
     def size(self) -> Size:
-        """Raises OutsideError when the server does not answer, or does not say it."""
+        """Raises ExternalError when the server does not answer, or does not say it."""
         found: Any = self._guard(lambda api: api.resources.get()).json()["metadata"]
         try:
             return Size(int(found["cpu"]["total"]), int(found["memory"]["total"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise OutsideError(f"LXD on secondary {self.name} does not say how big its machine is") from error
+            raise ExternalError(f"LXD on secondary {self.name} does not say how big its machine is") from error

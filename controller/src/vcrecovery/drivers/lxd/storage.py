@@ -8,7 +8,7 @@ from typing import Any
 
 from vcrecovery.drivers.lxd.connection import Connection
 from vcrecovery.drivers.lxd.routes import AnswerError, Route
-from vcrecovery.errors import OutsideError
+from vcrecovery.errors import ExternalError
 
 
 class Storage(Connection):
@@ -86,18 +86,18 @@ class Storage(Connection):
             config |= {"ipv6.dhcp": "false", "ipv6.nat": "false", "ipv6.firewall": "false"}
         try:
             self._guard(lambda api: api.networks.post(json={"name": network, "type": "bridge", "config": config}))
-        except OutsideError as error:
+        except ExternalError as error:
             if "listening socket" not in error.message:
                 raise
             ours = address.partition("/")[0]
-            way_out = (
+            hint = (
                 "a name server of this machine has taken port 53 of the bridge: have it leave that address alone "
                 f"(BIND: `listen-on {{ !{ours}; any; }};` in its options)"
             )
-            raise OutsideError(error.message, way_out) from error
+            raise ExternalError(error.message, hint) from error
 
     def remove_pool_and_network(self, pool: str, network: str) -> None:
-        """Removes them if they are there. Raises OutsideError while something uses them."""
+        """Removes them if they are there. Raises ExternalError while something uses them."""
         if self.pool_driver(pool) is not None:
             self._guard(lambda api: api.storage_pools[pool].delete())
         if self.network_exists(network):
@@ -106,7 +106,7 @@ class Storage(Connection):
     def rootfs(self, pool: str, instance: str) -> Path:
         """Where a pool of driver `dir` or `btrfs` keeps the instance's files, on the secondary itself.
 
-        Raises OutsideError on another machine.
+        Raises ExternalError on another machine.
         """
         return self.socket.parent / "storage-pools" / pool / "containers" / instance / "rootfs"
 

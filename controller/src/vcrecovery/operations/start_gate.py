@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from vcrecovery.core.decide import GO, Never, Readiness, Wait
+from vcrecovery.core.decide import GO, Readiness, Unmet, Wait
 from vcrecovery.core.states import Episode, ServiceState, Side, Step
 from vcrecovery.drivers.probe import answering
-from vcrecovery.errors import BusyError, ExitCode, NotStartedError, OutsideError, RefusedError, VCRecoveryError
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import BusyError, ExitCode, ExternalError, NotStartedError, RefusedError, VCRecoveryError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.modes import ChosenModes
 
@@ -44,7 +44,7 @@ def starts_at_once(cores: int, memory_bytes: int) -> int:
     return max(1, min(2 * cores, memory_bytes // GIB, MOST_STARTS))
 
 
-class Surroundings(Protocol):
+class StartConditions(Protocol):
     """What the gate asks about services."""
 
     def needs(self, service: str) -> Sequence[str]: ...
@@ -63,32 +63,32 @@ class Surroundings(Protocol):
         """Whether a port of its primary is open."""
 
 
-class OfWorld:
+class LiveConditions:
     """The surroundings as the plan, the journal and the outside have them."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, env: Environment) -> None:
+        self._env = env
         # What all failovers share is made before one of them asks for it: a cached property has no lock.
-        _ = (world.hosts, world.lxd, world.neighbours, world.journal)
-        self._chosen = ChosenModes(world.plan.state_dir)
+        _ = (env.hosts, env.lxd, env.neighbours, env.journal)
+        self._chosen = ChosenModes(env.plan.state_dir)
         self._most: dict[str, int] = {}
         # One for each: a secondary that hangs must not hold back what starts on the others.
-        self._one_asks = {name: threading.Lock() for name in world.plan.secondaries}
+        self._one_asks = {name: threading.Lock() for name in env.plan.secondaries}
 
     def needs(self, service: str) -> Sequence[str]:
-        return self._world.plan.services[service].needs
+        return self._env.plan.services[service].needs
 
     def secondary(self, service: str) -> str:
-        return self._world.plan.services[service].standby.secondary
+        return self._env.plan.services[service].standby.secondary
 
     def most(self, secondary: str) -> int:
-        if (wanted := self._world.plan.secondaries[secondary].starts_at_once) is not None:
+        if (wanted := self._env.plan.secondaries[secondary].starts_at_once) is not None:
             return wanted
         with self._one_asks[secondary]:
             if secondary not in self._most:
                 try:
-                    size = self._world.lxd[secondary].size()
-                except OutsideError as error:
+                    size = self._env.lxd[secondary].size()
+                except ExternalError as error:
                     # Asked again the next time; whether LXD is there at all is found out by the start.
                     log.debug("%s", error)
                     return STARTS_WHEN_NOT_KNOWN
@@ -96,20 +96,20 @@ class OfWorld:
             return self._most[secondary]
 
     def boots(self, service: str) -> bool:
-        return self._chosen.of(service, self._world.plan.services[service]) in (Mode.COLD, Mode.WARM)
+        return self._chosen.of(service, self._env.plan.services[service]) in (Mode.COLD, Mode.WARM)
 
     def state(self, service: str) -> ServiceState:
-        return self._world.journal.state(service)
+        return self._env.journal.state(service)
 
     def primary_answers(self, service: str) -> bool:
-        entry = self._world.plan.services[service]
+        entry = self._env.plan.services[service]
         return bool(answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm))
 
 
-class Several:
+class StartGate:
     """The gate that services share which fail over at the same time in this process."""
 
-    def __init__(self, around: Surroundings, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, around: StartConditions, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._around = around
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -172,7 +172,7 @@ class Several:
             for need in needs:
                 self._needed_by[need].add(service)
         found = [self._of_need(service, need) for need in needs]
-        for kind in (Never, Wait):
+        for kind in (Unmet, Wait):
             if answer := next((entry for entry in found if isinstance(entry, kind)), None):
                 return answer
         return self._place(service)
@@ -232,14 +232,14 @@ class Several:
             self._waits_since.pop((service, need), None)
             return GO
         if trouble is not None:
-            return Never(
+            return Unmet(
                 f"needs {need}, which is not up: {trouble}", f"mend that, then call again; {_without(service)}"
             )
         # Nobody here is at work on it: it may just have failed, or be another controller's.
         since = self._waits_since.setdefault((service, need), self._monotonic())
         if self._monotonic() - since < SHOWS_WITHIN:
             return Wait(f"waiting for {need}, which it needs, and which does not answer")
-        return Never(
+        return Unmet(
             f"needs {need}, which is not up: neither its primary nor its standby serves",
             f"`vcrecovery failover {need}`, then call again; {_without(service)}",
         )
@@ -268,13 +268,13 @@ def _without(service: str) -> str:
 class Result:
     """What came of one service. `seconds`: from its detection to its end; None when nothing was done.
 
-    `reason` and `way_out` are for a person, one line together.
+    `reason` and `hint` are for a person, one line together.
     """
 
     service: str
     result: str
     reason: str = ""
-    way_out: str = ""
+    hint: str = ""
     exit_code: ExitCode = ExitCode.DONE
     epoch: int | None = None
     seconds: float | None = None
@@ -285,7 +285,7 @@ _FROM_GOOD_TO_BAD = (
     ExitCode.DONE,
     ExitCode.BUSY,
     ExitCode.REFUSED,
-    ExitCode.OUTSIDE,
+    ExitCode.EXTERNAL,
     ExitCode.USAGE,
     ExitCode.INTERNAL,
 )
@@ -310,16 +310,16 @@ def result_of_error(service: str, error: Exception) -> Result:
             service, "internal error", f"{type(error).__name__}: {said}; this is a bug", exit_code=ExitCode.INTERNAL
         )
     word = {NotStartedError: "not started", RefusedError: "refused", BusyError: "busy"}.get(type(error), "failed")
-    return Result(service, word, error.message.removeprefix("not started: "), error.way_out, error.exit_code)
+    return Result(service, word, error.message.removeprefix("not started: "), error.hint, error.exit_code)
 
 
 def fail_over_all(
     services: Sequence[str],
     attempt: Callable[[str], Episode | None],
-    several: Several,
+    start_gate: StartGate,
     tell: Callable[[Result], None],
 ) -> list[Result]:
-    """All at the same time, in the order that `several` wants; what came of each, in the order of `services`.
+    """All at the same time, in the order that `start_gate` wants; what came of each, in the order of `services`.
 
     `attempt` fails one over and raises as `fail_over` does; it returns None when there was nothing to do. `tell` gets
     each result as it comes.
@@ -334,10 +334,10 @@ def fail_over_all(
         found[name] = result
         # One that is busy may come up all the same.
         failed = result.exit_code not in (ExitCode.DONE, ExitCode.BUSY)
-        several.end(name, result.reason if failed else "")
+        start_gate.end(name, result.reason if failed else "")
         tell(result)
 
-    several.begin(services)
+    start_gate.begin(services)
     # Daemons, so that an interruption ends the program; the journal knows how far each is.
     threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in services]
     for thread in threads:
@@ -354,7 +354,7 @@ def as_data(results: Sequence[Result]) -> list[dict[str, object]]:
             "service": entry.service,
             "result": entry.result,
             "reason": entry.reason,
-            "way_out": entry.way_out,
+            "hint": entry.hint,
             "epoch": entry.epoch,
             "seconds": entry.seconds,
             "exit_code": int(entry.exit_code),

@@ -13,15 +13,23 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
-from vcrecovery.core.decide import Go, Hold, Leave, Never, Readiness, Run, Wait, decide
+from vcrecovery.core.decide import Blocked, Go, Readiness, Run, Unmet, Wait, decide
 from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
-from vcrecovery.errors import ExitCode, NotStartedError, OutsideError, RefusedError
-from vcrecovery.operations import several as module
-from vcrecovery.operations.environment import World
+from vcrecovery.errors import ExitCode, ExternalError, NotStartedError, RefusedError
+from vcrecovery.operations import start_gate as module
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import fail_over
-from vcrecovery.operations.several import GIB, OfWorld, Result, Several, fail_over_all, starts_at_once, worst
+from vcrecovery.operations.start_gate import (
+    GIB,
+    LiveConditions,
+    Result,
+    StartGate,
+    fail_over_all,
+    starts_at_once,
+    worst,
+)
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.journal import Journal
 
@@ -59,8 +67,8 @@ def test_the_start_waits_and_nothing_else_does() -> None:
     wait = Wait("waiting for db, which it needs")
     assert isinstance(decide(Episode(1, "web", 1, "a test", Request(), 0.0), Policy(), 0.0, wait), Run)
     held = decide(fenced(), Policy(), 4.0, wait)
-    assert held == Hold("the primary cannot serve any more; waiting for db, which it needs")
-    assert isinstance(decide(fenced(restore_point="latest"), Policy(), 4.0, wait), Hold)
+    assert held == Wait("the primary cannot serve any more; waiting for db, which it needs")
+    assert isinstance(decide(fenced(restore_point="latest"), Policy(), 4.0, wait), Wait)
     probe = decide(fenced(StepRecord(Step.START, 3.0, 4.0, True)), Policy(), 5.0, wait)
     assert isinstance(probe, Run)
     assert probe.step is Step.PROBE
@@ -70,8 +78,8 @@ def test_the_start_waits_and_nothing_else_does() -> None:
 
 
 def test_one_whose_needs_do_not_come_up_is_left() -> None:
-    left = decide(fenced(), Policy(), 4.0, Never("needs db, which is not up", "mend db"))
-    assert left == Leave(Step.START, "not started: needs db, which is not up", "mend db")
+    left = decide(fenced(), Policy(), 4.0, Unmet("needs db, which is not up", "mend db"))
+    assert left == Blocked(Step.START, "not started: needs db, which is not up", "mend db")
 
 
 # -- all of them -----------------------------------------------------------------------------------------------
@@ -93,7 +101,7 @@ class Services:
         self.starting: set[str] = set()
         self.most_starting = 0
         self.lock = threading.Lock()
-        self.several = Several(self)
+        self.start_gate = StartGate(self)
 
     # what the gate asks
 
@@ -153,18 +161,18 @@ class Services:
             actuator=Actuator(self, service),
             journal=self.journal,
             clock=SystemClock(),
-            teller=Teller(self),
-            gate=self.several,
+            reporter=ProgressReporter(self),
+            gate=self.start_gate,
         )
 
     def all(self, *names: str) -> dict[str, Result]:
         told: list[Result] = []
-        results = fail_over_all(names or tuple(self.of), self.begin, self.several, told.append)
+        results = fail_over_all(names or tuple(self.of), self.begin, self.start_gate, told.append)
         assert sorted(told, key=lambda r: r.service) == sorted(results, key=lambda r: r.service)
         return {result.service: result for result in results}
 
 
-class Teller:
+class ProgressReporter:
     def __init__(self, services: Services) -> None:
         self.services = services
 
@@ -172,7 +180,7 @@ class Teller:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
 
-    def held(self, episode: Episode, at: float, sentence: str) -> None:
+    def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self.services.tell_held(episode, sentence)
 
 
@@ -194,7 +202,7 @@ class Actuator:
 
 def fails(text: str) -> Callable[[], None]:
     def act() -> None:
-        raise OutsideError(text, "mend it")
+        raise ExternalError(text, "mend it")
 
     return act
 
@@ -281,7 +289,7 @@ def test_no_more_start_at_once_than_the_secondary_bears(
 def test_one_that_runs_already_needs_no_place(tmp_path: Path) -> None:
     services = Services(tmp_path, {"a": [], "b": [], "hot": []}, most=1)
     services.run.add("hot")
-    gate = services.several
+    gate = services.start_gate
     assert gate.readiness("a") == Go()
     assert gate.readiness("hot") == Go()
     assert isinstance(gate.readiness("b"), Wait)
@@ -305,8 +313,8 @@ def test_a_place_that_is_left_wakes_one_and_not_all(tmp_path: Path, monkeypatch:
         asked.append(service)
         return answer(service)
 
-    answer = services.several.readiness
-    monkeypatch.setattr(services.several, "readiness", readiness)
+    answer = services.start_gate.readiness
+    monkeypatch.setattr(services.start_gate, "readiness", readiness)
     assert {result.result for result in services.all().values()} == {"done"}
     # To be told to wait, to be woken, and at times to find that somebody new was quicker.
     assert len(asked) <= 5 * 40
@@ -324,9 +332,9 @@ def test_one_that_fails_holds_back_only_those_that_need_it(tmp_path: Path, step:
         "mail": "done",
     }
     assert results["app"].reason == "needs db, which is not up: db does not answer"
-    assert results["app"].way_out == "mend that, then call again; `vcrecovery failover app` does without"
+    assert results["app"].hint == "mend that, then call again; `vcrecovery failover app` does without"
     assert results["web"].reason == "needs app, which is not up: it needs db, which is not up: db does not answer"
-    assert worst(result.exit_code for result in results.values()) is ExitCode.OUTSIDE
+    assert worst(result.exit_code for result in results.values()) is ExitCode.EXTERNAL
     assert "app" not in services.order(Step.START)
     # Its fence is not undone: the next call goes on from there, and status and explain say what it waits for.
     episode = services.journal.state("app").open_episode
@@ -379,7 +387,7 @@ def test_one_that_is_not_among_them_is_looked_at(tmp_path: Path, monkeypatch: py
     result = services.all("web")["web"]
     assert result.result == "not started"
     assert result.reason == "needs db, which is not up: neither its primary nor its standby serves"
-    assert result.way_out.startswith("`vcrecovery failover db`, then call again")
+    assert result.hint.startswith("`vcrecovery failover db`, then call again")
     services.answers.add("db")
     assert services.all("web")["web"].result == "done"
 
@@ -398,11 +406,11 @@ def test_one_that_fails_over_a_moment_later_is_waited_for(
 
 def test_one_that_is_tried_again_is_waited_for_again(tmp_path: Path) -> None:
     services = Services(tmp_path, {"web": ["db"], "db": []})
-    gate = services.several
+    gate = services.start_gate
     gate.begin(["db"])
     assert isinstance(gate.readiness("web"), Wait)
     gate.failed("db", "LXD does not answer")
-    assert gate.readiness("web") == Never(
+    assert gate.readiness("web") == Unmet(
         "needs db, which is not up: LXD does not answer",
         "mend that, then call again; `vcrecovery failover web` does without",
     )
@@ -427,7 +435,7 @@ def test_one_that_is_alone_does_not_ask_how_big_the_machine_is(tmp_path: Path, m
         return 1
 
     monkeypatch.setattr(services, "most", most)
-    gate = services.several
+    gate = services.start_gate
     assert (gate.readiness("web"), asked) == (Go(), [])
     assert gate.readiness("web") == Go()
     assert isinstance(gate.readiness("db"), Wait)
@@ -469,15 +477,15 @@ def test_a_secondary_that_hangs_holds_no_start_on_another_back(
     tmp_path: Path, in_background: Callable[[Callable[[], object]], threading.Thread]
 ) -> None:
     (tmp_path / "plan.yml").write_text(PLAN.format(folder=tmp_path))
-    world = World(load_plan(tmp_path / "plan.yml"))
+    env = Environment(load_plan(tmp_path / "plan.yml"))
     asked, release, found = threading.Event(), threading.Event(), list[int]()
 
     def hang() -> None:
         asked.set()
         assert release.wait(LONG)
 
-    world.lxd = {"hangs": Machine(hang), "answers": Machine()}  # type: ignore[dict-item]
-    around = OfWorld(world)
+    env.lxd = {"hangs": Machine(hang), "answers": Machine()}  # type: ignore[dict-item]
+    around = LiveConditions(env)
     try:
         in_background(lambda: around.most("hangs"))
         assert asked.wait(LONG)
@@ -492,4 +500,4 @@ def test_the_worst_status() -> None:
     assert worst([]) is ExitCode.DONE
     assert worst([ExitCode.DONE, ExitCode.BUSY]) is ExitCode.BUSY
     assert worst([ExitCode.REFUSED, ExitCode.BUSY]) is ExitCode.REFUSED
-    assert worst([ExitCode.REFUSED, ExitCode.OUTSIDE]) is ExitCode.OUTSIDE
+    assert worst([ExitCode.REFUSED, ExitCode.EXTERNAL]) is ExitCode.EXTERNAL

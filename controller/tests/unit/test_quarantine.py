@@ -13,22 +13,22 @@ from journal_cases import finish
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
-from vcrecovery.core.returning import Act, Hold, decide
+from vcrecovery.core.returning import Act, Quarantine, decide
 from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
-from vcrecovery.detect import host_hold
-from vcrecovery.detect.host_hold import HostHold
-from vcrecovery.errors import OutsideError
-from vcrecovery.operations.environment import World
+from vcrecovery.detect import quarantine_keeper
+from vcrecovery.detect.quarantine_keeper import QuarantineKeeper
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
-from vcrecovery.store.holds import HoldBook, hold_lock
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
 NOW = 1000.0
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"
 STARTED = DomainEvent(UUID, stopped=False, reason="", name="vm", event="started", detail="booted")
-HELD = Hold(1, "web", 1, UUID, 990.0, 990.1)
-BEGUN = Hold(1, "web", 1, UUID, 990.0)
+HELD = Quarantine(1, "web", 1, UUID, 990.0, 990.1)
+BEGUN = Quarantine(1, "web", 1, UUID, 990.0)
 OPEN = Episode(1, "web", 1, "a test", Request(), 900.0)
 FENCED = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0, 902.0, ok=True),))
 FENCING = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0),))
@@ -39,7 +39,7 @@ WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, 960.0, "rep
 
 
 @pytest.mark.parametrize(
-    ("state", "power", "hold", "act"),
+    ("state", "power", "quarantine", "act"),
     [
         (PASSED, Power.RUNNING, None, Act.PAUSE),
         (PASSED, Power.RUNNING, HELD, Act.PAUSE),
@@ -67,13 +67,13 @@ WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, 960.0, "rep
         (ServiceState("web", 1, open_episode=FENCED), Power.RUNNING, None, Act.PAUSE),
     ],
 )
-def test_what_is_done(state: ServiceState, power: Power, hold: Hold | None, act: Act) -> None:
-    assert decide(state, power, hold, NOW) is act
+def test_what_is_done(state: ServiceState, power: Power, quarantine: Quarantine | None, act: Act) -> None:
+    assert decide(state, power, quarantine, NOW) is act
 
 
-@pytest.mark.parametrize("hold", [HELD, BEGUN])
+@pytest.mark.parametrize("quarantine", [HELD, BEGUN])
 def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Hold
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quarantine: Quarantine
 ) -> None:
     """Another controller's: between two statements it may go from the fence to its end."""
     journal, others = Journal(tmp_path / "journal.db"), Journal(tmp_path / "journal.db")
@@ -95,7 +95,7 @@ def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
     monkeypatch.setattr(journal, "rows", then_it_ends)
     state = journal.state("web")
     assert ended
-    assert decide(state, Power.PAUSED, hold, NOW) is not Act.RESUME
+    assert decide(state, Power.PAUSED, quarantine, NOW) is not Act.RESUME
     assert decide(state, Power.RUNNING, None, NOW) is Act.PAUSE
 
 
@@ -111,7 +111,7 @@ class FakeHost:
 
     def _ask(self) -> None:
         if self.away:
-            raise OutsideError("hypervisor hv1 does not answer")
+            raise ExternalError("hypervisor hv1 does not answer")
 
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         self._ask()
@@ -121,7 +121,7 @@ class FakeHost:
         self._ask()
         self.tried.release()
         if self.stubborn:
-            raise OutsideError("hypervisor hv1 did not pause the VM")
+            raise ExternalError("hypervisor hv1 did not pause the VM")
         if self.power is not Power.RUNNING:
             return False
         self.power = Power.PAUSED
@@ -152,19 +152,19 @@ class FakeHost:
 
 class Stage:
     def __init__(self, plan_file: Path) -> None:
-        self.world = World(load_plan(plan_file))
+        self.env = Environment(load_plan(plan_file))
         self.host = FakeHost()
-        self.world.hosts["hv1"] = self.host  # type: ignore[assignment]
-        self.book = HoldBook(self.world.journal)
+        self.env.hosts["hv1"] = self.host  # type: ignore[assignment]
+        self.book = QuarantineBook(self.env.journal)
 
     def fail_over(self) -> None:
-        journal = self.world.journal
+        journal = self.env.journal
         finish(journal, journal.open("web", "a test", Request(by="test"), 1.0), 2.0)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
         stop = threading.Event()
-        thread = threading.Thread(target=HostHold(self.world, "hv1", ["web"]).run, args=(stop,))
+        thread = threading.Thread(target=QuarantineKeeper(self.env, "hv1", ["web"]).run, args=(stop,))
         thread.start()
         try:
             yield
@@ -174,26 +174,26 @@ class Stage:
         assert not thread.is_alive()
 
     def held(self) -> bool:
-        hold = self.book.open("web")
-        return hold is not None and hold.held_at is not None
+        quarantine = self.book.open("web")
+        return quarantine is not None and quarantine.held_at is not None
 
 
 @pytest.fixture
 def stage(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.setattr(host_hold, "TICK", 0.02)
-    monkeypatch.setattr(host_hold, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(quarantine_keeper, "TICK", 0.02)
+    monkeypatch.setattr(quarantine_keeper, "LOOK_EVERY", 0.05)
     return Stage(plan_file)
 
 
 def test_a_hypervisor_is_not_asked_while_its_primaries_serve(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = threading.Semaphore(0)
-    look = HoldBook.in_question
+    look = QuarantineBook.in_question
 
-    def counted(book: HoldBook) -> set[str]:
+    def counted(book: QuarantineBook) -> set[str]:
         rounds.release()
         return look(book)
 
-    monkeypatch.setattr(HoldBook, "in_question", counted)
+    monkeypatch.setattr(QuarantineBook, "in_question", counted)
     stage.host.start()
     with stage.holding():
         for _ in range(5):
@@ -204,7 +204,7 @@ def test_a_hypervisor_is_not_asked_while_its_primaries_serve(stage: Stage, monke
 
 
 def test_events_alone_are_enough(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_hold, "LOOK_EVERY", 1e9)
+    monkeypatch.setattr(quarantine_keeper, "LOOK_EVERY", 1e9)
     stage.fail_over()
     with stage.holding():
         wait_for(lambda: stage.host.told, "the subscription")
@@ -228,7 +228,7 @@ def test_a_hypervisor_that_was_away_is_looked_at_when_it_is_back(
 
 def test_one_that_somebody_works_on_is_looked_at_soon_after(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at the next round only: two copies may be alive meanwhile."""
-    monkeypatch.setattr(host_hold, "LOOK_EVERY", 1e9)
+    monkeypatch.setattr(quarantine_keeper, "LOOK_EVERY", 1e9)
     looks, usage = threading.Semaphore(0), stage.host.usage
 
     def counted(uuids: Sequence[str]) -> dict[str, DomainUsage]:
@@ -238,7 +238,7 @@ def test_one_that_somebody_works_on_is_looked_at_soon_after(stage: Stage, monkey
     monkeypatch.setattr(stage.host, "usage", counted)
     stage.fail_over()
     stage.host.start()
-    with hold_lock(stage.world.plan.state_dir, "web"), stage.holding():
+    with quarantine_lock(stage.env.plan.state_dir, "web"), stage.holding():
         for _ in range(3):
             assert looks.acquire(timeout=30)
 
@@ -273,9 +273,9 @@ def test_one_that_cannot_be_paused_is_tried_again_and_said_once(stage: Stage, ca
     with stage.holding():
         for _ in range(3):
             assert stage.host.tried.acquire(timeout=30)
-        hold = stage.book.open("web")
-        assert hold is not None
-        assert hold.held_at is None
+        quarantine = stage.book.open("web")
+        assert quarantine is not None
+        assert quarantine.held_at is None
         stage.host.stubborn = False
         wait_for(stage.held, "the hold")
     assert caplog.text.count("cannot be held") == 1
@@ -284,9 +284,9 @@ def test_one_that_cannot_be_paused_is_tried_again_and_said_once(stage: Stage, ca
 
 def test_a_full_disk_does_not_keep_it_running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
-        raise OutsideError("the journal cannot be used: disk full")
+        raise ExternalError("the journal cannot be used: disk full")
 
-    monkeypatch.setattr(HoldBook, "begin", full)
+    monkeypatch.setattr(QuarantineBook, "begin", full)
     stage.fail_over()
     stage.host.start()
     with stage.holding():
@@ -301,16 +301,16 @@ def test_what_a_killed_controller_left_is_taken_up(stage: Stage) -> None:
     with stage.holding():
         wait_for(stage.held, "the entry")
     assert stage.host.suspended == 0
-    assert serve_from_primary(stage.world, "web")
+    assert serve_from_primary(stage.env, "web")
     assert (stage.host.power, stage.host.resumed) == (Power.RUNNING, 1)
 
 
 def test_a_reset_that_is_at_work_is_waited_for(stage: Stage) -> None:
     stage.fail_over()
     stage.host.start()
-    with hold_lock(stage.world.plan.state_dir, "web"), stage.holding():
+    with quarantine_lock(stage.env.plan.state_dir, "web"), stage.holding():
         assert not stage.host.tried.acquire(timeout=0.3)
-        stage.world.journal.serve_from_primary("web", stage.world.clock.now())
+        stage.env.journal.serve_from_primary("web", stage.env.clock.now())
     with stage.holding():
         assert not stage.host.tried.acquire(timeout=0.3)
     assert stage.book.history("web") == []
@@ -322,17 +322,17 @@ def test_a_reset_without_its_hypervisor_changes_nothing(stage: Stage) -> None:
     with stage.holding():
         wait_for(stage.held, "the hold")
     stage.host.away = True
-    with pytest.raises(OutsideError, match="does not answer"):
-        serve_from_primary(stage.world, "web")
-    assert stage.world.journal.state("web").side is Side.STANDBY
+    with pytest.raises(ExternalError, match="does not answer"):
+        serve_from_primary(stage.env, "web")
+    assert stage.env.journal.state("web").side is Side.STANDBY
     assert stage.held()
 
 
 def test_only_what_was_held_is_resumed(stage: Stage) -> None:
     stage.fail_over()
     stage.host.power = Power.PAUSED
-    assert not serve_from_primary(stage.world, "web")
-    assert stage.world.journal.state("web").side is Side.PRIMARY
+    assert not serve_from_primary(stage.env, "web")
+    assert stage.env.journal.state("web").side is Side.PRIMARY
     assert stage.host.power is Power.PAUSED
 
 
@@ -345,4 +345,4 @@ def test_a_vm_that_is_shut_down_is_not_held_any_more(stage: Stage) -> None:
         wait_for(lambda: stage.book.open("web") is None, "the end of the hold")
         stage.host.start()
         wait_for(stage.held, "the next hold")
-    assert [hold.released for hold in stage.book.history("web")] == ["", "it is shutoff"]
+    assert [quarantine.released for quarantine in stage.book.history("web")] == ["", "it is shutoff"]

@@ -24,9 +24,9 @@ from vcrecovery.cli import standby
 from vcrecovery.core.states import Outcome, Power, Request, Side, Step
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
 from vcrecovery.drivers.libvirt import connection as driver
-from vcrecovery.errors import OutsideError
-from vcrecovery.store.holds import HoldBook
+from vcrecovery.errors import ExternalError
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
@@ -119,7 +119,7 @@ class Site:
         }
         self.write()
         self.journal = Journal(folder / "state/journal.db")
-        self.book = HoldBook(self.journal)
+        self.book = QuarantineBook(self.journal)
         episode = self.journal.open("old", "a test", Request(by="test"), time.time())
         for step in (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE):
             self.journal.end(self.journal.begin(episode, step, time.time()), time.time(), ok=True, evidence={})
@@ -152,8 +152,8 @@ class Site:
         wait_for(self._written_down, "its entry in the journal", PATIENCE)
 
     def _written_down(self) -> bool:
-        hold = self.book.open("old")
-        return hold is not None and hold.held_at is not None
+        quarantine = self.book.open("old")
+        return quarantine is not None and quarantine.held_at is not None
 
     def vcrecovery(self, *words: str) -> str:
         done = LOADED.run([*words, "--plan", str(self.plan)], PATIENCE)
@@ -208,7 +208,7 @@ def test_an_old_primary_that_comes_back_is_held_until_it_is_to_serve(
         wait_for(lambda: "old: the primary is running" in site.said(), "the watcher's look", PATIENCE)
         assert site.state_of(OLD) == "running"
         assert site.book.open("old") is None
-    assert {hold.released for hold in site.book.history("old")} == {"the primary serves again"}
+    assert {quarantine.released for quarantine in site.book.history("old")} == {"the primary serves again"}
     assert site.book.history("well") == []
 
 
@@ -231,8 +231,8 @@ def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> 
         site.libvirt.virsh("resume", OLD)
         wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
         assert site.state_of(OLD) == "running"
-    (hold,) = site.book.history("old")
-    assert hold.released == "it was resumed by hand"
+    (quarantine,) = site.book.history("old")
+    assert quarantine.released == "it was resumed by hand"
 
 
 def test_a_vm_that_somebody_else_had_paused_is_not_resumed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,12 +349,12 @@ def test_the_driver_gives_up_a_libvirtd_that_hangs_and_then_lets_be(
         began = time.monotonic()
         # The first hangs on the connection that there is, the second on a new one.
         for _ in range(2):
-            with pytest.raises(OutsideError, match="no answer within 1 s"):
+            with pytest.raises(ExternalError, match="no answer within 1 s"):
                 host.suspend(OLD_UUID, 1.0)
-        with pytest.raises(OutsideError, match="no answer within 1 s"):
+        with pytest.raises(ExternalError, match="no answer within 1 s"):
             host.destroy(OLD_UUID, 1.0)
         for _ in range(3 * MOST_AT_ONCE):
-            with pytest.raises(OutsideError, match="does not answer"):
+            with pytest.raises(ExternalError, match="does not answer"):
                 host.suspend(OLD_UUID, 0.2)
         assert time.monotonic() - began < PATIENCE
         wait_for(lambda: at_work() <= 2, "the end of all but the first two", PATIENCE)

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from vcrecovery.core.domain import DomainEvent
-from vcrecovery.core.returning import Act, Hold, decide, why_forgotten
+from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
 from vcrecovery.core.states import Power, ServiceState
-from vcrecovery.errors import BusyError, OutsideError, VCRecoveryError
-from vcrecovery.operations.environment import World
-from vcrecovery.store.holds import HoldBook, hold_lock
+from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -31,33 +31,37 @@ WITHIN = 5.0
 _RUNS = frozenset({"started", "resumed"})
 
 
-def hold_returning(world: World, stop: threading.Event) -> None:
+def hold_returning(env: Environment, stop: threading.Event) -> None:
     """Starts the threads, if the plan wants it. They end soon after `stop` is set."""
-    if not world.plan.detection.hold_returning:
+    if not env.plan.detection.hold_returning:
         return
     # It may come back on any of them: whoever starts it need not know where it was last.
-    for host in world.plan.hypervisors:
-        names = list(world.plan.services)
+    for host in env.plan.hypervisors:
+        names = list(env.plan.services)
         threading.Thread(
-            target=HostHold(world, host, names).run, args=(stop,), name=f"hold-{host}", daemon=True
+            target=QuarantineKeeper(env, host, names).run, args=(stop,), name=f"hold-{host}", daemon=True
         ).start()
 
 
-class HostHold:
-    """`world` is not shared with whoever else subscribes to events: a `LibvirtHost` knows of one subscription.
+class QuarantineKeeper:
+    """`env` is not shared with whoever else subscribes to events: a `LibvirtHost` knows of one subscription.
 
     Nor would it be good to wait behind their questions.
     """
 
     def __init__(
-        self, world: World, host: str, services: Sequence[str], monotonic: Callable[[], float] = time.monotonic
+        self,
+        env: Environment,
+        host: str,
+        services: Sequence[str],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._world = world
+        self._env = env
         self._name = host
-        self._host = world.hosts[host]
-        self._uuids = {name: str(world.plan.services[name].primary.uuid) for name in services}
+        self._host = env.hosts[host]
+        self._uuids = {name: str(env.plan.services[name].primary.uuid) for name in services}
         self._by_vm = {uuid: name for name, uuid in self._uuids.items()}
-        self._book = HoldBook(world.journal)
+        self._book = QuarantineBook(env.journal)
         self._monotonic = monotonic
         self._inbox: queue.Queue[tuple[float, DomainEvent]] = queue.Queue()
         self._lost = threading.Event()
@@ -111,14 +115,14 @@ class HostHold:
             self._unsubscribe = self._host.subscribe(
                 lambda event: self._inbox.put((self._monotonic(), event)), self._lost.set
             )
-        except OutsideError as error:
+        except ExternalError as error:
             self._unanswered(error)
             return False
         self._next_look = 0.0
         log.debug("hypervisor %s: holding what comes back", self._name)
         return True
 
-    def _unanswered(self, error: OutsideError) -> None:
+    def _unanswered(self, error: ExternalError) -> None:
         # One that was powered off by a fence is silent for long, and rightly so.
         self._say(self._name, f"it is not known whether an old primary is back: {error}", logging.WARNING)
 
@@ -140,7 +144,7 @@ class HostHold:
     def _look(self, names: Sequence[str]) -> None:
         try:
             found = self._host.usage([self._uuids[name] for name in names])
-        except OutsideError as error:
+        except ExternalError as error:
             self._unanswered(error)
             return
         for name in names:
@@ -156,10 +160,10 @@ class HostHold:
             if self._decide(name, power)[0] is Act.NOTHING:
                 self._said.pop(name, None)
                 return
-            with hold_lock(self._world.plan.state_dir, name, brief=True):
+            with quarantine_lock(self._env.plan.state_dir, name, brief=True):
                 # Again, since a `standby reset` may have come between.
-                act, state, hold = self._decide(name, power)
-                self._act(act, name, power, state, hold, event_at)
+                act, state, quarantine = self._decide(name, power)
+                self._act(act, name, power, state, quarantine, event_at)
         except BusyError:
             self._next_look = self._monotonic() + TICK
         except VCRecoveryError as error:
@@ -167,42 +171,48 @@ class HostHold:
         else:
             self._said.pop(name, None)
 
-    def _decide(self, name: str, power: Power) -> tuple[Act, ServiceState, Hold | None]:
-        state, hold = self._world.journal.state(name), self._book.open(name, self._here(name))
-        return decide(state, power, hold, self._world.clock.now()), state, hold
+    def _decide(self, name: str, power: Power) -> tuple[Act, ServiceState, Quarantine | None]:
+        state, quarantine = self._env.journal.state(name), self._book.open(name, self._here(name))
+        return decide(state, power, quarantine, self._env.clock.now()), state, quarantine
 
     def _act(
-        self, act: Act, name: str, power: Power, state: ServiceState, hold: Hold | None, event_at: float | None
+        self,
+        act: Act,
+        name: str,
+        power: Power,
+        state: ServiceState,
+        quarantine: Quarantine | None,
+        event_at: float | None,
     ) -> None:
-        now = self._world.clock.now()
+        now = self._env.clock.now()
         if act is Act.PAUSE:
-            self._pause(name, state, hold, event_at)
-        elif hold is None:
+            self._pause(name, state, quarantine, event_at)
+        elif quarantine is None:
             return
         elif act is Act.NOTE:
             # It is paused; whether it would start with its host, nobody knows.
-            self._host.suspend(hold.uuid, WITHIN)
-            self._book.held(hold.id, now)
+            self._host.suspend(quarantine.uuid, WITHIN)
+            self._book.held(quarantine.id, now)
             self._tell(name)
         elif act is Act.RESUME:
-            self._host.resume(hold.uuid, WITHIN)
-            self._book.release(hold.id, now, "the primary serves again")
+            self._host.resume(quarantine.uuid, WITHIN)
+            self._book.release(quarantine.id, now, "the primary serves again")
             log.warning("%s: its primary serves again and is not held any more", name, extra={"service": name})
         elif act is Act.FORGET:
-            self._book.release(hold.id, now, why_forgotten(power))
+            self._book.release(quarantine.id, now, why_forgotten(power))
             log.info("%s: its old primary is not held any more: %s", name, why_forgotten(power))
 
     def _here(self, name: str) -> list[str]:
         """What this hypervisor is called in the journal: by its name, and by none where it is the plan's."""
-        home = self._world.plan.services[name].primary.hypervisor == self._name
+        home = self._env.plan.services[name].primary.hypervisor == self._name
         return [self._name, ""] if home else [self._name]
 
-    def _pause(self, name: str, state: ServiceState, hold: Hold | None, event_at: float | None) -> None:
-        uuid, now = self._uuids[name], self._world.clock.now
+    def _pause(self, name: str, state: ServiceState, quarantine: Quarantine | None, event_at: float | None) -> None:
+        uuid, now = self._uuids[name], self._env.clock.now
         number: int | None = None
         try:
             number = self._book.begin(name, state.epoch, uuid, now(), self._here(name))
-        except OutsideError as error:
+        except ExternalError as error:
             # Two live copies are worse than a VM that somebody has to resume by hand.
             self._say(self._name, f"{name}: its old primary is paused, and that is not written down: {error}")
         paused = self._host.suspend(uuid, WITHIN)
@@ -210,7 +220,7 @@ class HostHold:
             self._tell(name, None if event_at is None else self._monotonic() - event_at)
         if number is None:
             return
-        if paused or hold is not None:
+        if paused or quarantine is not None:
             self._book.held(number, now())
         else:
             self._book.release(number, now(), "somebody else had paused it, or it was off already")

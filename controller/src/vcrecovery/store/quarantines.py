@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vcrecovery.core.returning import Hold
+from vcrecovery.core.returning import Quarantine
 from vcrecovery.store.lock import service_lock
 
 if TYPE_CHECKING:
     from vcrecovery.store.journal import Journal
 
-HOLD_SCHEMA = """
+QUARANTINE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS hold (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     service TEXT NOT NULL, epoch INTEGER NOT NULL, uuid TEXT NOT NULL,
@@ -26,25 +26,27 @@ CREATE TABLE IF NOT EXISTS hold (
 ) STRICT;
 """
 #: A primary may come back on two hypervisors, after a migration that broke in the middle.
-HOLD_INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
+QUARANTINE_INDEX = (
+    "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
+)
 
 
-class HoldBook:
-    """The journal's part about holds. Its methods raise OutsideError when the journal cannot be used."""
+class QuarantineBook:
+    """The journal's part about holds. Its methods raise ExternalError when the journal cannot be used."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def open(self, service: str, hosts: Sequence[str] | None = None) -> Hold | None:
+    def open(self, service: str, hosts: Sequence[str] | None = None) -> Quarantine | None:
         """The newest that was not released; `hosts`: on one of these."""
-        found = [hold for hold in self.all_open(service) if hosts is None or hold.host in hosts]
+        found = [quarantine for quarantine in self.all_open(service) if hosts is None or quarantine.host in hosts]
         return found[0] if found else None
 
-    def all_open(self, service: str) -> list[Hold]:
+    def all_open(self, service: str) -> list[Quarantine]:
         """Newest first."""
         return self._read("service = ? AND released_at IS NULL ORDER BY id DESC", service)
 
-    def history(self, service: str) -> list[Hold]:
+    def history(self, service: str) -> list[Quarantine]:
         """Newest first."""
         return self._read("service = ? ORDER BY id DESC", service)
 
@@ -85,13 +87,13 @@ class HoldBook:
         )
         return {name for (name,) in rows}
 
-    def _read(self, where: str, *values: object) -> list[Hold]:
+    def _read(self, where: str, *values: object) -> list[Quarantine]:
         columns = "id, service, epoch, uuid, found_at, held_at, released_at, coalesce(released, ''), host"
-        return [Hold(*row) for row in self._journal.rows(f"SELECT {columns} FROM hold WHERE {where}", *values)]  # noqa: S608
+        return [Quarantine(*row) for row in self._journal.rows(f"SELECT {columns} FROM hold WHERE {where}", *values)]  # noqa: S608
 
 
 @contextmanager
-def hold_lock(state_dir: Path, service: str, *, brief: bool = False) -> Iterator[None]:
+def quarantine_lock(state_dir: Path, service: str, *, brief: bool = False) -> Iterator[None]:
     """Holds the right to pause or resume the service's old primary.
 
     Not the service's own lock: that is held for a whole failover, in which an old primary may come back.
