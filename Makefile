@@ -23,13 +23,14 @@ lab-down:  ## Remove everything that the lab made
 
 test: setup lint test-unit test-lab  ## Run every test
 
-lint:  ## ruff, mypy --strict, ansible-lint
+lint:  ## ruff, mypy --strict, import-linter, ansible-lint
 	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
+	cd controller && ../.venv/bin/lint-imports --no-cache --no-logo
 	cd controller && ../.venv/bin/ruff check -q --isolated --target-version py38 --select E9,F src/vcrecovery/{excludes,primary}
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
 
 test-unit:  ## Tests that need neither root nor the lab
-	cd controller && ../.venv/bin/pytest -q -m "not lab"
+	cd controller && ../.venv/bin/pytest -q -n 6 -m "not lab"
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)

@@ -10,7 +10,8 @@ from typing import Any
 from simulated_fleet import Fleet
 from simulated_world import SimulatedWorld
 from simulation import Simulation
-from vcrecovery.core.states import Episode, Outcome, Policy, Power, Request, Side, Step
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, Policy, Request, Side, Step
 from vcrecovery.operations.start_gate import StartGate
 from virtual_time import VirtualClock
 

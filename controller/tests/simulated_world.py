@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vcrecovery.core.fence_tries import may_power_off, must_look_again
+from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.sighting import OffTime
-from vcrecovery.core.states import OFF, Episode, Policy, Power, Step, Symptom
+from vcrecovery.core.states import Episode, Policy, Step, Symptom
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.host_fence import PROVEN_FOR
 from vcrecovery.operations.outside import ages_of

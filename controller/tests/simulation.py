@@ -16,8 +16,9 @@ from vcrecovery.cli.recovery import operators_word
 from vcrecovery.core import returning as hold
 from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import OffTime, Sighting, sighted, still_off, worth_writing
-from vcrecovery.core.states import Episode, Outcome, Pause, Policy, Power, Request, Side, Step, Symptom
+from vcrecovery.core.states import Episode, Outcome, Pause, Policy, Request, Side, Step, Symptom
 from vcrecovery.core.verdict import Circumstances, Verdict, failed_hosts, judge
 from vcrecovery.detect.watch import FALSE_ALARM_DELAY, cause_of
 from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError, VCRecoveryError

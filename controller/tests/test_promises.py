@@ -30,7 +30,8 @@ from hypothesis.stateful import (
 
 import simulated_world
 from observed import POLICY, Observed, ObservedFleet
-from vcrecovery.core.states import OFF, Episode, Power, Side, Step
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.states import Episode, Side, Step
 from vcrecovery.errors import ExternalError
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))

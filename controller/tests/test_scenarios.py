@@ -19,7 +19,8 @@ import yaml
 import scenario_index as index
 from simulated_fleet import Fleet
 from simulation import Simulation
-from vcrecovery.core.states import Policy, Power
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Policy
 from vcrecovery.plan.modes import Mode
 
 SCENARIOS = sorted(path.parent.name for path in index.FOLDER.glob("*/scenario.yml"))

@@ -21,7 +21,8 @@ import yaml
 from click.testing import CliRunner
 
 from vcrecovery.cli import standby
-from vcrecovery.core.states import Outcome, Power, Request, Side, Step
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Outcome, Request, Side, Step
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
 from vcrecovery.drivers.libvirt import connection as driver
 from vcrecovery.errors import ExternalError

@@ -15,7 +15,8 @@ import pytest
 from journal_cases import finish
 
 from vcrecovery.cli.recovery import _table
-from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, Step
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, Pause, Request, Step
 from vcrecovery.core.verdict import judge
 from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock

@@ -11,7 +11,7 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, MOST_SLOW, LibvirtHost, connection
 from vcrecovery.errors import ExternalError
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from vcrecovery.cli.timeline import NoTimeline
-from vcrecovery.core.states import Episode, Outcome, Policy, Power, Request, Step, Symptom
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, Symptom
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.failover import fail_over

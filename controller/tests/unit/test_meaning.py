@@ -10,8 +10,9 @@ import pytest
 
 import vm_states
 from vcrecovery.core.meaning import ENDS, MEANINGS, TELLING, End, Meaning, end_of, meaning_of
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Power, ServiceState, Symptom
+from vcrecovery.core.states import ServiceState, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, judge
 from vcrecovery.drivers.libvirt.readings import POWER, REASON, STOPPED, reason_of
 

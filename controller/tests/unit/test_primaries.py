@@ -8,8 +8,8 @@ import pytest
 
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.meaning import Meaning
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import OffTime, Sighting, find, ran_for, sighted, still_off, worth_writing
-from vcrecovery.core.states import Power
 from vcrecovery.detect.primaries import Primaries
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan

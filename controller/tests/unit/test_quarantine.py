@@ -13,8 +13,9 @@ from journal_cases import finish
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide
-from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.states import Episode, Outcome, Pause, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.detect import quarantine_keeper
 from vcrecovery.detect.quarantine_keeper import QuarantineKeeper
 from vcrecovery.errors import ExternalError

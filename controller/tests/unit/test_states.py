@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcrecovery.core.decide import Blocked, Close, Wait, decide
+from vcrecovery.core.power import Power
 from vcrecovery.core.states import (
     ALLOWED,
     Episode,
     Outcome,
     Phase,
     Policy,
-    Power,
     Request,
     Step,
     StepRecord,

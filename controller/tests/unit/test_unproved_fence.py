@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.states import Episode, Outcome, Power, Request, Step, StepRecord
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.detect.answers import Finding, answer_of
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import locked

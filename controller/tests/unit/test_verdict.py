@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from vcrecovery.core.cpu import SeenSymptom
-from vcrecovery.core.states import Pause, Power, ServiceState, Side, Symptom
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Pause, ServiceState, Side, Symptom
 from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)

@@ -17,13 +17,13 @@ from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED
 
 from vcrecovery.core.decide import Close, decide
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.states import (
     Episode,
     Outcome,
     Pause,
     Policy,
-    Power,
     Request,
     ServiceState,
     Side,

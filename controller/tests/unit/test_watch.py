@@ -16,7 +16,8 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
-from vcrecovery.core.states import Episode, Pause, Power, Request, Step, Symptom
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Pause, Request, Step, Symptom
 from vcrecovery.detect import host_watch, watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch

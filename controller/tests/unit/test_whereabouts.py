@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Power, Request, Step
+from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import whereabouts
@@ -206,7 +207,8 @@ def test_where_only_zabbix_looks_a_vm_that_is_seen_nowhere_else_may_be_there(tmp
     assert stage.env.whereabouts.may_be_on("hv2") == []
     # It was migrated, and nobody wrote that down.
     stage.hv1.reading = DomainReading(Power.SHUTOFF, "migrated")
-    fresh = whereabouts.Whereabouts(stage.env)
+    env = stage.env
+    fresh = whereabouts.Whereabouts(env.plan, env.clock, env.journal, lambda: env.hosts)
     assert fresh.may_be_on("hv2") == ["web"]
 
 

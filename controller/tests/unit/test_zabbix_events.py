@@ -14,8 +14,9 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Outcome, Pause, Power, Request, ServiceState, Step, Symptom
+from vcrecovery.core.states import Episode, Outcome, Pause, Request, ServiceState, Step, Symptom
 from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.states import Episode, Outcome, Power, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.core.verdict import judge
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.transfer.freshness import Freshness, Reconcile

@@ -10,19 +10,9 @@ from dataclasses import dataclass
 
 from vcrecovery.core.fence_tries import was_away
 from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import (
-    ASKED,
-    ENDED_BY_A_FENCE,
-    OFF,
-    Episode,
-    Outcome,
-    Policy,
-    Power,
-    Step,
-    StepRecord,
-    Symptom,
-)
+from vcrecovery.core.states import Episode, Outcome, Policy, Step, StepRecord, Symptom
 
 
 @dataclass(frozen=True)

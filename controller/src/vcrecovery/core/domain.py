@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from vcrecovery.core.states import Episode, Power, Step, StepRecord
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Step, StepRecord
 
 
 def was_away(look: StepRecord | None) -> bool:

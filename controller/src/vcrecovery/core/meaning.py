@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 
 
 class Meaning(StrEnum):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vcrecovery.core.states import OFF, Power, ServiceState, Side
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.states import ServiceState, Side
 
 
 @dataclass(frozen=True)

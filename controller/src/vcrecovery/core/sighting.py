@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.meaning import TELLING, Meaning, meaning_of
-from vcrecovery.core.states import OFF, Power
+from vcrecovery.core.power import OFF, Power
 
 #: Seconds after which the journal is told again that nothing has changed: a controller that dies may lose so much.
 TOLD_EVERY = 60.0

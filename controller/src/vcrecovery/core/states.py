@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from vcrecovery.core.sighting import Sighting
+from vcrecovery.core.power import ENDED_BY_A_FENCE, Power
+from vcrecovery.core.sighting import Sighting
 
 
 class Step(StrEnum):
@@ -65,23 +65,6 @@ class Outcome(StrEnum):
 CAME_TO_NOTHING = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN})
 
 
-class Power(StrEnum):
-    """The state of a VM, in libvirt's words; `absent` and `unreachable` are ours."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    SHUTOFF = "shutoff"
-    CRASHED = "crashed"
-    ABSENT = "absent"
-    UNREACHABLE = "unreachable"
-
-
-#: A VM in one of these states runs nothing.
-OFF = frozenset({Power.SHUTOFF, Power.CRASHED})
-#: libvirt's reasons for which a VM is off by somebody's wish.
-ASKED = frozenset({"shutdown", "destroyed", "saved", "migrated", "from snapshot"})
-#: Those of them that a fence leads to.
-ENDED_BY_A_FENCE = frozenset({"shutdown", "destroyed"})
 #: Seconds after the withdrawal of a failover in which its fence may act all the same: libvirtd had it in its queue.
 FENCE_ACTS_WITHIN = 60.0
 

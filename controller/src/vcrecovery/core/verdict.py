@@ -14,8 +14,9 @@ from enum import StrEnum
 
 from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.meaning import End, Meaning, end_of, meaning_of
+from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import Power, ServiceState, Side, Symptom
+from vcrecovery.core.states import ServiceState, Side, Symptom
 
 #: Seconds for which nobody may have the VM in the middle of its migration, as far as is told.
 MIGRATION_TAKES = 15.0

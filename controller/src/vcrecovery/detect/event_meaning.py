@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.sighting import Place, Sighting
-from vcrecovery.core.states import Episode, Power, Side, Symptom
+from vcrecovery.core.states import Episode, Side, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.drivers.probe import answering

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.errors import ExternalError
 

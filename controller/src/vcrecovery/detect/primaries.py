@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from vcrecovery.core.cpu import CpuSample, with_sample
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import OffTime, Place, Sighting, find, sighted, still_off, worth_writing
-from vcrecovery.core.states import Power
 from vcrecovery.core.verdict import MIGRATION_TAKES
 from vcrecovery.plan.model import Plan
 

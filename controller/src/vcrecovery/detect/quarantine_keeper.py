@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from vcrecovery.core.domain import DomainEvent
+from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
-from vcrecovery.core.states import Power, ServiceState
+from vcrecovery.core.states import ServiceState
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock

@@ -18,7 +18,8 @@ from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
 from vcrecovery.core.meaning import Meaning
-from vcrecovery.core.states import Episode, Outcome, Power, ServiceState, Step, Symptom
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, ServiceState, Step, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.probe_answer import BadAnswerError, seconds_left
 from vcrecovery.drivers.process import run
 from vcrecovery.errors import ExternalError
 from vcrecovery.plan.probes import HttpProbe, Port
@@ -46,18 +47,6 @@ class Result:
 
     def __str__(self) -> str:
         return f"{self.label}: {self.reason}" if self.reason else self.label
-
-
-class BadAnswerError(Exception):
-    """What answers is not what it should be; the message says why."""
-
-
-def seconds_left(deadline: float) -> float:
-    """Seconds up to `deadline`. Raises TimeoutError when there are none."""
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise TimeoutError
-    return seconds
 
 
 def label_of(address: str, port: Port) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from vcrecovery.drivers.probe import BadAnswerError, seconds_left
+from vcrecovery.drivers.probe_answer import BadAnswerError, seconds_left
 from vcrecovery.plan.probes import Trust
 
 

@@ -47,7 +47,7 @@ class Environment:
     def whereabouts(self) -> Whereabouts:
         from vcrecovery.operations.whereabouts import Whereabouts
 
-        return Whereabouts(self)
+        return Whereabouts(self.plan, self.clock, self.journal, lambda: self.hosts)
 
     @cached_property
     def journal(self) -> Journal:

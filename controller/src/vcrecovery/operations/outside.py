@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.fence_tries import may_power_off, must_look_again, was_away
+from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.sighting import OffTime, Place, ran_for
-from vcrecovery.core.states import OFF, Episode, Policy, Power, Step, Symptom
+from vcrecovery.core.states import Episode, Policy, Step, Symptom
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result, ask_all, wait_for_all

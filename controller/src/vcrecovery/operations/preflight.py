@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of

@@ -6,20 +6,10 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from vcrecovery.plan.fields import Name, Section
-
 if TYPE_CHECKING:
     from vcrecovery.plan.model import Plan
 
 Key = tuple[str | int, ...]
-
-
-class Group(Section):
-    """Services that are failed over together, by `vcrecovery failover --group`."""
-
-    services: list[Name] = Field(min_length=1, description="its services; each is in one group at most")
 
 
 def group_problems(plan: Plan) -> Iterator[tuple[Key, str]]:

@@ -8,7 +8,6 @@ from uuid import UUID
 from pydantic import AfterValidator, Field, model_validator
 
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
-from vcrecovery.plan.groups import Group
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
@@ -286,6 +285,12 @@ class Service(Section):
                 f"{self.max_staleness:.0f} s: most failovers would be refused; set sync.reconcile lower"
             )
         return self
+
+
+class Group(Section):
+    """Services that are failed over together, by `vcrecovery failover --group`."""
+
+    services: list[Name] = Field(min_length=1, description="its services; each is in one group at most")
 
 
 class Plan(Section):

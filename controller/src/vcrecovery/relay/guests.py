@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from vcrecovery.core.states import OFF, Power
+from vcrecovery.core.power import OFF, Power
 from vcrecovery.plan.monitoring import COPY_LIVES
 from vcrecovery.relay.counts import Reason
 from vcrecovery.relay.notification import Notification

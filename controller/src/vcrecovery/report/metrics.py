@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
-from vcrecovery.core.states import Outcome, Power, Side
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Outcome, Side
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import Episode, Pause, Power, ServiceState, Side
+from vcrecovery.core.states import Episode, Pause, ServiceState, Side
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
 

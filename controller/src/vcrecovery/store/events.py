@@ -12,13 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vcrecovery.store.journal import Journal
 
-EVENT_SCHEMA = """
-CREATE TABLE IF NOT EXISTS event (
-    id TEXT PRIMARY KEY,
-    taken_at REAL NOT NULL,
-    answer TEXT, final INTEGER NOT NULL DEFAULT 0, told_at REAL
-) STRICT;
-"""
 #: Seconds after which an event that was answered is forgotten. Zabbix repeats one for as long as its problem is open.
 FORGOTTEN_AFTER = 365 * 86400.0
 

@@ -18,13 +18,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import OffTime, Sighting
 from vcrecovery.core.states import (
     ALLOWED,
     Episode,
     Outcome,
     Pause,
-    Power,
     Request,
     ServiceState,
     Side,
@@ -34,41 +34,8 @@ from vcrecovery.core.states import (
     phase_of,
 )
 from vcrecovery.errors import ExternalError, InternalError
-from vcrecovery.store.events import EVENT_SCHEMA
 from vcrecovery.store.group_commit import GroupCommit
-from vcrecovery.store.quarantines import QUARANTINE_INDEX, QUARANTINE_SCHEMA
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS service (
-    name TEXT PRIMARY KEY,
-    epoch INTEGER NOT NULL DEFAULT 0,
-    side TEXT NOT NULL DEFAULT 'primary',
-    seen_running_at REAL,
-    paused_since REAL, paused_until REAL, pause_reason TEXT,
-    acknowledged_at REAL,
-    seen_power TEXT, seen_reason TEXT, seen_since REAL, seen_at REAL, seen_on TEXT
-) STRICT;
-CREATE TABLE IF NOT EXISTS primary_off (
-    service TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
-    PRIMARY KEY (service, since)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS episode (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    service TEXT NOT NULL, epoch INTEGER NOT NULL,
-    cause TEXT NOT NULL, request TEXT NOT NULL, opened_at REAL NOT NULL,
-    closed_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT ''
-) STRICT;
-CREATE UNIQUE INDEX IF NOT EXISTS one_open_episode ON episode (service) WHERE closed_at IS NULL;
-CREATE INDEX IF NOT EXISTS episodes_of_service ON episode (service);
-CREATE TABLE IF NOT EXISTS step (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    episode INTEGER NOT NULL REFERENCES episode (id),
-    service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
-    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}',
-    sentence TEXT NOT NULL DEFAULT ''
-) STRICT;
-CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
-"""
+from vcrecovery.store.schema import EVENT_SCHEMA, JOURNAL_SCHEMA, QUARANTINE_INDEX, QUARANTINE_SCHEMA
 
 #: Steps of an episode that are kept while it has not come to its fence.
 _FIRST_LOOKS, _LAST_LOOKS = 50, 150
@@ -105,7 +72,7 @@ class Journal:
             self._together = GroupCommit(self._db, self._one_at_a_time)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA)
+            self._db.executescript(JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA)
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error

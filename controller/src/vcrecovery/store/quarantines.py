@@ -17,19 +17,6 @@ from vcrecovery.store.lock import service_lock
 if TYPE_CHECKING:
     from vcrecovery.store.journal import Journal
 
-QUARANTINE_SCHEMA = """
-CREATE TABLE IF NOT EXISTS hold (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    service TEXT NOT NULL, epoch INTEGER NOT NULL, uuid TEXT NOT NULL,
-    found_at REAL NOT NULL, held_at REAL, released_at REAL, released TEXT,
-    host TEXT NOT NULL DEFAULT ''
-) STRICT;
-"""
-#: A primary may come back on two hypervisors, after a migration that broke in the middle.
-QUARANTINE_INDEX = (
-    "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
-)
-
 
 class QuarantineBook:
     """The journal's part about holds. Its methods raise ExternalError when the journal cannot be used."""

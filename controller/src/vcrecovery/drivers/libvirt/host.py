@@ -9,7 +9,7 @@ from typing import Any
 import libvirt
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt.connection import Call
 from vcrecovery.drivers.libvirt.events import Events
 from vcrecovery.drivers.libvirt.readings import POWER, Guest, reason_of

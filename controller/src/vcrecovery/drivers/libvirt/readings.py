@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libvirt
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.states import Power
+from vcrecovery.core.power import Power
 
 POWER = {
     libvirt.VIR_DOMAIN_RUNNING: Power.RUNNING,

@@ -1,0 +1,55 @@
+"""The tables of the journal. What an older version has written is brought up to date when it is opened."""
+
+from __future__ import annotations
+
+JOURNAL_SCHEMA = """
+CREATE TABLE IF NOT EXISTS service (
+    name TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    side TEXT NOT NULL DEFAULT 'primary',
+    seen_running_at REAL,
+    paused_since REAL, paused_until REAL, pause_reason TEXT,
+    acknowledged_at REAL,
+    seen_power TEXT, seen_reason TEXT, seen_since REAL, seen_at REAL, seen_on TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS primary_off (
+    service TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY (service, since)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS episode (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, epoch INTEGER NOT NULL,
+    cause TEXT NOT NULL, request TEXT NOT NULL, opened_at REAL NOT NULL,
+    closed_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_episode ON episode (service) WHERE closed_at IS NULL;
+CREATE INDEX IF NOT EXISTS episodes_of_service ON episode (service);
+CREATE TABLE IF NOT EXISTS step (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    episode INTEGER NOT NULL REFERENCES episode (id),
+    service TEXT NOT NULL, epoch INTEGER NOT NULL, step TEXT NOT NULL,
+    begun_at REAL NOT NULL, ended_at REAL, ok INTEGER, evidence TEXT NOT NULL DEFAULT '{}',
+    sentence TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX IF NOT EXISTS steps_of_episode ON step (episode);
+"""
+EVENT_SCHEMA = """
+CREATE TABLE IF NOT EXISTS event (
+    id TEXT PRIMARY KEY,
+    taken_at REAL NOT NULL,
+    answer TEXT, final INTEGER NOT NULL DEFAULT 0, told_at REAL
+) STRICT;
+"""
+#: Called hold, since journals of older versions have that.
+QUARANTINE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS hold (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, epoch INTEGER NOT NULL, uuid TEXT NOT NULL,
+    found_at REAL NOT NULL, held_at REAL, released_at REAL, released TEXT,
+    host TEXT NOT NULL DEFAULT ''
+) STRICT;
+"""
+#: A primary may come back on two hypervisors, after a migration that broke in the middle.
+QUARANTINE_INDEX = (
+    "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
+)
