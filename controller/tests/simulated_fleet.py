@@ -21,7 +21,7 @@ class InVirtualTime(StartGate):
     """The real gate; it waits by the virtual clock."""
 
     def __init__(self, fleet: Fleet) -> None:
-        super().__init__(fleet, lambda: fleet.clock.time)
+        super().__init__(fleet, fleet.clock)
         self._clock = fleet.clock
 
     def wait(self, service: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from simulation import Simulation
 from vcrecovery.core.states import Side
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.probe import wait_for_all
+from vcrecovery.drivers.probe import Probes
 from vcrecovery.operations.outside import ages_of
 from vcrecovery.plan.probes import Port
 from vcrecovery.transfer.freshness import AHEAD_AT_MOST, Freshness
@@ -122,5 +122,5 @@ class SetBack(SystemClock):
 def test_what_waits_ends_in_time_whatever_the_clock_shows() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        (result,) = wait_for_all([("127.0.0.1", Port(tcp=nobody.getsockname()[1]))], SetBack(), 0.5, 0.1)
+        (result,) = Probes(SetBack()).wait_for_all([("127.0.0.1", Port(tcp=nobody.getsockname()[1]))], 0.5, 0.1)
     assert not result.ok

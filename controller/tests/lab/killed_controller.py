@@ -28,7 +28,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Zone
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.operations import host_fence
+from vcrecovery.operations.environment import Environment
 from vcrecovery.standby.modes import ChosenModes
 from vcrecovery.store.journal import Journal
 
@@ -37,7 +37,7 @@ CHANGES: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Journal, ("transaction",)),
     (LxdServer, ("_change", "configure")),
     (LibvirtHost, ("destroy", "suspend", "resume")),
-    (host_fence, ("power_off",)),
+    (Environment, ("power_off",)),
     (Zone, ("commit",)),
     (ChosenModes, ("write",)),
 )

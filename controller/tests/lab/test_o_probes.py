@@ -17,7 +17,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.probe import Result, alive, answering, ask, ask_all, wait_for_all
+from vcrecovery.drivers.probe import Probes, Result, ask
 from vcrecovery.plan.probes import Port
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.lab
 HOME = "127.0.0.1"
 #: Long enough for any machine; what is expected comes at once.
 PATIENCE = 20.0
+PROBES = Probes(SystemClock())
 
 
 def void(_value: object) -> None:
@@ -172,7 +173,7 @@ def test_a_server_that_says_nothing_costs_no_more_than_its_timeout() -> None:
             port(command=["sh", "-c", "sleep 60", "{address}"]),
         ]
         began = time.monotonic()
-        results = ask_all([(HOME, one) for one in asked], 0.5)
+        results = PROBES.ask_all([(HOME, one) for one in asked], 0.5)
         took = time.monotonic() - began
         over.set()
     assert [result.reached for result in results] == [True, True, False]
@@ -254,8 +255,8 @@ def test_what_is_no_http(answer: bytes, said: str) -> None:
 
 def test_what_lives_is_not_always_well(web: int) -> None:
     ports = [port(tcp=web), port(http={"port": web, "path": "/broken"}), port(tcp=free_port())]
-    assert answering(HOME, ports, PATIENCE) == [f"{HOME}:{web}"]
-    assert alive(HOME, ports, PATIENCE) == [f"{HOME}:{web}", f"{HOME}:{web} http /broken"]
+    assert PROBES.answering(HOME, ports, PATIENCE) == [f"{HOME}:{web}"]
+    assert PROBES.alive(HOME, ports, PATIENCE) == [f"{HOME}:{web}", f"{HOME}:{web} http /broken"]
 
 
 def test_commands(web: int, tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_all_are_asked_at_once(web: int) -> None:
     with accepting(lambda _sock: void(over.wait(PATIENCE))) as silent:
         slow = [port(http={"port": silent}) for _ in range(30)]
         began = time.monotonic()
-        results = ask_all([(HOME, one) for one in (port(tcp=web), *slow, port(tcp=free_port()))], 2.0)
+        results = PROBES.ask_all([(HOME, one) for one in (port(tcp=web), *slow, port(tcp=free_port()))], 2.0)
         took = time.monotonic() - began
         over.set()
     assert results[0].ok
@@ -337,7 +338,7 @@ def test_a_port_that_flaps_is_waited_for_until_it_stays() -> None:
 
     clock = Looks(flap)
     try:
-        (result,) = wait_for_all([(HOME, port(tcp=door.number))], clock, timeout=60.0, settle=0.3)
+        (result,) = Probes(clock).wait_for_all([(HOME, port(tcp=door.number))], timeout=60.0, stable_for=0.3)
     finally:
         door.close()
     assert result.ok
@@ -351,7 +352,7 @@ def test_a_port_that_never_stays_is_no_port() -> None:
         (door.open if looks % 2 else door.close)()
 
     try:
-        (result,) = wait_for_all([(HOME, port(tcp=door.number))], Looks(flap), timeout=1.0, settle=0.3)
+        (result,) = Probes(Looks(flap)).wait_for_all([(HOME, port(tcp=door.number))], timeout=1.0, stable_for=0.3)
     finally:
         door.close()
     assert "connection refused; it answered and ceased to" in str(result)
@@ -372,7 +373,7 @@ def test_the_ports_have_to_be_open_together(web: int) -> None:
     clock = Looks(change)
     targets = [(HOME, port(tcp=door.number)) for door in (early, late)]
     try:
-        results = wait_for_all(targets, clock, timeout=60.0, settle=0.1)
+        results = Probes(clock).wait_for_all(targets, timeout=60.0, stable_for=0.1)
     finally:
         early.close()
         late.close()
@@ -385,7 +386,7 @@ def test_a_command_is_asked_when_the_ports_are_open(tmp_path: Path) -> None:
     log = tmp_path / "log"
     asked = [port(tcp=door.number), port(command=["sh", "-c", f"echo asked >>{log}", "{address}"])]
     targets = [(HOME, one) for one in asked]
-    results = wait_for_all(targets, SystemClock(), timeout=0.2, settle=0.1)
+    results = Probes(SystemClock()).wait_for_all(targets, timeout=0.2, stable_for=0.1)
     assert [str(result) for result in results] == [
         f"{HOME}:{door.number}: connection refused",
         f"{HOME} sh: not asked: other ports do not answer",
@@ -393,7 +394,8 @@ def test_a_command_is_asked_when_the_ports_are_open(tmp_path: Path) -> None:
     assert not log.exists()
     door.open()
     try:
-        assert all(result.ok for result in wait_for_all(targets, SystemClock(), timeout=PATIENCE, settle=0.1))
+        probes = Probes(SystemClock())
+        assert all(result.ok for result in probes.wait_for_all(targets, timeout=PATIENCE, stable_for=0.1))
     finally:
         door.close()
     assert log.exists()

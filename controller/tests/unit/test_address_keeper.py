@@ -14,7 +14,7 @@ from vcrecovery.drivers import virtual_ip
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import BusyError
-from vcrecovery.operations.address_keeper import keep, keep_addresses
+from vcrecovery.operations.address_keeper import keep_addresses, keep_one
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.lock import service_lock
@@ -54,16 +54,16 @@ def fail_over(env: Environment) -> None:
 
 def test_one_that_was_lost_is_taken_again(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
-    assert not keep(env, "web")
+    assert not keep_one(env, "web")
     assert machine.taken == []
     fail_over(env)
-    assert keep(env, "web")
+    assert keep_one(env, "web")
     assert machine.taken == [f"10.10.0.50 on {NONE} -> 10.20.0.10"]
-    assert not keep(env, "web")
+    assert not keep_one(env, "web")
     assert len(machine.taken) == 1
     machine.taken.clear()
     env.journal.serve_from_primary("web", 3.0)
-    assert not keep(env, "web")
+    assert not keep_one(env, "web")
     assert machine.taken == []
 
 
@@ -71,7 +71,7 @@ def test_one_that_somebody_works_on_is_left_alone(env: Environment, monkeypatch:
     machine = Machine(monkeypatch)
     fail_over(env)
     with service_lock(env.plan.state_dir, "web"), pytest.raises(BusyError):
-        keep(env, "web")
+        keep_one(env, "web")
     assert machine.taken == []
 
 

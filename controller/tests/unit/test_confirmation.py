@@ -113,7 +113,7 @@ def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(env: Env
 def test_neighbours_are_asked_again_whatever_the_clock_says(env: Environment) -> None:
     """What was seen before a clock was set back is not of just now."""
     clock, asked = SetClock(0.5, 1000.0), list[str]()
-    neighbours = Neighbours(env.plan, clock, env.journal, env.whereabouts)
+    neighbours = Neighbours(env.plan, clock, env.journal, env.whereabouts, env.probes, env.runtime)
     look = neighbours._look
 
     def counted(host: str) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from vcrecovery.drivers.probe import EVERY, wait_for_all
+from vcrecovery.drivers.probe import EVERY, Probes
 from vcrecovery.plan.probes import Port
 
 
@@ -42,7 +42,7 @@ def test_a_settled_port_ends_the_wait_whenever_it_came(settle: float) -> None:
         for steps in range(40):
             clock = Steps(sum([EVERY] * steps))
             began = clock.steady()
-            (result,) = wait_for_all([("127.0.0.1", port)], clock, timeout=5.0, settle=settle)
+            (result,) = Probes(clock).wait_for_all([("127.0.0.1", port)], timeout=5.0, stable_for=settle)
             assert result.ok
             assert clock.steady() - began == pytest.approx(settle)
             for _ in range(clock.pauses + 1):
@@ -54,7 +54,7 @@ def test_who_was_held_up_has_not_seen_the_ports_stay_open() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         port = Port(tcp=listener.getsockname()[1])
         clock = Steps(0.0, held_up={2: 3.0, 20: 3.0})
-        (result,) = wait_for_all([("127.0.0.1", port)], clock, timeout=5.0, settle=1.0)
+        (result,) = Probes(clock).wait_for_all([("127.0.0.1", port)], timeout=5.0, stable_for=1.0)
         assert result.ok
         # Two pauses, eighteen, and then a whole second without a break.
         assert clock.steady() == pytest.approx(20 * EVERY + 2 * 3.0 + 1.0)
@@ -64,6 +64,6 @@ def test_on_a_machine_that_stands_still_again_and_again_the_wait_ends_too() -> N
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         port = Port(tcp=listener.getsockname()[1])
         clock = Steps(0.0, held_up=dict.fromkeys(range(1, 100), 2.0))
-        (result,) = wait_for_all([("127.0.0.1", port)], clock, timeout=5.0, settle=1.0)
+        (result,) = Probes(clock).wait_for_all([("127.0.0.1", port)], timeout=5.0, stable_for=1.0)
         assert result.ok
         assert 5.0 < clock.steady() < 12.0

@@ -18,7 +18,7 @@ from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
 from vcrecovery.core.states import Episode, Pause, Request, Step, Symptom
-from vcrecovery.detect import host_watch, watch
+from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
 from vcrecovery.errors import ExternalError, NotNowError, RefusedError
@@ -208,7 +208,7 @@ def test_ports_that_this_machine_cannot_ask_make_no_failure(
         asked.release()
         raise ExternalError("127.0.0.1:80 cannot be asked: too many open files")
 
-    monkeypatch.setattr(watch, "answering", full)
+    monkeypatch.setattr(stage.env.probes, "answering", full)
     with stage.watching():
         wait_for(stage.seen, "the first look")
         stage.hosts["hv2"].answers = False

@@ -208,7 +208,7 @@ def test_where_only_zabbix_looks_a_vm_that_is_seen_nowhere_else_may_be_there(tmp
     # It was migrated, and nobody wrote that down.
     stage.hv1.reading = DomainReading(Power.SHUTOFF, "migrated")
     env = stage.env
-    fresh = whereabouts.Whereabouts(env.plan, env.clock, env.journal, lambda: env.hosts)
+    fresh = whereabouts.Whereabouts(env.plan, env.clock, env.journal, lambda: env.hosts, env.runtime)
     assert fresh.may_be_on("hv2") == ["web"]
 
 

@@ -144,7 +144,7 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
 
 
 def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) -> None:
-    start_gate = StartGate(LiveConditions(env))
+    start_gate = StartGate(LiveConditions(env), env.clock, env.runtime)
     size = max(len(name) for name in meant.services)
     cause = f"asked for by {request.by}, with {meant.what} {meant.name}"
 
@@ -156,7 +156,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
         if not as_json and result.exit_code is not ExitCode.DONE:
             say(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 
-    results = fail_over_all(meant.services, attempt, start_gate, tell)
+    results = fail_over_all(meant.services, attempt, start_gate, tell, env.runtime)
     if as_json:
         _print_json(meant.what, meant.name, results)
     else:

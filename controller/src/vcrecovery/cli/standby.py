@@ -60,7 +60,7 @@ def reset(service: str, plan_path: Path) -> None:
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     env = Environment(plan)
-    with service_lock(plan.state_dir, service):
+    with service_lock(plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
         under_way = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
         if state.side is Side.PRIMARY and not under_way:
@@ -71,7 +71,7 @@ def reset(service: str, plan_path: Path) -> None:
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
-        virtual_address.give_up(plan.services[service])
+        virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
     if resumed:
         click.echo(f"{service}: its VM was held paused, and runs again")

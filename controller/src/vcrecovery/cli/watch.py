@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from vcrecovery.cli.systemd import tell_systemd
 from vcrecovery.core.states import DONE_WORD, Episode, Step
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.watch import Watch
+from vcrecovery.drivers.runtime import Event
 from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
@@ -44,7 +45,7 @@ class _LogTimeline:
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 
 
-def _take_zabbix_events(env: Environment, recover: Unattended, stop: threading.Event) -> None:
+def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> None:
     """Where the plan names Zabbix's API. Loaded only then."""
     zabbix = env.plan.zabbix
     if zabbix is None or zabbix.api is None:
@@ -53,7 +54,7 @@ def _take_zabbix_events(env: Environment, recover: Unattended, stop: threading.E
     from vcrecovery.drivers.zabbix import ZabbixServer
 
     events = ZabbixEvents(env, ZabbixServer(zabbix.api), recover)
-    threading.Thread(target=events.run, args=(stop,), name="zabbix-events", daemon=True).start()
+    env.runtime.spawn(lambda: events.run(stop), "zabbix-events")
 
 
 def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
@@ -67,6 +68,23 @@ def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
     threading.Thread(target=keep_serving, args=(*where, Page(plan).text, stop), name="metrics", daemon=True).start()
 
 
+def watching(env: Environment, stop: Event, ready: Callable[[], None] = lambda: None) -> None:
+    """All that goes on while `vcrecovery watch` runs, until `stop` is set. `ready` is called once it watches."""
+    plan, runtime = env.plan, env.runtime
+    recover = Unattended(env, _LogTimeline())
+    # Each with connections of its own.
+    points, packages, standbys, addresses = (env.another() for _ in range(4))
+    runtime.spawn(lambda: keep_making(plan, points.lxd, env.clock, stop), "restore-points")
+    runtime.spawn(lambda: PackageWatch(plan, packages.lxd, env.clock).run(stop), "packages")
+    keeper = StandbyKeeper(plan, standbys.lxd, env.journal, env.clock, runtime)
+    runtime.spawn(lambda: keeper.run(stop), "standbys")
+    runtime.spawn(lambda: keep_addresses(addresses, stop), "addresses")
+    hold_returning(env.another(), stop)
+    _take_zabbix_events(env, recover, stop)
+    log.info("watching %d service(s)", len(plan.services))
+    Watch(env, recover).run(stop, ready)
+
+
 @click.command()
 @click.option("--verbose", is_flag=True, help="Also say what was seen and led to nothing.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
@@ -75,19 +93,10 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
     """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
     logs.set_up(log_format, verbose=verbose)
     plan = read_plan(plan_path)
-    env = Environment(plan)
     stop = threading.Event()
-    recover = Unattended(env, _LogTimeline())
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
-    threading.Thread(target=keep_making, args=(plan, Environment(plan).lxd, env.clock, stop), daemon=True).start()
-    threading.Thread(target=PackageWatch(plan, Environment(plan).lxd, env.clock).run, args=(stop,), daemon=True).start()
-    keeper = StandbyKeeper(plan, Environment(plan).lxd, env.journal, env.clock)
-    threading.Thread(target=keeper.run, args=(stop,), daemon=True).start()
-    threading.Thread(target=keep_addresses, args=(Environment(plan), stop), daemon=True).start()
-    hold_returning(Environment(plan), stop)
-    _take_zabbix_events(env, recover, stop)
     _serve_metrics(plan, stop)
-    log.info("watching %d service(s) of %s", len(plan.services), plan_path)
-    Watch(env, recover).run(stop, ready=lambda: tell_systemd("READY=1"))
+    log.info("plan %s", plan_path)
+    watching(Environment(plan), stop, ready=lambda: tell_systemd("READY=1"))

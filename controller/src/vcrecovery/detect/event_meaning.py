@@ -7,9 +7,9 @@ failover confirms it again, so an event that lies does nothing but get an answer
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom
@@ -19,7 +19,7 @@ from vcrecovery.core.sighting import Place, Sighting
 from vcrecovery.core.states import Episode, Side, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
-from vcrecovery.drivers.probe import answering
+from vcrecovery.drivers.runtime import each
 from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
@@ -119,10 +119,12 @@ class EventMeaning:
                     failures += 1
                     log.error("%s: %s; trying again", name, error)
                     self._env.clock.sleep(retry_delay(failures))
+                except Exception as error:  # noqa: BLE001  the others get their answer all the same
+                    findings[name] = Finding(name, f"an internal error: {type(error).__name__}: {error}")
 
-        _at_once(hosts, ask)
-        _at_once(names, work)
-        return answer_of(what, [findings.get(name, Finding(name, "an internal error, see the log")) for name in names])
+        each(self._env.runtime, ask, hosts, f"event-{event.id}")
+        each(self._env.runtime, work, names, f"event-{event.id}")
+        return answer_of(what, [findings[name] for name in names])
 
     def _silent_place(self, host: str, service: str | None) -> Place | None:
         """Where all that was on `host` is, if that is silent: each question takes its whole time, so one is enough."""
@@ -165,7 +167,7 @@ class EventMeaning:
             # A transient VM is forgotten when it ends; why, only Zabbix has heard.
             reason = reason or ("crashed" if reading.power is Power.ABSENT else "")
         else:
-            found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
+            found = self._env.probes.answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
             seen_symptom = SeenSymptom(symptom, said or self._seen(symptom), tuple(found))
         lasted = now - event.at
         also = Circumstances(
@@ -195,7 +197,7 @@ class EventMeaning:
             # It may take long, and whoever looks at Zabbix should not have to guess.
             if not told:
                 told.append(error.message)
-                threading.Thread(target=self._tell_trouble, args=(event.id, service, error), daemon=True).start()
+                self._env.runtime.spawn(partial(self._tell_trouble, event.id, service, error), f"event-{event.id}")
 
         while True:
             try:
@@ -216,11 +218,3 @@ class EventMeaning:
             self._tell(event, f"{service}: not done yet, trying again: {error}")
         except ExternalError as failure:
             log.warning("event %s: %s", event, failure)
-
-
-def _at_once(names: Sequence[str], work: Callable[[str], None]) -> None:
-    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

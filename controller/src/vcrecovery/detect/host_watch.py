@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
+from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.libvirt import LibvirtHost
+from vcrecovery.drivers.runtime import THREADS, Event, Inbox, Runtime
 from vcrecovery.errors import ExternalError
 
 log = logging.getLogger("vcrecovery.watch")
@@ -89,26 +90,28 @@ class HostWatch:
         name: str,
         host: LibvirtHost,
         uuids: Sequence[str],
-        inbox: queue.Queue[Message],
-        monotonic: Callable[[], float] = time.monotonic,
+        inbox: Inbox[Message],
+        clock: Clock | None = None,
+        runtime: Runtime = THREADS,
     ) -> None:
         self._name = name
         self._host = host
         self._uuids = uuids
         self._inbox = inbox
-        self._monotonic = monotonic
-        self._heard_at = monotonic()
-        self._ask_now = threading.Event()
-        self._events: queue.Queue[DomainEvent] = queue.Queue()
+        self._runtime = runtime
+        self._monotonic = (clock or SystemClock()).steady
+        self._heard_at = self._monotonic()
+        self._ask_now = runtime.event()
+        self._events: Inbox[DomainEvent] = runtime.inbox()
 
-    def start(self, stop: threading.Event) -> None:
+    def start(self, stop: Event) -> None:
         self._heard_at = self._monotonic()
         for target in (self._keep_subscribed, self._keep_reading, self._keep_asking):
             name = f"{target.__name__}-{self._name}"
-            threading.Thread(target=self._keep_on, args=(target, stop), name=name, daemon=True).start()
+            self._runtime.spawn(partial(self._keep_on, target, stop), name)
 
-    def _keep_on(self, target: Callable[[threading.Event], None], stop: threading.Event) -> None:
-        """Whatever breaks, as where this machine can start no thread for a moment: nobody would miss one that ends."""
+    def _keep_on(self, target: Callable[[Event], None], stop: Event) -> None:
+        """Whatever breaks, as where this machine can start no thread for a moment: a task that ends goes unnoticed."""
         said = ""
         while not stop.is_set():
             begun = self._monotonic()
@@ -121,9 +124,9 @@ class HostWatch:
                 said = text
                 stop.wait(RECONNECT_DELAY)
 
-    def _keep_subscribed(self, stop: threading.Event) -> None:
+    def _keep_subscribed(self, stop: Event) -> None:
         """Subscribes to the host's events, again after each loss."""
-        lost = threading.Event()
+        lost = self._runtime.event()
         said = ""
         while not stop.is_set():
             lost.clear()
@@ -155,7 +158,7 @@ class HostWatch:
         if event.uuid in self._uuids:
             self._events.put(event)
 
-    def _keep_reading(self, stop: threading.Event) -> None:
+    def _keep_reading(self, stop: Event) -> None:
         """Reads the state of each VM of which libvirt reports something."""
         while not stop.is_set():
             with contextlib.suppress(queue.Empty):
@@ -166,7 +169,7 @@ class HostWatch:
                     reading = DomainReading(Power.UNREACHABLE, detail=error.message)
                 self._inbox.put(Happened(self._name, event, reading, self._monotonic()))
 
-    def _keep_asking(self, stop: threading.Event) -> None:
+    def _keep_asking(self, stop: Event) -> None:
         while not stop.is_set():
             asked_at = self._monotonic()
             try:

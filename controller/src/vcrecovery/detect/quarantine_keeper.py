@@ -10,15 +10,16 @@ import contextlib
 import logging
 import math
 import queue
-import threading
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
 from vcrecovery.core.states import ServiceState
+from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
+from vcrecovery.keeping import SayOnce
 from vcrecovery.operations.environment import Environment
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
@@ -32,16 +33,14 @@ WITHIN = 5.0
 _RUNS = frozenset({"started", "resumed"})
 
 
-def hold_returning(env: Environment, stop: threading.Event) -> None:
+def hold_returning(env: Environment, stop: Event) -> None:
     """Starts the threads, if the plan wants it. They end soon after `stop` is set."""
     if not env.plan.detection.hold_returning:
         return
     # It may come back on any of them: whoever starts it need not know where it was last.
     for host in env.plan.hypervisors:
         names = list(env.plan.services)
-        threading.Thread(
-            target=QuarantineKeeper(env, host, names).run, args=(stop,), name=f"hold-{host}", daemon=True
-        ).start()
+        env.runtime.spawn(partial(QuarantineKeeper(env, host, names).run, stop), f"quarantine-{host}")
 
 
 class QuarantineKeeper:
@@ -50,39 +49,35 @@ class QuarantineKeeper:
     Nor would it be good to wait behind their questions.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        host: str,
-        services: Sequence[str],
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, env: Environment, host: str, services: Sequence[str]) -> None:
         self._env = env
         self._name = host
         self._host = env.hosts[host]
         self._uuids = {name: str(env.plan.services[name].primary.uuid) for name in services}
         self._by_vm = {uuid: name for name, uuid in self._uuids.items()}
         self._book = QuarantineBook(env.journal)
-        self._monotonic = monotonic
-        self._inbox: queue.Queue[tuple[float, DomainEvent]] = queue.Queue()
-        self._lost = threading.Event()
+        self._monotonic = env.clock.steady
+        self._inbox: Inbox[tuple[float, DomainEvent]] = env.runtime.inbox()
+        self._lost = env.runtime.event()
         self._unsubscribe: Callable[[], None] | None = None
         self._next_look = 0.0
-        self._said: dict[str, str] = {}
+        self._say = SayOnce(log)
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Event) -> None:
         while not stop.is_set():
             try:
                 self._round(stop)
             except VCRecoveryError as error:  # the journal
-                self._say(self._name, str(error))
+                self._say(self._name, str(error), logging.ERROR)
                 stop.wait(TICK)
-            except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends, and what it holds
-                self._say(self._name, f"hypervisor {self._name}: {type(error).__name__}: {error}; holding anew")
+            except Exception as error:  # noqa: BLE001  a task that ends goes unnoticed
+                self._say(
+                    self._name, f"hypervisor {self._name}: {type(error).__name__}: {error}; trying again", logging.ERROR
+                )
                 stop.wait(TICK)
         self._end()
 
-    def _round(self, stop: threading.Event) -> None:
+    def _round(self, stop: Event) -> None:
         wanted = sorted(self._book.in_question() & set(self._uuids))
         if not wanted:
             self._end()
@@ -151,7 +146,7 @@ class QuarantineKeeper:
         for name in names:
             usage = found.get(self._uuids[name])
             self._consider(name, Power.ABSENT if usage is None else usage.reading.power, None)
-        self._said.pop(self._name, None)
+        self._say.well(self._name)
 
     # -- what is done ------------------------------------------------------------------------------------------
 
@@ -159,18 +154,18 @@ class QuarantineKeeper:
         """`event_at`: when libvirt reported that the VM runs, by the monotonic clock."""
         try:
             if self._decide(name, power)[0] is Act.NOTHING:
-                self._said.pop(name, None)
+                self._say.well(name)
                 return
-            with quarantine_lock(self._env.plan.state_dir, name, brief=True):
+            with quarantine_lock(self._env.plan.state_dir, name, brief=True, clock=self._env.clock):
                 # Again, since a `standby reset` may have come between.
                 act, state, quarantine = self._decide(name, power)
                 self._act(act, name, power, state, quarantine, event_at)
         except BusyError:
             self._next_look = self._monotonic() + TICK
         except VCRecoveryError as error:
-            self._say(name, f"{name}: its old primary cannot be held: {error}")
+            self._say(name, f"{name}: its old primary cannot be held: {error}", logging.ERROR)
         else:
-            self._said.pop(name, None)
+            self._say.well(name)
 
     def _decide(self, name: str, power: Power) -> tuple[Act, ServiceState, Quarantine | None]:
         state, quarantine = self._env.journal.state(name), self._book.open(name, self._here(name))
@@ -215,7 +210,9 @@ class QuarantineKeeper:
             number = self._book.begin(name, state.epoch, uuid, now(), self._here(name))
         except ExternalError as error:
             # Two live copies are worse than a VM that somebody has to resume by hand.
-            self._say(self._name, f"{name}: its old primary is paused, and that is not written down: {error}")
+            self._say(
+                self._name, f"{name}: its old primary is paused, and that is not written down: {error}", logging.ERROR
+            )
         paused = self._host.suspend(uuid, WITHIN)
         if paused:
             self._tell(name, None if event_at is None else self._monotonic() - event_at)
@@ -235,9 +232,3 @@ class QuarantineKeeper:
             "" if took is None else f", {took:.3f} s after libvirt reported it",
             extra={"service": name},
         )
-
-    def _say(self, about: str, sentence: str, level: int = logging.ERROR) -> None:
-        """Each thing once, until it is well again."""
-        if self._said.get(about) != sentence:
-            self._said[about] = sentence
-            log.log(level, "%s", sentence)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
@@ -24,7 +23,7 @@ from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, fail
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
 from vcrecovery.detect.primaries import Primaries
-from vcrecovery.drivers.probe import answering
+from vcrecovery.drivers.runtime import Event, Inbox, Task
 from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
@@ -63,7 +62,7 @@ class _Watched:
     """What the watcher remembers of a service between two looks, beside what hypervisors say of its primary."""
 
     asked: tuple[Symptom, float, tuple[str, ...]] | None = None
-    asking: threading.Thread | None = None
+    asking: Task | None = None
     cannot_ask: str = ""
     #: When a port of the primary answered last, of those times when it was asked.
     answered_at: float = 0.0
@@ -71,7 +70,7 @@ class _Watched:
     given_up: str = ""
     not_before: float = 0.0
     not_now: int = 0
-    worker: threading.Thread | None = None
+    worker: Task | None = None
 
 
 def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
@@ -94,26 +93,26 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
-    def __init__(self, env: Environment, recover: Recover, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, env: Environment, recover: Recover) -> None:
         self._env = env
         self._recover = recover
-        self._monotonic = monotonic
+        self._monotonic = env.clock.steady
         self._detection = env.plan.detection
-        self._inbox: queue.Queue[Message] = queue.Queue()
+        self._inbox: Inbox[Message] = env.runtime.inbox()
         self._watched = {name: _Watched() for name in env.plan.services}
-        self._primaries = Primaries(env.plan, env.whereabouts.homes(), env.clock.now, monotonic)
+        self._primaries = Primaries(env.plan, env.whereabouts.homes(), env.clock.now, self._monotonic)
         #: Services of which nothing that was heard counts any more, and why: what the failovers' threads have found.
-        self._forgotten: queue.Queue[tuple[str, str]] = queue.Queue()
+        self._forgotten: Inbox[tuple[str, str]] = env.runtime.inbox()
         self._silent: dict[str, float] = {}
         self._heard_at: dict[str, float] = {}
         self._failed: dict[str, str] = {}
 
-    def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
+    def run(self, stop: Event, ready: Callable[[], None] = lambda: None) -> None:
         if self._detection.embedded:
             # A VM may be migrated to any of them.
             uuids = [str(service.primary.uuid) for service in self._env.plan.services.values()]
             for name, host in self._env.hosts.items():
-                HostWatch(name, host, uuids, self._inbox, self._monotonic).start(stop)
+                HostWatch(name, host, uuids, self._inbox, self._env.clock, self._env.runtime).start(stop)
         ready()
         next_round = self._monotonic()
         while not stop.is_set():
@@ -185,14 +184,15 @@ class Watch:
         asked = watched.asked if watched.asked is not None and watched.asked[0] is found.symptom else None
         running = watched.asking is not None and watched.asking.is_alive()
         if not running and (asked is None or now - asked[1] >= ASK_PORTS_EVERY):
-            watched.asking = threading.Thread(target=self._ask_ports, args=(service, found.symptom), daemon=True)
-            watched.asking.start()
+            watched.asking = self._env.runtime.spawn(
+                partial(self._ask_ports, service, found.symptom), f"ports of {service}"
+            )
         return found if asked is None else replace(found, answering=asked[2])
 
     def _ask_ports(self, service: str, symptom: Symptom) -> None:
         entry, watched = self._env.plan.services[service], self._watched[service]
         try:
-            found = answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
+            found = self._env.probes.answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
         except ExternalError as error:
             if watched.cannot_ask != str(error):
                 log.error("%s: %s", service, error)
@@ -245,8 +245,7 @@ class Watch:
         elif watched.given_up != cause and self._monotonic() >= watched.not_before:
             self._say(service, f"{service}: {cause}", logging.WARNING)
             words = (service, cause, now, verdict.symptom, verdict.began_at)
-            watched.worker = threading.Thread(target=self._work, args=words, daemon=True)
-            watched.worker.start()
+            watched.worker = self._env.runtime.spawn(partial(self._work, *words), f"failover of {service}")
 
     def _remembered(self, service: str, now: float) -> ServiceState:
         """The journal's state, with what the hypervisors have said since. Raises ExternalError."""

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import select
 import socket
-import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Protocol
 
 from vcrecovery.detect import spool
 from vcrecovery.detect.answers import shortened
 from vcrecovery.detect.event_meaning import Event, EventMeaning, Recover
+from vcrecovery.drivers import runtime
 from vcrecovery.errors import ExternalError, VCRecoveryError
+from vcrecovery.keeping import SayOnce
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
 from vcrecovery.store.events import EventBook
@@ -55,11 +56,11 @@ class ZabbixEvents:
         self._meaning = EventMeaning(env, recover, self._tell_trouble)
         self._book = EventBook(env.journal)
         self._spool = env.plan.state_dir / "events"
-        self._under_way: dict[str, threading.Thread] = {}
+        self._under_way: dict[str, runtime.Task] = {}
         self._in_trouble: set[str] = set()
 
-    def run(self, stop: threading.Event) -> None:
-        said = ""
+    def run(self, stop: runtime.Event) -> None:
+        say = SayOnce(log)
         with ExitStack() as stack:
             sock: socket.socket | None = None
             next_catch_up = 0.0
@@ -68,19 +69,17 @@ class ZabbixEvents:
                     if sock is None:
                         sock = stack.enter_context(spool.listening(self._spool))
                     found = spool.waiting(self._spool)
-                    if time.monotonic() >= next_catch_up:
-                        next_catch_up = time.monotonic() + CATCH_UP_EVERY
+                    if self._env.clock.steady() >= next_catch_up:
+                        next_catch_up = self._env.clock.steady() + CATCH_UP_EVERY
                         found += self._missed()
                     self._begin(found, stop)
                     self._wait(sock, stop)
-                    said = ""
-                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
-                    if said != str(error):
-                        said = str(error)
-                        log.error("events of Zabbix cannot be taken: %s", error)
+                    say.well("events")
+                except Exception as error:  # noqa: BLE001  a task that ends goes unnoticed
+                    say("events", f"events of Zabbix cannot be taken: {error}", logging.ERROR)
                     stop.wait(LOOK_EVERY)
 
-    def _wait(self, sock: socket.socket | None, stop: threading.Event) -> None:
+    def _wait(self, sock: socket.socket | None, stop: runtime.Event) -> None:
         """Until somebody calls, or it is time to look anyway."""
         if sock is None:
             stop.wait(LOOK_EVERY)
@@ -96,7 +95,7 @@ class ZabbixEvents:
             log.warning("%s", error)
         return list(dict.fromkeys(left))
 
-    def _begin(self, events: Sequence[str], stop: threading.Event) -> None:
+    def _begin(self, events: Sequence[str], stop: runtime.Event) -> None:
         """Raises ExternalError when the journal cannot be written; the events stay in the folder then."""
         self._under_way = {event: thread for event, thread in self._under_way.items() if thread.is_alive()}
         self._in_trouble.intersection_update(self._under_way)
@@ -106,24 +105,21 @@ class ZabbixEvents:
             taken = self._book.take(event, self._env.clock.now())
             spool.remove(self._spool, event)
             if not taken.finished:
-                thread = threading.Thread(target=self._work, args=(event, stop), name=f"event-{event}", daemon=True)
-                self._under_way[event] = thread
-                thread.start()
+                work = partial(self._work, event, stop)
+                self._under_way[event] = self._env.runtime.spawn(work, f"event-{event}")
 
     # -- one event ---------------------------------------------------------------------------------------------
 
-    def _work(self, event: str, stop: threading.Event) -> None:
+    def _work(self, event: str, stop: runtime.Event) -> None:
         """Until the event is answered. Zabbix may be down meanwhile; what it knows is kept in the journal."""
-        failures, said = 0, ""
+        failures, say = 0, SayOnce(log)
         while not stop.is_set():
             try:
                 self._answer(event)
                 return
             except ExternalError as error:
                 failures += 1
-                if said != str(error):
-                    said = str(error)
-                    log.error("event %s: %s; trying again until it works", event, error)
+                say(event, f"event {event}: {error}; trying again until it works", logging.ERROR)
                 stop.wait(retry_delay(failures))
             except VCRecoveryError as error:
                 log.error("event %s: %s", event, error)

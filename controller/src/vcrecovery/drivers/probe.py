@@ -8,13 +8,13 @@ import re
 import socket
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.probe_answer import BadAnswerError, seconds_left
 from vcrecovery.drivers.process import run
+from vcrecovery.drivers.runtime import THREADS, Runtime, results
 from vcrecovery.errors import ExternalError
 from vcrecovery.plan.probes import HttpProbe, Port
 
@@ -138,73 +138,77 @@ def _get(sock: socket.socket, address: str, probe: HttpProbe, deadline: float) -
         raise BadAnswerError(f"status {status}, not {wanted}")
 
 
-def ask_all(targets: Sequence[Target], timeout: float) -> list[Result]:
-    """The probes of all targets, made at once; `timeout` seconds for each."""
-    return _ask([(address, port, timeout) for address, port in targets])
+class Probes:
+    """Many probes at once. All of its methods raise ExternalError when this machine cannot ask."""
 
+    def __init__(self, clock: Clock, runtime: Runtime = THREADS) -> None:
+        self._clock = clock
+        self._runtime = runtime
 
-def answering(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
-    """What of `ports` answers as it should, as labels, asked at once."""
-    return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.ok]
+    def ask(self, address: str, port: Port, timeout: float) -> Result:
+        """One probe; see the function of that name."""
+        return ask(address, port, timeout)
 
+    def ask_all(self, targets: Sequence[Target], timeout: float) -> list[Result]:
+        """The probes of all targets, made at once; `timeout` seconds for each."""
+        return self._ask([(address, port, timeout) for address, port in targets])
 
-def answering_or_not(targets: Sequence[Target], at_most: float) -> dict[str, bool]:
-    """Label of each of them -> whether it answers as it should; each gets its own time, but no more than that."""
-    found = _ask([(address, port, min(at_most, _patience(port))) for address, port in targets])
-    return {result.label: result.ok for result in found}
+    def answering(self, address: str, ports: Sequence[Port], timeout: float) -> list[str]:
+        """What of `ports` answers as it should, as labels, asked at once."""
+        return [result.label for result in self.ask_all([(address, port) for port in ports], timeout) if result.ok]
 
+    def answering_or_not(self, targets: Sequence[Target], at_most: float) -> dict[str, bool]:
+        """Label of each of them -> whether it answers as it should; each gets its own time, but no more than that."""
+        found = self._ask([(address, port, min(at_most, _patience(port))) for address, port in targets])
+        return {result.label: result.ok for result in found}
 
-def alive(address: str, ports: Sequence[Port], timeout: float) -> list[str]:
-    """What of `ports` accepts a connection, as labels, whatever it then says: something lives at that address."""
-    return [result.label for result in ask_all([(address, port) for port in ports], timeout) if result.reached]
+    def alive(self, address: str, ports: Sequence[Port], timeout: float) -> list[str]:
+        """What of `ports` accepts a connection, as labels, whatever it then says: something lives at that address."""
+        return [result.label for result in self.ask_all([(address, port) for port in ports], timeout) if result.reached]
 
+    def _ask(self, questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
+        # Threads cost more than most answers: one question is put in the caller's own.
+        return results(self._runtime, lambda question: self.ask(*question), questions, "probe", AT_ONCE)
 
-def _ask(questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
-    if len(questions) < 2:
-        # Threads cost more than most answers, and hundreds of services ask at the same time.
-        return [ask(*question) for question in questions]
-    with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(questions))) as pool:
-        return list(pool.map(lambda question: ask(*question), questions))
+    def wait_for_all(self, targets: Sequence[Target], timeout: float, stable_for: float) -> list[Result]:
+        """Asks until all probes have been good together for `stable_for` seconds, or `timeout` seconds are over.
 
+        Of a time in which this program was held up itself nothing is known: then it begins again. The last result of
+        each; those that are not `ok` have failed. Commands are asked once all ports answer, since they cost more.
+        """
+        clock = self._clock
+        deadline = clock.steady() + timeout
+        ports = [number for number, (_, port) in enumerate(targets) if not port.command]
+        commands = [number for number, (_, port) in enumerate(targets) if port.command]
+        last = [Result(label_of(*target), "not asked: other ports do not answer", reached=False) for target in targets]
+        lost = [0] * len(targets)
+        good_since: float | None = None
 
-def wait_for_all(targets: Sequence[Target], clock: Clock, timeout: float, settle: float) -> list[Result]:
-    """Asks until all probes have been good together for `settle` seconds on end, or `timeout` seconds are over.
+        def look(numbers: Sequence[int]) -> bool:
+            left = max(CONNECT_TIMEOUT, deadline - clock.steady())
+            found = self._ask([(*targets[n], min(left, _patience(targets[n][1]))) for n in numbers])
+            for number, result in zip(numbers, found, strict=True):
+                lost[number] += last[number].ok and not result.ok
+                last[number] = result
+            return all(result.ok for result in found)
 
-    Of a time in which this program was held up itself nothing is known: then it begins anew. The last result of each;
-    those that are not `ok` have failed. Commands are asked once all ports answer, since they cost more.
-    """
-    deadline = clock.steady() + timeout
-    ports = [number for number, (_, port) in enumerate(targets) if not port.command]
-    commands = [number for number, (_, port) in enumerate(targets) if port.command]
-    last = [Result(label_of(*target), "not asked: other ports do not answer", reached=False) for target in targets]
-    lost = [0] * len(targets)
-    good_since: float | None = None
-
-    def look(numbers: Sequence[int]) -> bool:
-        left = max(CONNECT_TIMEOUT, deadline - clock.steady())
-        found = _ask([(*targets[n], min(left, _patience(targets[n][1]))) for n in numbers])
-        for number, result in zip(numbers, found, strict=True):
-            lost[number] += last[number].ok and not result.ok
-            last[number] = result
-        return all(result.ok for result in found)
-
-    while True:
-        good = look(ports) and look(commands)
-        now = clock.steady()
-        if not good:
-            good_since = None
-        elif good_since is None:
-            good_since = now
-        elif now >= good_since + settle:
-            # Not a difference: the pause below ends exactly here, and one rounded down would be waited for for ever.
-            return last
-        if now >= deadline and not good:
-            return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
-        pause = EVERY if good_since is None else min(EVERY, max(0.0, good_since + settle - now))
-        clock.sleep(pause)
-        # On a machine that stands still again and again this ends, too.
-        if clock.steady() - now > pause + HELD_UP and now < deadline:
-            good_since = None
+        while True:
+            good = look(ports) and look(commands)
+            now = clock.steady()
+            if not good:
+                good_since = None
+            elif good_since is None:
+                good_since = now
+            elif now >= good_since + stable_for:
+                # Not a difference: the pause below ends exactly here, and one rounded down would never come.
+                return last
+            if now >= deadline and not good:
+                return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
+            pause = EVERY if good_since is None else min(EVERY, max(0.0, good_since + stable_for - now))
+            clock.sleep(pause)
+            # On a machine that stands still again and again this ends, too.
+            if clock.steady() - now > pause + HELD_UP and now < deadline:
+                good_since = None
 
 
 def _patience(port: Port) -> float:

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vcrecovery.drivers.clock import Clock, SystemClock
+from vcrecovery.drivers.runtime import THREADS, Runtime
 from vcrecovery.store.journal import Journal
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.dns import Zone
     from vcrecovery.drivers.libvirt import LibvirtHost
     from vcrecovery.drivers.lxd import LxdServer, OverHttps
+    from vcrecovery.drivers.probe import Probes
+    from vcrecovery.drivers.virtual_ip import VirtualIp
     from vcrecovery.operations.neighbours import Neighbours
     from vcrecovery.operations.whereabouts import Whereabouts
     from vcrecovery.plan.model import Plan, Secondary
 
 
+class VirtualIps(Protocol):
+    """What `drivers.virtual_ip` does."""
+
+    def holds(self, wanted: VirtualIp, standby: str) -> bool: ...
+
+    def take(self, wanted: VirtualIp, standby: str, clock: Clock) -> bool: ...
+
+    def give_up(self, wanted: VirtualIp) -> None: ...
+
+
 class Environment:
     """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used."""
 
-    def __init__(self, plan: Plan, clock: Clock | None = None) -> None:
+    def __init__(self, plan: Plan, clock: Clock | None = None, runtime: Runtime = THREADS) -> None:
         self.plan = plan
         self.clock: Clock = clock or SystemClock()
+        self.runtime = runtime
+
+    def another(self) -> Environment:
+        """The same, with connections of its own: for whoever must not wait behind others' questions."""
+        return Environment(self.plan, self.clock, self.runtime)
 
     @cached_property
     def hosts(self) -> dict[str, LibvirtHost]:
@@ -41,13 +60,31 @@ class Environment:
     def neighbours(self) -> Neighbours:
         from vcrecovery.operations.neighbours import Neighbours
 
-        return Neighbours(self.plan, self.clock, self.journal, self.whereabouts)
+        return Neighbours(self.plan, self.clock, self.journal, self.whereabouts, self.probes, self.runtime)
 
     @cached_property
     def whereabouts(self) -> Whereabouts:
         from vcrecovery.operations.whereabouts import Whereabouts
 
-        return Whereabouts(self.plan, self.clock, self.journal, lambda: self.hosts)
+        return Whereabouts(self.plan, self.clock, self.journal, lambda: self.hosts, self.runtime)
+
+    @cached_property
+    def probes(self) -> Probes:
+        from vcrecovery.drivers.probe import Probes
+
+        return Probes(self.clock, self.runtime)
+
+    @property
+    def virtual_ips(self) -> VirtualIps:
+        from vcrecovery.drivers import virtual_ip
+
+        return virtual_ip
+
+    def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
+        """Runs the fence command of a hypervisor; what it printed. Raises ExternalError when that proves nothing."""
+        from vcrecovery.drivers.fence import power_off
+
+        return power_off(host, command, timeout)
 
     @cached_property
     def journal(self) -> Journal:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from vcrecovery.drivers.fence import power_off
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Fence
@@ -37,7 +36,7 @@ def fence_host(env: Environment, host: str, fence: Fence, opened_at: float) -> d
         if not ok and at >= waits_since:
             raise ExternalError(said, str(last.get("way_out", "")))
         try:
-            said = power_off(host, fence.command, fence.timeout)
+            said = env.power_off(host, fence.command, fence.timeout)
         except ExternalError as error:
             _write(file, {"at": clock.now(), "ok": False, "said": error.message, "way_out": error.hint})
             raise

@@ -20,7 +20,7 @@ def fail_over_locked(
     detected_at: float | None = None,
 ) -> Episode | None:
     """The closed episode; None when its standby serves already. Raises as `fail_over` does, and BusyError."""
-    with service_lock(env.plan.state_dir, service):
+    with service_lock(env.plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
         if state.side is Side.STANDBY and state.open_episode is None:
             return None

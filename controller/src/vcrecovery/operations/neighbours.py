@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 
 from vcrecovery.core.states import Side
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.drivers.probe import alive
+from vcrecovery.drivers.probe import Probes
+from vcrecovery.drivers.runtime import Runtime, each
 from vcrecovery.operations.whereabouts import Whereabouts
 from vcrecovery.plan.model import Plan
 from vcrecovery.store.journal import Journal
@@ -19,12 +19,22 @@ VALID_FOR = 3.0
 class Neighbours:
     """Asks the ports of all primaries of a hypervisor, once for all who want to know at the same time."""
 
-    def __init__(self, plan: Plan, clock: Clock, journal: Journal, whereabouts: Whereabouts) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        clock: Clock,
+        journal: Journal,
+        whereabouts: Whereabouts,
+        probes: Probes,
+        runtime: Runtime,
+    ) -> None:
         self._plan = plan
         self._whereabouts = whereabouts
         self._clock = clock
         self._journal = journal
-        self._locks = {host: threading.Lock() for host in plan.hypervisors}
+        self._probes = probes
+        self._runtime = runtime
+        self._locks = {host: runtime.lock() for host in plan.hypervisors}
         self._seen: dict[str, tuple[float, dict[str, list[str]]]] = {}
 
     def answering(self, host: str, besides: str) -> tuple[str, ...]:
@@ -43,22 +53,12 @@ class Neighbours:
         # One whose standby serves is not there any more, or should not be.
         names = [name for name in self._whereabouts.may_be_on(host) if self._journal.state(name).side is Side.PRIMARY]
         found: dict[str, list[str]] = {}
-        errors: list[Exception] = []
 
         def ask(name: str) -> None:
             service = self._plan.services[name]
-            try:
-                # Whatever accepts a connection would end with the hypervisor, well or not.
-                found[name] = alive(str(service.primary.address), service.ports, service.timeouts.confirm)
-            except Exception as error:  # noqa: BLE001  it is raised below
-                errors.append(error)
+            # Whatever accepts a connection would end with the hypervisor, well or not.
+            found[name] = self._probes.alive(str(service.primary.address), service.ports, service.timeouts.confirm)
 
-        threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            # Of one that could not be asked nobody knows whether it would have answered.
-            raise errors[0]
+        # Raises for one that could not be asked: nobody knows whether it would have answered.
+        each(self._runtime, ask, names, f"neighbours on {host}")
         return {name: found[name] for name in names}

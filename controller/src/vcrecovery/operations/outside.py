@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,8 @@ from vcrecovery.core.sighting import OffTime, Place, ran_for
 from vcrecovery.core.states import Episode, Policy, Step, Symptom
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
-from vcrecovery.drivers.probe import Result, ask_all, wait_for_all
+from vcrecovery.drivers.probe import Result
+from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError, RefusedError, VCRecoveryError
 from vcrecovery.operations import records, virtual_address
 from vcrecovery.operations.environment import Environment
@@ -29,6 +29,8 @@ from vcrecovery.transfer.freshness import Freshness, from_the_future, read_age
 from vcrecovery.transfer.sessions import end_sessions, take_over
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from vcrecovery.core.cpu import CpuSample
     from vcrecovery.drivers.libvirt import LibvirtHost
 
@@ -141,7 +143,7 @@ class Outside:
         if fence is not None and fence.ended_at is not None:
             age = max(0.0, self._env.clock.now() - fence.ended_at)
             patience = max(0.0, min(patience, policy_for(self._env, self._name).fence_valid_for - age))
-        return after_acts(self._env.plan.state_dir, self._name, patience)
+        return after_acts(self._env.plan.state_dir, self._name, patience, self._env.clock)
 
     @property
     def _host(self) -> LibvirtHost:
@@ -167,11 +169,8 @@ class Outside:
     def _ask_ports(self) -> Future[list[Result]]:
         """Whether the primary's ports answer; asked in a thread of its own."""
         primary, timeout = str(self._service.primary.address), self._service.timeouts.confirm
-        pool = ThreadPoolExecutor(max_workers=1)
-        try:
-            return pool.submit(ask_all, [(primary, port) for port in self._service.ports], timeout)
-        finally:
-            pool.shutdown(wait=False)
+        targets = [(primary, port) for port in self._service.ports]
+        return ask(self._env.runtime, lambda: self._env.probes.ask_all(targets, timeout), f"ports of {self._name}")
 
     def _confirm(self, episode: Episode) -> dict[str, Any]:
         """Signals that do not depend on each other: what libvirt says now, whether the ports answer, and, where the
@@ -183,14 +182,14 @@ class Outside:
             ports = asked[1]
         else:
             ports = self._ask_ports()
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            standby = pool.submit(self._look_at_standby, episode)
-            symptom = episode.request.symptom
-            used = pool.submit(self._used_now) if symptom in (Symptom.CPU_ZERO, Symptom.CPU_HIGH) else None
-            place = self._find_primary()
-            reading = place.reading
-            found, (trouble, fresh) = ports.result(), standby.result()
-            cpu = used.result() if used is not None else None
+        runtime, symptom = self._env.runtime, episode.request.symptom
+        standby = ask(runtime, lambda: self._look_at_standby(episode), f"standby of {self._name}")
+        asks_cpu = symptom in (Symptom.CPU_ZERO, Symptom.CPU_HIGH)
+        used = ask(runtime, self._used_now, f"CPU of {self._name}") if asks_cpu else None
+        place = self._find_primary()
+        reading = place.reading
+        found, (trouble, fresh) = ports.result(), standby.result()
+        cpu = used.result() if used is not None else None
         answering = [result.label for result in found if result.ok]
         unwell = [str(result) for result in found if result.reached and not result.ok]
         on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
@@ -470,7 +469,7 @@ class Outside:
         standby, timeouts = self._service.standby, self._service.timeouts
         addresses = [str(address) for address in (standby.address, standby.address6) if address]
         targets = [(address, port) for address in addresses for port in self._service.ports]
-        results = wait_for_all(targets, self._env.clock, timeouts.ports, timeouts.settle)
+        results = self._env.probes.wait_for_all(targets, timeouts.ports, timeouts.settle)
         if closed := [str(result) for result in results if not result.ok]:
             raise ExternalError(
                 f"the standby of {self._name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
@@ -484,14 +483,14 @@ class Outside:
         try:
             before = records.switch(self._names, episode.epoch)
         except ExternalError:
-            virtual_address.take(self._service, self._env.clock)
+            virtual_address.take(self._env, self._service)
             raise
-        moved = virtual_address.take(self._service, self._env.clock)
+        moved = virtual_address.take(self._env, self._service)
         named = [records.summary(self._names)] if self._names else []
         return {"summary": "; ".join([*named, *moved]), "before": before}
 
     def _verify(self) -> dict[str, Any]:
         # It may have gone since, with a restart of this machine.
-        virtual_address.keep(self._service, self._env.clock)
+        virtual_address.keep(self._env, self._service)
         servers = records.verify(self._names, self._service.timeouts.dns)
         return {"summary": f"on {', '.join(servers) or 'this machine'}"}

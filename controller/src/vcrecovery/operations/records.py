@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from vcrecovery.core.states import Side
+from vcrecovery.drivers.runtime import Runtime, results
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
@@ -28,6 +28,7 @@ class Name:
     text: str
     zone: Zone
     changes: tuple[Change, ...]
+    runtime: Runtime
 
     @property
     def kinds(self) -> list[str]:
@@ -55,15 +56,12 @@ def names_of(env: Environment, service: Service, side: Side = Side.STANDBY) -> l
             old, new = new, old
         before = found[record.name].changes if record.name in found else ()
         change = Change(record.type, old, new, record.ttl)
-        found[record.name] = Name(record.name, env.zones[record.zone], (*before, change))
+        found[record.name] = Name(record.name, env.zones[record.zone], (*before, change), env.runtime)
     return list(found.values())
 
 
 def _of_each(names: Sequence[Name], act: Callable[[Name], _Result]) -> list[_Result]:
-    if len(names) < 2:
-        return [act(name) for name in names]
-    with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(names))) as pool:
-        return list(pool.map(act, names))
+    return results(names[0].runtime, act, names, "DNS", AT_ONCE) if names else []
 
 
 def newest_epoch(names: Sequence[Name]) -> int:

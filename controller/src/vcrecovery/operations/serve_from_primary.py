@@ -18,7 +18,7 @@ def serve_from_primary(env: Environment, service: str) -> bool:
     Raises ExternalError when its hypervisor does not answer or will not: then nothing has changed.
     """
     book = QuarantineBook(env.journal)
-    with quarantine_lock(env.plan.state_dir, service):
+    with quarantine_lock(env.plan.state_dir, service, clock=env.clock):
         quarantines, resumed = book.all_open(service), False
         if len(quarantines) > 1:
             where = " and ".join(sorted(_host_of(env, quarantine) for quarantine in quarantines))

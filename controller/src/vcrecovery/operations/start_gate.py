@@ -7,8 +7,6 @@ a standby starts, and nowhere else. Confirmations and fences are never held up.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +15,8 @@ from typing import Protocol
 
 from vcrecovery.core.decide import GO, Readiness, Unmet, Wait
 from vcrecovery.core.states import Episode, ServiceState, Side, Step
-from vcrecovery.drivers.probe import answering
+from vcrecovery.drivers.clock import Clock, SystemClock
+from vcrecovery.drivers.runtime import THREADS, Event, Runtime, each
 from vcrecovery.errors import BusyError, ExitCode, ExternalError, NotStartedError, RefusedError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.modes import Mode
@@ -73,7 +72,7 @@ class LiveConditions:
         self._chosen = ChosenModes(env.plan.state_dir)
         self._most: dict[str, int] = {}
         # One for each: a secondary that hangs must not hold back what starts on the others.
-        self._one_asks = {name: threading.Lock() for name in env.plan.secondaries}
+        self._one_asks = {name: env.runtime.lock() for name in env.plan.secondaries}
 
     def needs(self, service: str) -> Sequence[str]:
         return self._env.plan.services[service].needs
@@ -103,19 +102,20 @@ class LiveConditions:
 
     def primary_answers(self, service: str) -> bool:
         entry = self._env.plan.services[service]
-        return bool(answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm))
+        return bool(self._env.probes.answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm))
 
 
 class StartGate:
     """The gate that services share which fail over at the same time in this process."""
 
-    def __init__(self, around: StartConditions, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, around: StartConditions, clock: Clock | None = None, runtime: Runtime = THREADS) -> None:
         self._around = around
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
+        self._monotonic = (clock or SystemClock()).steady
+        self._runtime = runtime
+        self._lock = runtime.lock()
         #: Each service that waits has its own, rung only when its last answer may not hold any more: with hundreds of
         #: them, waking all at every change would cost more than all the rest.
-        self._bells: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+        self._bells: defaultdict[str, Event] = defaultdict(runtime.event)
         self._needed_by: defaultdict[str, set[str]] = defaultdict(set)
         self._at_work: Counter[str] = Counter()
         self._trouble: dict[str, str] = {}
@@ -318,6 +318,7 @@ def fail_over_all(
     attempt: Callable[[str], Episode | None],
     start_gate: StartGate,
     tell: Callable[[Result], None],
+    runtime: Runtime = THREADS,
 ) -> list[Result]:
     """All at the same time, in the order that `start_gate` wants; what came of each, in the order of `services`.
 
@@ -338,12 +339,7 @@ def fail_over_all(
         tell(result)
 
     start_gate.begin(services)
-    # Daemons, so that an interruption ends the program; the journal knows how far each is.
-    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in services]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    each(runtime, work, services, "failover")
     return [found[name] for name in services]
 
 

@@ -51,7 +51,7 @@ class Unattended:
     def __init__(self, env: Environment, reporter: ProgressReporter) -> None:
         self._env = env
         self._reporter = reporter
-        self._gate = StartGate(LiveConditions(env))
+        self._gate = StartGate(LiveConditions(env), env.clock, env.runtime)
 
     def at_work(self, service: str) -> bool:
         """Whether this program is failing the service over."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from vcrecovery.drivers import virtual_ip
-from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.virtual_ip import VirtualIp
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
 
 
@@ -17,7 +16,7 @@ def _of(service: Service) -> tuple[VirtualIp, str] | None:
     return wanted, str(standby)
 
 
-def take(service: Service, clock: Clock) -> list[str]:
+def take(env: Environment, service: Service) -> list[str]:
     """Has this machine show the address, if the service has one; a summary for the timeline.
 
     Raises ExternalError when somebody else has it, or this machine cannot take it.
@@ -25,24 +24,24 @@ def take(service: Service, clock: Clock) -> list[str]:
     if (found := _of(service)) is None:
         return []
     wanted, standby = found
-    virtual_ip.take(wanted, standby, clock)
+    env.virtual_ips.take(wanted, standby, env.clock)
     return [f"{wanted} -> {standby}"]
 
 
-def is_here(service: Service) -> bool:
+def is_here(env: Environment, service: Service) -> bool:
     """Whether this machine has the address; True where the service has none."""
-    return (found := _of(service)) is None or virtual_ip.holds(*found)
+    return (found := _of(service)) is None or env.virtual_ips.holds(*found)
 
 
-def keep(service: Service, clock: Clock) -> bool:
+def keep(env: Environment, service: Service) -> bool:
     """Takes the address again if this machine has lost it, as after a restart; whether it had to."""
-    if (found := _of(service)) is None or virtual_ip.holds(*found):
+    if (found := _of(service)) is None or env.virtual_ips.holds(*found):
         return False
-    virtual_ip.take(*found, clock)
+    env.virtual_ips.take(*found, env.clock)
     return True
 
 
-def give_up(service: Service) -> None:
+def give_up(env: Environment, service: Service) -> None:
     """Raises ExternalError when the address cannot be taken off."""
     if (found := _of(service)) is not None:
-        virtual_ip.give_up(found[0])
+        env.virtual_ips.give_up(found[0])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from vcrecovery.core.domain import DomainReading
@@ -13,9 +11,12 @@ from vcrecovery.core.meaning import Meaning, meaning_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Place, find
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.runtime import Runtime, ask
 from vcrecovery.errors import ExternalError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from vcrecovery.drivers.libvirt import LibvirtHost
     from vcrecovery.plan.model import Plan
     from vcrecovery.store.journal import Journal
@@ -37,15 +38,21 @@ class Whereabouts:
     """
 
     def __init__(
-        self, plan: Plan, clock: Clock, journal: Journal, hosts: Callable[[], Mapping[str, LibvirtHost]]
+        self,
+        plan: Plan,
+        clock: Clock,
+        journal: Journal,
+        hosts: Callable[[], Mapping[str, LibvirtHost]],
+        runtime: Runtime,
     ) -> None:
         self._plan = plan
         self._clock = clock
         self._journal = journal
         self._hosts = hosts
+        self._runtime = runtime
         #: Hypervisors that are known not to answer, by whoever watches them.
         self.silent: frozenset[str] = frozenset()
-        self._lock = threading.Lock()
+        self._lock = runtime.lock()
         self._listings: dict[str, tuple[float, Future[_Listing]]] = {}
 
     def home(self, service: str) -> str:
@@ -125,23 +132,17 @@ class Whereabouts:
         with self._lock:
             at, question = self._listings.get(host, (now, None))
             if question is None or at < not_before or (question.done() and now - at > VALID_FOR):
-                question = Future()
+                question = ask(self._runtime, lambda: self._list(host), f"list-{host}")
                 self._listings[host] = (now, question)
-                # Who does not need the answer must not wait for it, not even at the program's end.
-                thread = threading.Thread(target=self._list, args=(host, question), name=f"list-{host}", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:  # this machine can start no thread for a moment
-                    question.set_exception(ExternalError(f"hypervisor {host} cannot be asked: {error}"))
             return question
 
-    def _list(self, host: str, question: Future[_Listing]) -> None:
+    def _list(self, host: str) -> _Listing:
         try:
-            question.set_result({guest.uuid: guest.reading for guest in self._hosts()[host].guests()})
-        except ExternalError as error:
-            question.set_exception(error)
-        except Exception as error:  # noqa: BLE001  whoever waits must not wait for ever
-            question.set_exception(ExternalError(f"hypervisor {host} cannot be asked: {type(error).__name__}: {error}"))
+            return {guest.uuid: guest.reading for guest in self._hosts()[host].guests()}
+        except ExternalError:
+            raise
+        except Exception as error:
+            raise ExternalError(f"hypervisor {host} cannot be asked: {type(error).__name__}: {error}") from error
 
 
 def _answered(question: Future[_Listing], patience: float) -> bool:

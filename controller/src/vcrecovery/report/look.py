@@ -15,7 +15,6 @@ from vcrecovery.core.sighting import Place, ran_for
 from vcrecovery.core.states import ServiceState, Side
 from vcrecovery.core.verdict import Circumstances, Verdict, judge
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
-from vcrecovery.drivers.probe import answering_or_not
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of
@@ -105,7 +104,8 @@ class _Questions:
         service = self._env.plan.services[self._name]
         side = service.primary if self._state.side is Side.PRIMARY else service.standby
         addresses = [str(address) for address in (side.address, side.address6) if address]
-        return answering_or_not([(address, port) for address in addresses for port in service.ports], PROBE_WITHIN)
+        targets = [(address, port) for address in addresses for port in service.ports]
+        return self._env.probes.answering_or_not(targets, PROBE_WITHIN)
 
     def answered(self, patience: _Patience) -> ServiceView:
         env, name = self._env, self._name

@@ -9,16 +9,18 @@ services, is not done under it.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.states import ServiceState, Side
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.drivers.runtime import THREADS, Event, Runtime, each
 from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby import container_units as inside
@@ -45,6 +47,7 @@ _ACTS_AT_ONCE = 6
 #: Seconds: for LXD to start or freeze a container; for one to end by itself; for each wait inside one that boots.
 _START_SECONDS, _STOP_SECONDS, _BOOT_SECONDS = 60.0, 10.0, 60.0
 _LONGEST_DELAY = 300.0
+_NOT_SO = "the standby is not in its mode"
 
 
 class States(Protocol):
@@ -65,48 +68,50 @@ class Looked:
 class StandbyKeeper:
     """The standbys of one plan."""
 
-    def __init__(self, plan: Plan, lxd: Mapping[str, LxdServer], journal: States, clock: Clock) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        lxd: Mapping[str, LxdServer],
+        journal: States,
+        clock: Clock,
+        runtime: Runtime = THREADS,
+    ) -> None:
         self._plan, self._lxd, self._journal, self._clock = plan, lxd, journal, clock
+        self._runtime = runtime
         self._chosen = ChosenModes(plan.state_dir)
         #: How often each was booted or tried to, without having settled; and when, by steady(), it may be again.
         self._tries: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Event) -> None:
         """Looks every few seconds until `stop` is set; what cannot be done now is tried again, ever more seldom."""
-        names = list(self._plan.services)
-        workers = [
-            threading.Thread(target=self._keep, args=(names[first::_WORKERS], stop), daemon=True)
-            for first in range(1, min(_WORKERS, len(names)))
-        ]
-        for worker in workers:
-            worker.start()
-        self._keep(names[::_WORKERS], stop)
+        names, say = list(self._plan.services), SayOnce(log)
+        shares = [names[first::_WORKERS] for first in range(min(_WORKERS, len(names)))]
 
-    def _keep(self, services: list[str], stop: threading.Event) -> None:
-        said: dict[str, str] = {}
-        while not stop.wait(EVERY):
-            for service in services:
-                if self._clock.steady() < self._not_before.get(service, 0.0):
-                    continue
-                try:
-                    # One act leads to the next: thaw, refresh, freeze.
-                    for _ in range(_ACTS_AT_ONCE):
-                        looked = self.look(service)
-                        if looked.act is None or stop.is_set():
-                            break
-                        log.info("%s: %s", service, looked.sentence)
-                except BusyError:
-                    continue  # a failover is at work; it decides what this container does
-                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
-                    self._put_off(service)
-                    if said.get(service) != str(error):
-                        log.warning("%s: the standby is not in its mode: %s", service, error)
-                    said[service] = str(error)
-                    continue
-                if not looked.there and looked.act is None and said.get(service) != looked.sentence:
-                    log.warning("%s: %s", service, looked.sentence)
-                said[service] = looked.sentence
+        def work(share: list[str]) -> None:
+            keep(share, partial(self._keep, stop, say), every=EVERY, stop=stop, say=say, trouble=_NOT_SO)
+
+        each(self._runtime, work, shares, "standbys")
+
+    def _keep(self, stop: Event, say: SayOnce, service: str) -> None:
+        if self._clock.steady() < self._not_before.get(service, 0.0):
+            raise BusyError(f"the standby of {service} is left alone for a while")
+        try:
+            # One act leads to the next: thaw, refresh, freeze.
+            for _ in range(_ACTS_AT_ONCE):
+                looked = self.look(service)
+                if looked.act is None or stop.is_set():
+                    break
+                log.info("%s: %s", service, looked.sentence)
+        except BusyError:
+            raise
+        except Exception:
+            self._put_off(service)
+            raise
+        if not looked.there and looked.act is None:
+            say(f"look at {service}", f"{service}: {looked.sentence}")
+        else:
+            say.well(f"look at {service}")
 
     def look(self, service: str) -> Looked:
         """Does the next thing that one standby needs. Raises ExternalError, and BusyError while it is failed over."""
@@ -126,7 +131,7 @@ class StandbyKeeper:
             return Looked(False, why)
         if act is Act.SETTLE:
             return self._settle(service, entry, lxd, mode, found)
-        with one_act(self._plan.state_dir, service):
+        with one_act(self._plan.state_dir, service, self._clock):
             # It may have been promoted, or changed, since it was looked at.
             found = lxd.get(service)
             if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
@@ -185,7 +190,7 @@ class StandbyKeeper:
         before, level = settled(found), level_of(mode)
         since, begun = before.since if before is not None else found.started_at, self._clock.now()
         done = inside.settle(lxd, service, since, level, entry.masked_units, entry.warm_units, _BOOT_SECONDS)
-        with one_act(self._plan.state_dir, service):
+        with one_act(self._plan.state_dir, service, self._clock):
             for _ in range(5):
                 now = lxd.get(service)
                 if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import BusyError
+from vcrecovery.drivers.runtime import Event
+from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby.container import ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.standby.package_changes import Handled, Packages, Settling, read_packages, units_of
@@ -48,21 +48,15 @@ class PackageWatch:
         self._handled = Handled(plan.state_dir)
         self._settling = {name: settling() for name in plan.services}
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Event) -> None:
         """Looks every few seconds until `stop` is set; what cannot be done now is tried again."""
-        said: dict[str, str] = {}
-        while not stop.wait(EVERY):
-            for service in self._plan.services:
-                try:
-                    if sentence := self.look(service):
-                        log.info("%s", sentence)
-                    said.pop(service, None)
-                except BusyError:
-                    pass  # a failover is at work; it decides what this container does
-                except Exception as error:  # noqa: BLE001  nobody would miss a thread that ends
-                    if said.get(service) != str(error):
-                        said[service] = str(error)
-                        log.warning("%s: packages have changed: %s", service, error)
+
+        def look(service: str) -> None:
+            if sentence := self.look(service):
+                log.info("%s", sentence)
+
+        services = self._plan.services
+        keep(services, look, every=EVERY, stop=stop, say=SayOnce(log), trouble="packages have changed")
 
     def look(self, service: str) -> str | None:
         """Does what one service needs now; a sentence on what was done. Raises ExternalError, BusyError."""
@@ -85,7 +79,7 @@ class PackageWatch:
             return None
         if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.steady()):
             return None
-        with one_act(self._plan.state_dir, service):
+        with one_act(self._plan.state_dir, service, self._clock):
             # It may have been promoted or stopped since.
             if not _runs_as_standby(lxd.get(service)):
                 return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.errors import BusyError, ExternalError
 
 #: The part of a service that is its standby's container.
@@ -22,11 +22,18 @@ PATIENCE = 15.0
 #: Seconds for a holder to write who it is.
 _NAMES_ITSELF_WITHIN = 0.5
 _EVERY = 0.02
+SYSTEM = SystemClock()
 
 
 @contextmanager
 def service_lock(
-    state_dir: Path, service: str, *, brief: bool = False, part: str = "", patience: float | None = None
+    state_dir: Path,
+    service: str,
+    *,
+    brief: bool = False,
+    part: str = "",
+    patience: float | None = None,
+    clock: Clock = SYSTEM,
 ) -> Iterator[None]:
     """Holds the service for this process.
 
@@ -45,7 +52,8 @@ def service_lock(
             "free some space or correct its rights, then call again",
         ) from error
     with file:
-        _take(file, service, 0.0 if brief else PATIENCE if patience is None else patience, of_acts=part == _STANDBY)
+        patience = PATIENCE if patience is None else patience
+        _take(file, service, 0.0 if brief else patience, clock, of_acts=part == _STANDBY)
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
@@ -58,33 +66,33 @@ def service_lock(
 
 
 @contextmanager
-def one_act(state_dir: Path, service: str) -> Iterator[None]:
+def one_act(state_dir: Path, service: str, clock: Clock = SYSTEM) -> Iterator[None]:
     """Holds the standby's container for one act of whoever keeps it.
 
     Not the service: a stop or a boot takes seconds, in which a failover confirms and fences. It waits for the end of
     the act where it touches the container itself (see `after_acts`). What the caller knows of the service's state has
     to be read under this lock. Raises BusyError while somebody holds the service, or another the container.
     """
-    with service_lock(state_dir, service, brief=True, part=_STANDBY):
+    with service_lock(state_dir, service, brief=True, part=_STANDBY, clock=clock):
         # A failover that begins later finds the container held, and one that has begun is seen here.
-        with service_lock(state_dir, service, brief=True):
+        with service_lock(state_dir, service, brief=True, clock=clock):
             pass
         yield
 
 
 @contextmanager
-def after_acts(state_dir: Path, service: str, patience: float) -> Iterator[None]:
+def after_acts(state_dir: Path, service: str, patience: float, clock: Clock = SYSTEM) -> Iterator[None]:
     """Holds the container for whoever holds the service. Raises ExternalError when an act has not ended by then."""
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(service_lock(state_dir, service, part=_STANDBY, patience=patience))
+            held.enter_context(service_lock(state_dir, service, part=_STANDBY, patience=patience, clock=clock))
         except BusyError as error:
             raise ExternalError(error.message, error.hint) from error
         yield
 
 
-def _take(file: BinaryIO, service: str, patience: float, *, of_acts: bool = False) -> None:
-    begun = time.monotonic()
+def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_acts: bool = False) -> None:
+    begun = clock.steady()
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,7 +102,7 @@ def _take(file: BinaryIO, service: str, patience: float, *, of_acts: bool = Fals
         # On a full disk a holder has no name; the standby's container is only ever held for one act.
         nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
         most = patience if holder.endswith(_BRIEF) else 0.0 if holder else nameless
-        if time.monotonic() - begun >= min(patience, most):
+        if clock.steady() - begun >= min(patience, most):
             if holder.endswith(_BRIEF):
                 name = holder.removesuffix(_BRIEF)
                 raise BusyError(f"{name} is still at work on the standby of {service}", "call again")
@@ -102,4 +110,4 @@ def _take(file: BinaryIO, service: str, patience: float, *, of_acts: bool = Fals
             raise BusyError(
                 f"{name} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
             )
-        time.sleep(_EVERY)
+        clock.sleep(_EVERY)

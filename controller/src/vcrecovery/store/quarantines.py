@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.store.lock import service_lock
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.store.lock import SYSTEM, service_lock
 
 if TYPE_CHECKING:
     from vcrecovery.store.journal import Journal
@@ -80,10 +81,10 @@ class QuarantineBook:
 
 
 @contextmanager
-def quarantine_lock(state_dir: Path, service: str, *, brief: bool = False) -> Iterator[None]:
+def quarantine_lock(state_dir: Path, service: str, *, brief: bool = False, clock: Clock = SYSTEM) -> Iterator[None]:
     """Holds the right to pause or resume the service's old primary.
 
     Not the service's own lock: that is held for a whole failover, in which an old primary may come back.
     """
-    with service_lock(state_dir, service, brief=brief, part="hold"):
+    with service_lock(state_dir, service, brief=brief, part="hold", clock=clock):
         yield

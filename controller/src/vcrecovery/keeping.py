@@ -1,0 +1,56 @@
+"""Jobs that go on for as long as the program runs: done again and again, and what stands in their way is said once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from vcrecovery.drivers.runtime import Event
+from vcrecovery.errors import BusyError
+
+
+class SayOnce:
+    """Logs each sentence about a thing once, until something else is to be said of it, or it is well again."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._said: dict[str, str] = {}
+
+    def __call__(self, about: str, sentence: str, level: int = logging.WARNING, **extra: str) -> None:
+        if self._said.get(about) != sentence:
+            self._said[about] = sentence
+            self._log.log(level, "%s", sentence, extra=extra)
+
+    def well(self, about: str) -> None:
+        self._said.pop(about, None)
+
+
+def keep(
+    names: Iterable[str],
+    job: Callable[[str], None],
+    *,
+    every: float,
+    stop: Event,
+    say: SayOnce,
+    trouble: str,
+    level: int = logging.WARNING,
+    first_after: float | None = None,
+) -> None:
+    """Does `job` for each of the names every so many seconds until `stop` is set.
+
+    A job that raises is done again at the next round: a task that ends goes unnoticed. BusyError means that a failover
+    is at work, which sees to that service itself. `trouble`: what an error means, for the log.
+    """
+    pause = every if first_after is None else first_after
+    known = list(names)
+    while known and not stop.wait(pause):
+        pause = every
+        for name in known:
+            try:
+                job(name)
+            except BusyError:
+                continue
+            except Exception as error:  # noqa: BLE001  see above
+                say(name, f"{name}: {trouble}: {error}", level)
+            else:
+                say.well(name)
