@@ -1,15 +1,16 @@
-"""Scenario folders: commands in, golden log out, with a virtual clock. They read as documentation.
+"""Scenario folders: commands in, golden log out. They read as documentation.
 
-`scenario.yml` has a title, what it `covers` (see `scenario_index.py`), the world's settings and a list of commands;
-`expect.log` is what must come out. Without `services` there is one, called web. With them, `env` holds for each, and
-a command that names one (`crash: db`, `set: {of: db, ...}`) is for that one alone.
-`VCRECOVERY_REWRITE=1` writes the logs and the index anew: read the difference before you commit it.
+What runs is the shipped program over simulated drivers (see `simulated`), with a virtual clock: `expect.log` is what
+`vcrecovery watch` logs and `vcrecovery failover` prints. `scenario.yml` has a title, what it `covers` (see
+`scenario_index.py`), the world's settings and a list of commands. Without `services` there is one, called web. With
+them, `world` holds for each, and a command that names one (`crash: db`, `set: {of: db, ...}`) is for that one alone.
+The watcher runs while a `watch` goes on, and stands still otherwise.
+`VCRECOVERY_REWRITE=1` writes the logs and the index again: read the difference before you commit it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ import pytest
 import yaml
 
 import scenario_index as index
-from simulated_fleet import Fleet
-from simulation import Simulation
-from vcrecovery.core.power import Power
-from vcrecovery.core.states import Policy
+from simulated.site import Site
+from vcrecovery.errors import VCRecoveryError
 from vcrecovery.plan.modes import Mode
 
 SCENARIOS = sorted(path.parent.name for path in index.FOLDER.glob("*/scenario.yml"))
@@ -30,154 +29,121 @@ class Stage:
     """A scenario that is being played."""
 
     def __init__(self, scenario: dict[str, Any], scratch: Path) -> None:
-        policy = Policy(**{"max_staleness": 60.0, **scenario.get("policy", {})})
-        services: dict[str, dict[str, Any]] = scenario.get("services", {})
-        self.fleet: Fleet | None = None
-        if services:
-            needs = {name: said.pop("needs", []) for name, said in services.items()}
-            self.fleet = Fleet(scratch, needs, policy, scenario.get("starts_at_once", 32))
-            self.sims = self.fleet.sims
-        else:
-            self.sims = {"web": Simulation(scratch, policy)}
-        self.groups: dict[str, list[str]] = scenario.get("groups", {})
-        self.first = next(iter(self.sims.values()))
-        self.clock = self.first.clock
-        for name, sim in self.sims.items():
-            sim.hold_returning = scenario.get("hold_returning", False)
-            self._change([name], {**scenario.get("world", {}), **services.get(name, {})})
-
-    @property
-    def log(self) -> list[str]:
-        return self.first.log
-
-    def _change(self, names: Sequence[str], values: dict[str, Any]) -> None:
-        for name in names:
-            env = self.sims[name].env
-            for key, value in values.items():
-                assert hasattr(env, key), key
-                setattr(env, key, Power(value) if key == "power" else value)
-            if "cpu" in values:
-                env.cpu_since = self.clock.time
+        policy, world = scenario.get("policy", {}), dict(scenario.get("world", {}))
+        services: dict[str, dict[str, Any]] = scenario.get("services", {"web": {}})
+        detection = {key: f"{value:g}s" for key, value in policy.items() if key != "max_staleness"}
+        staleness = {key: f"{value:g}s" for key, value in policy.items() if key == "max_staleness"}
+        self.site = Site(
+            scratch,
+            services,
+            world=world,
+            plan={
+                "detection": {"hold_returning": scenario.get("hold_returning", False), **detection},
+                "service": staleness,
+            },
+            groups=scenario.get("groups", {}),
+            starts_at_once=scenario.get("starts_at_once", 32),
+        )
+        self.names = list(self.site.world.services)
+        self.several = len(self.names) > 1
 
     def _set(self, said: dict[str, Any]) -> None:
         values = dict(said)
         names = self._named(values.pop("of", None))
-        self._change(names, values)
-        whose = "" if len(names) == len(self.sims) else f"{', '.join(names)}: "
+        self.site.change(names, values)
+        whose = "" if len(names) == len(self.names) else f"{', '.join(names)}: "
         nothing = {"reason": "none"}
         told = ", ".join(
             f"{key} = {nothing.get(key, 'well') if value == '' else value}" for key, value in values.items()
         )
-        self.first.say(f"world: {whose}{told}")
+        self.site.say(f"world: {whose}{told}")
 
     def _named(self, argument: Any) -> list[str]:
         if argument is None:
-            return list(self.sims)
+            return self.names
         return [argument] if isinstance(argument, str) else list(argument)
 
-    def look(self) -> None:
-        if self.fleet is None:
-            self.first.watch()
-        else:
-            self.fleet.watch()
+    def _later(self, seconds: float, command: Any) -> None:
+        """Between two things that the program does."""
+        scheduler = self.site.scheduler
+        scheduler.at(scheduler.time + seconds, lambda: self._all(command))
 
-    def watch(self, seconds: float) -> None:
-        """Looks once a second, for so long, and goes on until what was begun is over."""
-        end = self.clock.time + seconds
-        self.look()
-        while self.clock.time < end or (self.fleet is not None and self.fleet.is_at_work):
-            self.clock.sleep(1.0)
-            for sim in self.sims.values():
-                env = sim.env
-                alive = env.power == "running" and 0 < env.cpu < 99 and not env.network_cut and env.syncs
-                env.heartbeat_at = self.clock.now() if alive else env.heartbeat_at
-            self.look()
+    def _all(self, commands: Any) -> None:
+        for command in commands if isinstance(commands, list) else [commands]:
+            self.act(command, wait=False)
 
-    def failover(self, said: dict[str, Any]) -> None:
+    def _operator(self, said: dict[str, Any], *, wait: bool) -> None:
         words = dict(said)
-        for what in ("service", "host", "site", "group"):
-            if (name := words.pop(what, None)) is not None:
-                break
-        else:
-            self.first.failover(**words)
-            return
-        assert self.fleet is not None
-        of = {
-            "service": [name],
-            "host": [each for each, sim in self.sims.items() if sim.env.host == name],
-            "site": [each for each, sim in self.sims.items() if sim.env.site == name],
-            "group": self.groups.get(name, []),
-        }
-        self.fleet.failover(what, name, of[what], **words)
+        what = next((what for what in ("service", "host", "site", "group") if what in words), "service")
+        process = self.site.begin_failover(what, words.pop(what, ""), **words)
+        if wait:
+            self.site.do(process)
 
-    def act(self, command: Any) -> None:
+    def act(self, command: Any, *, wait: bool = True) -> None:
         said: dict[str, Any] = command if isinstance(command, dict) else {command: None}
         ((verb, argument),) = said.items()
+        site = self.site
         match verb:
-            case "look":
-                self.look()
-            case "look for returning primaries":
-                self.first.hold()
-            case "watch":
-                self.watch(argument or 0)
+            case "watch" | "look" | "look for returning primaries":
+                site.watch(argument or 0)
             case "failover":
-                self.failover(argument or {})
+                self._operator(argument or {}, wait=wait)
             case "zabbix event":
-                self.first.say("Zabbix: vcrecovery event 4711")
-                self.first.zabbix_event()
+                process = site.zabbix_event(argument or "vm")
+                if wait:
+                    site.do(process)
             case "set":
                 self._set(argument)
             case "set after":
-                seconds, values = argument["seconds"], argument["values"]
-                self.clock.changes.append((self.clock.time + seconds, lambda: self._set(values)))
+                self._later(argument["seconds"], {"set": argument["values"]})
             case "meanwhile":
-                seconds, then = argument["seconds"], argument["do"]
-                self.clock.changes.append((self.clock.time + seconds, lambda: self.act(then)))
+                self._later(argument["seconds"], argument["do"])
+            case "at":
+                # Once, when that is journalled or done.
+                site.then.setdefault(argument["place"], []).append(lambda: self._all(argument["do"]))
             case "clock":
-                self.clock.set_by += argument
-                self.first.say(f"world: the clock jumps by {argument} s")
+                site.scheduler.set_by += argument
+                site.say(f"world: the clock jumps by {argument} s")
             case "kill controller at":
-                where, _, name = str(argument).rpartition(" of ")
-                sim, where = (self.sims[name], where) if name in self.sims else (self.first, argument)
-                sim.kill_at = where
+                site.kill_at = argument
             case "restart controller":
-                self.first.say("the controller is restarted")
-                self.first.restart()
+                site.say("watch is restarted")
+                site.kill_watcher()
             case "wait":
-                self.clock.sleep(argument)
-            case "stop primary" | "pause" | "standby set":
-                self._of_one(verb, self.first, argument)
+                site.run(argument)
+            case "stop primary" | "suspend" | "pause" | "standby set":
+                self._of_one(verb, self.names[0], argument)
             case _:
-                for name in self._named(argument) if self.fleet else ["web"]:
-                    self._of_one(verb, self.sims[name], argument)
+                for name in self._named(argument):
+                    self._of_one(verb, name, argument)
 
-    def _of_one(self, verb: str, sim: Simulation, argument: Any) -> None:
-        of = f" of {sim.name}" if self.fleet else ""
+    def _of_one(self, verb: str, name: str, argument: Any) -> None:
+        of, site = f" of {name}" if self.several else "", self.site
         match verb:
             case "crash":
-                sim.crash()
-                sim.say(f"world: QEMU{of} is killed")
+                site.say(f"world: QEMU{of} is killed")
+                site.crash(name)
             case "stop primary":
-                sim.stop_primary(argument)
-                sim.say(f"world: the primary{of} is off ({argument})")
+                site.say(f"world: the primary{of} is off ({argument})")
+                site.stop_primary(name, argument)
             case "start primary":
-                sim.start_primary()
-                sim.say(f"world: the primary{of} runs")
+                site.say(f"world: the primary{of} runs")
+                site.start_primary(name)
             case "serve from primary":
-                sim.serve_from_primary()
-                sim.say(f"operator: standby reset {sim.name}: the primary serves again")
-            case "acknowledge":
-                sim.acknowledge()
-                sim.say(f"operator: acknowledge {sim.name}")
-            case "pause":
-                sim.pause(argument)
-                sim.say(f"operator: pause {sim.name} for {argument or 'ever'}")
-            case "resume":
-                sim.resume()
-                sim.say(f"operator: resume {sim.name}")
+                site.say(f"operator: vcrecovery standby reset {name}")
+                site.serve_from_primary(name)
             case "standby set":
-                sim.env.mode = argument
-                sim.say(f"operator: standby set {sim.name} {argument}")
+                site.say(f"operator: vcrecovery standby set {name} {argument}")
+                site.set_mode(name, argument)
+            case "acknowledge":
+                site.say(f"operator: vcrecovery acknowledge {name}")
+                site.acknowledge(name)
+            case "suspend" | "pause":
+                site.say(f"operator: vcrecovery suspend {name}" + (f" --for {argument}s" if argument else ""))
+                site.suspend(name, argument)
+            case "resume":
+                site.say(f"operator: vcrecovery resume {name}")
+                site.resume(name)
             case _:
                 raise AssertionError(f"no such command: {verb}")
 
@@ -185,8 +151,11 @@ class Stage:
 def play(scenario: dict[str, Any], scratch: Path) -> list[str]:
     stage = Stage(scenario, scratch)
     for command in scenario["commands"]:
-        stage.act(command)
-    return stage.log
+        try:
+            stage.act(command)
+        except VCRecoveryError as error:
+            stage.site.say(f"operator: {error}")
+    return stage.site.log
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -111,7 +111,36 @@ def run(
     as_json: bool,
 ) -> None:
     """What `vcrecovery failover` does."""
-    env = Environment(read_plan(plan_path))
+    carry_out(
+        Environment(read_plan(plan_path)),
+        plan_path,
+        service=service,
+        vm=vm,
+        host=host,
+        site=site,
+        group=group,
+        force=force,
+        primary_is_down=primary_is_down,
+        restore_point=restore_point,
+        as_json=as_json,
+    )
+
+
+def carry_out(
+    env: Environment,
+    plan_path: Path,
+    *,
+    service: str | None,
+    vm: str | None,
+    host: str | None,
+    site: str | None,
+    group: str | None,
+    force: bool,
+    primary_is_down: str | None,
+    restore_point: str | None,
+    as_json: bool,
+) -> None:
+    """The same in `env`, which is the plan's."""
     meant = _meant(env, plan_path, service, vm, host, site, group)
     word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:

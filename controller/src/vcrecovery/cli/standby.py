@@ -59,7 +59,12 @@ def reset(service: str, plan_path: Path) -> None:
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    env = Environment(plan)
+    serve_from_the_primary(Environment(plan), service)
+
+
+def serve_from_the_primary(env: Environment, service: str) -> None:
+    """What `vcrecovery standby reset` does."""
+    plan = env.plan
     with service_lock(plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
         under_way = state.open_episode is not None and state.open_episode.tried(Step.FENCE)

@@ -29,7 +29,7 @@ from vcrecovery.standby.restore_point_loop import keep_making
 log = logging.getLogger("vcrecovery.watch")
 
 
-class _LogTimeline:
+class LogTimeline:
     """Steps as log lines."""
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None:
@@ -38,8 +38,9 @@ class _LogTimeline:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
         since = at - episode.opened_at
+        after = f"{since:.3f} s" if since >= 0 else "an unknown time (the clock was set back)"
         summary = evidence.get("summary", "")
-        log.info("%s: epoch %d: %s after %.3f s: %s", episode.service, episode.epoch, DONE_WORD[step], since, summary)
+        log.info("%s: epoch %d: %s after %s: %s", episode.service, episode.epoch, DONE_WORD[step], after, summary)
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
@@ -71,7 +72,7 @@ def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
 def watching(env: Environment, stop: Event, ready: Callable[[], None] = lambda: None) -> None:
     """All that goes on while `vcrecovery watch` runs, until `stop` is set. `ready` is called once it watches."""
     plan, runtime = env.plan, env.runtime
-    recover = Unattended(env, _LogTimeline())
+    recover = Unattended(env, LogTimeline())
     # Each with connections of its own.
     points, packages, standbys, addresses = (env.another() for _ in range(4))
     runtime.spawn(lambda: keep_making(plan, points.lxd, env.clock, stop), "restore-points")

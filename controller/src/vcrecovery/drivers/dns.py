@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +29,7 @@ import dns.tsigkeyring
 import dns.update
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.runtime import THREADS, Runtime, results
 from vcrecovery.errors import ExternalError, RefusedError
 
 QUERY_TIMEOUT = 3.0
@@ -156,11 +156,14 @@ def _shown(values: Sequence[str] | frozenset[str]) -> str:
 class Zone:
     """One zone, its servers and its key. The first server takes the updates."""
 
-    def __init__(self, name: str, servers: Sequence[Server], key: Key, clock: Clock) -> None:
+    def __init__(
+        self, name: str, servers: Sequence[Server], key: Key, clock: Clock, runtime: Runtime = THREADS
+    ) -> None:
         self.name = name
         self.servers = list(servers)
         self._key = key
         self._clock = clock
+        self._runtime = runtime
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -380,17 +383,16 @@ class Zone:
             return f"DNS server {server} still gives {found.alias or _shown(found.all_values)} for {name}"
 
         missing = list(self.servers)
-        with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(missing))) as pool:
-            while True:
-                trouble = dict(zip(missing, pool.map(trouble_of, missing), strict=True))
-                missing = [server for server in missing if trouble[server]]
-                if not missing:
-                    return [server.name for server in self.servers]
-                if self._clock.steady() >= deadline:
-                    good = [server.name for server in self.servers if server not in missing]
-                    done = f" ({', '.join(good)} {'have' if len(good) > 1 else 'has'} it)" if good else ""
-                    raise ExternalError(
-                        "; ".join(trouble[server] for server in missing) + done,
-                        "check that server and the zone's transfer to it, then call again",
-                    )
-                self._clock.sleep(0.1)
+        while True:
+            trouble = dict(zip(missing, results(self._runtime, trouble_of, missing, "DNS", AT_ONCE), strict=True))
+            missing = [server for server in missing if trouble[server]]
+            if not missing:
+                return [server.name for server in self.servers]
+            if self._clock.steady() >= deadline:
+                good = [server.name for server in self.servers if server not in missing]
+                done = f" ({', '.join(good)} {'have' if len(good) > 1 else 'has'} it)" if good else ""
+                raise ExternalError(
+                    "; ".join(trouble[server] for server in missing) + done,
+                    "check that server and the zone's transfer to it, then call again",
+                )
+            self._clock.sleep(0.1)

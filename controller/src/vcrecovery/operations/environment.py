@@ -97,7 +97,7 @@ class Environment:
         servers = {n: Server(n, str(s.address), s.port) for n, s in self.plan.dns.servers.items()}
         keys = {n: Key(k.name, k.algorithm, k.secret_file) for n, k in self.plan.dns.keys.items()}
         return {
-            name: Zone(name, [servers[s] for s in zone.servers], keys[zone.key], self.clock)
+            name: Zone(name, [servers[s] for s in zone.servers], keys[zone.key], self.clock, self.runtime)
             for name, zone in self.plan.dns.zones.items()
         }
 

@@ -56,7 +56,7 @@ class PackageWatch:
                 log.info("%s", sentence)
 
         services = self._plan.services
-        keep(services, look, every=EVERY, stop=stop, say=SayOnce(log), trouble="packages have changed")
+        keep(services, look, every=EVERY, stop=stop, say=SayOnce(log), trouble="its packages cannot be looked at")
 
     def look(self, service: str) -> str | None:
         """Does what one service needs now; a sentence on what was done. Raises ExternalError, BusyError."""

@@ -1,0 +1,191 @@
+"""The shipped environment with the drivers of a simulated world, for one process."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from simulated.dns import SimulatedZone
+from simulated.libvirt import SimulatedHost
+from simulated.lxd import SimulatedLxd
+from simulated.scheduler import SimulatedRuntime
+from simulated.world import Service, World
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.states import Episode, Step
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.dns import Key, Server
+from vcrecovery.drivers.probe import Probes, Result, label_of
+from vcrecovery.drivers.virtual_ip import VirtualIp
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.model import Plan
+from vcrecovery.plan.probes import Port
+from vcrecovery.store.journal import Journal
+
+#: Seconds for a probe: of what answers or refuses, and of what is not there.
+ANSWERS, IS_NOT_THERE = 0.005, 0.2
+FENCE_TAKES = 2.0
+
+
+class SimulatedProbes(Probes):
+    def __init__(self, runtime: SimulatedRuntime, world: World) -> None:
+        super().__init__(runtime, runtime)
+        self._scheduler = runtime.scheduler
+        self._world = world
+
+    def ask(self, address: str, port: Port, timeout: float) -> Result:
+        label = label_of(address, port)
+        found = self._world.by_address(address)
+        assert found is not None, address
+        service, of_primary = found
+        gone = (service.network_cut or service.power in OFF) and not service.address_answers
+        self._scheduler.takes(min(timeout, IS_NOT_THERE) if of_primary and gone else ANSWERS)
+        good = service.open_ports if of_primary else service.standby_answers
+        if not good:
+            return Result(label, "no answer" if gone and of_primary else "connection refused", reached=False)
+        if not of_primary and service.serves:
+            service.answered.add(service.epoch)
+        return Result(label, "", reached=True)
+
+
+class SimulatedVirtualIps:
+    def __init__(self, runtime: SimulatedRuntime, world: World) -> None:
+        self._scheduler = runtime.scheduler
+        self._world = world
+
+    def _of(self, wanted: VirtualIp) -> Service:
+        return next(s for s in self._world.services.values() if s.virtual_ip == str(wanted.ip))
+
+    def holds(self, wanted: VirtualIp, standby: str) -> bool:
+        self._scheduler.step_aside()
+        return self._of(wanted).virtual_ip_is_here
+
+    def take(self, wanted: VirtualIp, standby: str, clock: Clock) -> bool:
+        self._scheduler.takes(0.01)
+        service = self._of(wanted)
+        if service.virtual_ip_is_here:
+            return False
+        if service.virtual_ip_elsewhere:
+            raise ExternalError(f"52:54:00:00:00:01 still has {wanted.ip}", "take it away there")
+        if service.epoch not in service.answered:
+            service.violated(f"the address of {service.name} moves to ports that were not seen open at this epoch")
+        service.virtual_ip_is_here = True
+        service.told(f"this machine has {wanted.ip}")
+        return True
+
+    def give_up(self, wanted: VirtualIp) -> None:
+        self._scheduler.step_aside()
+        self._of(wanted).virtual_ip_is_here = False
+
+
+class SimulatedJournal(Journal):
+    """The real one, on a disk that may be full, of a process that may be killed before and after each entry."""
+
+    def __init__(
+        self, path: Path, runtime: SimulatedRuntime, world: World, at: Callable[[str, Episode | None], None]
+    ) -> None:
+        self._runtime, self._world, self._at = runtime, world, at
+        super().__init__(path)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        self._runtime.scheduler.check()
+        self._runtime.scheduler.step_aside()
+        if any(service.disk_full for service in self._world.services.values()):
+            raise self._unusable(sqlite3.OperationalError("database or disk is full"))
+        with super().transaction() as db:
+            yield db
+
+    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
+        number = super().begin(episode, step, at, sentence)
+        self._running = (episode, step)
+        self._at(f"journalled {step}", episode)
+        self._at(f"before {step}", episode)
+        return number
+
+    def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
+        found = self.rows("SELECT episode, step FROM step WHERE id = ?", row)
+        episode, step = self.episode(found[0][0]), found[0][1]
+        assert episode is not None
+        if ok:
+            self._at(f"after {step}", episode)
+        super().end(row, at, ok=ok, evidence=evidence)
+        if ok:
+            self._at(f"ended {step}", episode)
+
+
+class SimulatedEnvironment(Environment):
+    """What one process of the site sees; `at` is called at each place where it may be killed."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        runtime: SimulatedRuntime,
+        world: World,
+        at: Callable[[str, Episode | None], None],
+        starts: int,
+    ) -> None:
+        super().__init__(plan, runtime, runtime)
+        self.simulated = runtime
+        self._world, self._at, self._starts = world, at, starts
+
+    def another(self) -> SimulatedEnvironment:
+        return SimulatedEnvironment(self.plan, self.simulated, self._world, self._at, self._starts)
+
+    @cached_property
+    def hosts(self) -> dict[str, Any]:
+        scheduler = self.simulated.scheduler
+        return {name: SimulatedHost(name, scheduler, self._world) for name in self.plan.hypervisors}
+
+    @cached_property
+    def lxd(self) -> dict[str, Any]:
+        folder = self.plan.state_dir.parent
+
+        def middle() -> None:
+            self._at("in the middle of restore", None)
+
+        return {
+            name: SimulatedLxd(name, folder, self.simulated, self._world, self._starts, middle)
+            for name in self.plan.secondaries
+        }
+
+    @cached_property
+    def zones(self) -> dict[str, Any]:
+        servers = {n: Server(n, str(s.address), s.port) for n, s in self.plan.dns.servers.items()}
+        keys = {n: Key(k.name, k.algorithm, k.secret_file) for n, k in self.plan.dns.keys.items()}
+        return {
+            name: SimulatedZone(
+                name, [servers[s] for s in zone.servers], keys[zone.key], self.clock, self.runtime
+            ).of_world(self.simulated, self._world)
+            for name, zone in self.plan.dns.zones.items()
+        }
+
+    @cached_property
+    def probes(self) -> SimulatedProbes:
+        return SimulatedProbes(self.simulated, self._world)
+
+    @cached_property
+    def virtual_ips(self) -> SimulatedVirtualIps:
+        return SimulatedVirtualIps(self.simulated, self._world)
+
+    @cached_property
+    def journal(self) -> SimulatedJournal:
+        return SimulatedJournal(self.plan.state_dir / "journal.db", self.simulated, self._world, self._at)
+
+    def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
+        self.simulated.scheduler.takes(FENCE_TAKES)
+        there = self._world.on(host)
+        if not there[0].fence_command_works:
+            SimulatedHost(host, self.simulated.scheduler, self._world).acts_late(there, "crashed")
+            raise ExternalError(
+                f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC",
+                "call again, or end it by hand",
+            )
+        for service in there:
+            if service.power not in OFF:
+                self._world.becomes(service, Power.SHUTOFF, "crashed")
+        return "Chassis Power is off"

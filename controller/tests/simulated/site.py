@@ -1,0 +1,447 @@
+"""A small site in a simulated world: its plan, the processes that run the shipped program, what operators type."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simulated.dns import NAME, name_of
+from simulated.environment import SimulatedEnvironment
+from simulated.scheduler import START, KilledError, Process, Scheduler, SimulatedRuntime
+from simulated.world import Container, Service, World
+from vcrecovery.cli import recovery
+from vcrecovery.cli.watch import watching
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.states import Episode, Pause
+from vcrecovery.detect.event_meaning import EventMeaning
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.errors import VCRecoveryError
+from vcrecovery.operations.unattended import Unattended
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.model import Plan
+from vcrecovery.plan.modes import Mode
+from vcrecovery.standby.modes import ChosenModes, Level
+
+UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e{:04x}"
+#: Seconds for which `watch` goes on at most until what was begun is over.
+PATIENCE = 600.0
+
+
+def _is_over(process: Process) -> bool:
+    return process.is_over
+
+
+class _Lines(io.StringIO):
+    """The terminal of whoever runs now."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell, self._rest = tell, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._tell(line.rstrip())
+        return len(text)
+
+
+class _Log(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "" if record.levelno < logging.WARNING else f"{record.levelname}: "
+        self._tell(level + record.getMessage())
+
+
+@dataclass(frozen=True)
+class _Event:
+    """One of Zabbix's."""
+
+    name: str
+    tags: Mapping[str, str]
+    at: float
+    id: str = "4711"
+    is_problem: bool = True
+
+    def says(self, _message: str) -> bool:
+        return False
+
+
+class Site:
+    """Services, one watcher, and operators who come and go."""
+
+    def __init__(
+        self,
+        folder: Path,
+        services: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        seed: int | None = None,
+        world: Mapping[str, Any] | None = None,
+        plan: Mapping[str, Any] | None = None,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        starts_at_once: int = 32,
+    ) -> None:
+        self.folder = folder
+        self.scheduler = Scheduler(seed)
+        self.world = World(self.scheduler)
+        self.log: list[str] = []
+        self.kill_at: int | str | None = None
+        self.boundaries = 0
+        #: What happens once when a place is reached.
+        self.then: dict[str, list[Callable[[], None]]] = {}
+        self.starts_at_once = starts_at_once
+        self.watcher: Process | None = None
+        self._begun: list[Process] = []
+        said = services if services is not None else {"web": {}}
+        self.plan = self._plan(said, dict(world or {}), dict(plan or {}), dict(groups or {}))
+        for number, (name, values) in enumerate(said.items()):
+            self._service(number, name, {**(world or {}), **values})
+        self.world.services = {name: self.world.services[name] for name in self.plan.services}
+
+    # -- what there is -----------------------------------------------------------------------------------------
+
+    def _plan(
+        self, services: Mapping[str, Any], world: dict[str, Any], more: dict[str, Any], groups: dict[str, Any]
+    ) -> Plan:
+        folder = self.folder
+        hosts = {s.get("host", "hv1"): s.get("site", "main") for s in services.values()}
+        fenced = {h for s in services.values() for h in [s.get("host", "hv1")] if {**world, **s}.get("fence_command")}
+        (folder / "secret").write_text("c2VjcmV0IG9mIGEgc2ltdWxhdGlvbg==\n")
+        ns = ["ns1", *(["ns2"] if any({**world, **s}.get("ns2") is not None for s in services.values()) else [])]
+        addresses = {"ns1": "127.0.0.1", "ns2": "127.0.0.2"}
+        entries = {}
+        for number, (name, values) in enumerate(services.items()):
+            said = {**world, **values}
+            entry: dict[str, Any] = {
+                "primary": {
+                    "hypervisor": said.get("host", "hv1"),
+                    "uuid": UUID.format(number + 1),
+                    "address": f"10.10.0.{number + 10}",
+                },
+                "standby": {"secondary": "sec1", "address": f"10.20.0.{number + 10}"},
+                "ports": [80],
+                "dns": [{"name": name_of(name), "zone": NAME}],
+                "mode": said.get("mode", "cold"),
+                "max_staleness": "1m",
+                "needs": list(values.get("needs", [])),
+                **more.get("service", {}),
+            }
+            if said.get("virtual_ip"):
+                entry["virtual_ip"] = {"address": f"{said['virtual_ip']}/24", "interface": "eth0"}
+            entries[name] = entry
+        text = {
+            "version": 1,
+            "state_dir": str(folder / "state"),
+            "hypervisors": {
+                host: {
+                    "uri": "test:///default",
+                    "site": site,
+                    **({"fence": {"command": ["power-off", host]}} if host in fenced else {}),
+                }
+                for host, site in hosts.items()
+            },
+            "secondaries": {
+                "sec1": {
+                    "lxd": str(folder / "lxd/unix.socket"),
+                    "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                    "receiver": {"address": "10.10.0.1"},
+                    "starts_at_once": self.starts_at_once,
+                }
+            },
+            "dns": {
+                "servers": {name: {"address": addresses[name], "port": 53} for name in ns},
+                "keys": {"key1": {"name": "vcr.key", "secret_file": str(folder / "secret")}},
+                "zones": {NAME: {"servers": ns, "key": "key1"}},
+            },
+            "detection": {"hold_returning": False, **more.get("detection", {})},
+            "services": entries,
+            **({"groups": {name: {"services": list(of)} for name, of in groups.items()}} if groups else {}),
+        }
+        file = folder / "plan.yml"
+        file.write_text(yaml.safe_dump(text, sort_keys=False))
+        (folder / "state").mkdir(exist_ok=True)
+        return load_plan(file)
+
+    def _service(self, number: int, name: str, values: Mapping[str, Any]) -> None:
+        service = Service(
+            name,
+            self.scheduler,
+            UUID.format(number + 1),
+            f"10.10.0.{number + 10}",
+            f"10.20.0.{number + 10}",
+        )
+        service.violated, service.told = self._violated, lambda text: self.say(f"world: {text}")
+        self.world.services[name] = service
+        mode = Mode(values.get("mode", "cold"))
+        config = {
+            "user.vcrecovery.role": "standby",
+            "user.vcrecovery.ready": "true",
+            "volatile.last_state.idmap": "[]",
+        }
+        service.container = Container(config=config)
+        if mode is not Mode.COLD:
+            service.container.status = FROZEN if mode is Mode.FROZEN else RUNNING
+            service.container.started_at = START - 600
+            level = Level.BASE if mode is Mode.WARM else Level.ALL
+            config["user.vcrecovery.settled"] = f"{level} {START - 60!r} {START - 600!r}"
+        records = {"A": {service.address}, "TXT": set()}
+        service.records = {server: {k: set(v) for k, v in records.items()} for server in ("ns1", "ns2")}
+        self.change([name], {key: value for key, value in values.items() if key != "needs"})
+
+    def _violated(self, what: str) -> None:
+        self.say(f"VIOLATED: {what}")
+        self.scheduler.broken = self.scheduler.broken or AssertionError("\n".join([what, *self.log[-60:]]))
+
+    def change(self, names: Sequence[str], values: Mapping[str, Any]) -> None:
+        for name in names:
+            service = self.world.services[name]
+            for key, value in values.items():
+                match key:
+                    case "power":
+                        self.world.becomes(service, Power(value), values.get("reason", ""))
+                    case "reason":
+                        service.reason = value
+                    case "heartbeat_at":
+                        service.syncs = False
+                        service.heartbeat = None if value is None else START + value
+                    case "dns_epoch":
+                        for records in service.records.values():
+                            records["TXT"] = {f'"epoch={value}"'}
+                    case "container_epoch":
+                        service.container.config["user.vcrecovery.epoch"] = str(value)
+                        service.container.etag += 1
+                    case "standby_running":
+                        service.container.status = RUNNING if value else STOPPED
+                    case "restore_points":
+                        service.restore_points = tuple(value)
+                    case _:
+                        assert hasattr(service, key), key
+                        setattr(service, key, value)
+        self.world.notice_lost_connections()
+
+    # -- the log -----------------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        text = text.replace(str(self.folder / "state"), "/var/lib/vcrecovery").replace(str(self.folder), "/etc")
+        text = re.sub(r"\bprocess \d+\b", "process 4711", text)
+        self.log.append(f"{self.scheduler.time:8.2f}  {text}".rstrip())
+
+    def _tell(self, text: str) -> None:
+        task = self.scheduler.current
+        if task is None or task.process.alive:
+            self.say(f"{task.process.name if task is not None else 'test'}: {text}")
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """What the program prints and logs goes into our log."""
+        logger, handler, stdout = logging.getLogger("vcrecovery"), _Log(self._tell), sys.stdout
+        before = logger.level, logger.propagate
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        sys.stdout = _Lines(self._tell)
+        try:
+            yield
+        finally:
+            sys.stdout = stdout
+            logger.removeHandler(handler)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+
+    # -- processes ---------------------------------------------------------------------------------------------
+
+    def boundary(self, place: str, episode: Episode | None) -> None:
+        """A place between two acts, where a controller may be killed."""
+        self.boundaries += 1
+        for act in self.then.pop(place, ()):
+            act()
+        of = f"{place} of {episode.service}" if episode is not None else place
+        if self.kill_at in (self.boundaries, place, of):
+            self.kill_at = None
+            task = self.scheduler.current
+            assert task is not None
+            self.say(f"{task.process.name} is killed: {of if len(self.world.services) > 1 else place}")
+            self.scheduler.kill(task.process)
+
+    def process(self, name: str) -> tuple[Process, SimulatedEnvironment]:
+        process = Process(name)
+        runtime = SimulatedRuntime(self.scheduler, process)
+        env = SimulatedEnvironment(self.plan, runtime, self.world, self.boundary, self.starts_at_once)
+        return process, env
+
+    def _begin(self, name: str, work: Callable[[SimulatedEnvironment], None]) -> Process:
+        process, env = self.process(name)
+        self.scheduler.spawn(process, lambda: work(env), name)
+        self._begun.append(process)
+        return process
+
+    @property
+    def operators(self) -> list[Process]:
+        """Those who have typed something that is not over."""
+        self._begun = [process for process in self._begun if not process.is_over]
+        return [process for process in self._begun if process is not self.watcher]
+
+    def start_watcher(self) -> None:
+        def work(env: SimulatedEnvironment) -> None:
+            watching(env, env.runtime.event())
+
+        self.watcher = self._begin("watch", work)
+
+    @property
+    def failing_over(self) -> bool:
+        """Whether the watcher is at work on a failover."""
+        process = self.watcher
+        return process is not None and any(task.name.startswith("failover of") for task in process.tasks)
+
+    def watch(self, seconds: float, *, to_the_end: bool = True) -> None:
+        """The watcher runs for so long, and until what it has begun is over; after that it stands still.
+
+        One that was killed is started again, as systemd does.
+        """
+        scheduler = self.scheduler
+        end = scheduler.time + max(seconds, 1.5)
+        last = end + PATIENCE if to_the_end else end
+        while scheduler.time < end or (scheduler.time < last and (self.failing_over or self.operators)):
+            if self.watcher is None or self.watcher.is_over:
+                self.start_watcher()
+            watcher = self.watcher
+            assert watcher is not None
+            watcher.stopped = False
+            if scheduler.time < end:
+                self.run(end - scheduler.time, partial(_is_over, watcher))
+            else:
+                self.run(last - scheduler.time, lambda: not self.failing_over and not self.operators)
+        if self.watcher is not None:
+            self.watcher.stopped = True
+
+    def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        with self.heard():
+            self.scheduler.run(seconds, until)
+
+    def kill_watcher(self) -> None:
+        if self.watcher is not None and self.watcher.alive:
+            self.scheduler.kill(self.watcher)
+        self.watcher = None
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
+    def begin_failover(self, what: str = "service", name: str = "", **words: Any) -> Process:
+        """`vcrecovery failover`, in a process of its own."""
+        name = name or next(iter(self.world.services))
+        if words.get("primary_is_down") is True:
+            words["primary_is_down"] = name
+        given: dict[str, Any] = {"service": None, "vm": None, "host": None, "site": None, "group": None, what: name}
+        asked = {"force": False, "primary_is_down": None, "restore_point": None, "as_json": False, **words}
+        option = name if what == "service" else f"--{what} {name}"
+        typed = "".join(
+            f" --{key.replace('_', '-')}" + ("" if value is True else f" {value}")
+            for key, value in words.items()
+            if value
+        )
+
+        def work(env: SimulatedEnvironment) -> None:
+            self.say(f"operator: vcrecovery failover {option}{typed}")
+            try:
+                recovery.carry_out(env, self.folder / "plan.yml", **given, **asked)
+            except VCRecoveryError as error:
+                self._tell(f"{type(error).__name__}: {error}")
+
+        return self._begin("operator", work)
+
+    def failover(self, what: str = "service", name: str = "", **words: Any) -> None:
+        process = self.begin_failover(what, name, **words)
+        self.run(PATIENCE, lambda: process.is_over)
+
+    def zabbix_event(self, kind: str = "vm") -> Process:
+        """What `vcrecovery event` leads to. `kind`: the tag vcr-kind."""
+        service = next(iter(self.world.services.values()))
+        what = {"vm": "VM has crashed", "host": "hypervisor does not answer"}[kind]
+
+        tags = {"vcr-kind": kind, "vcr-uuid": service.uuid, "vcr-host": service.host}
+        event = _Event(what, tags, self.scheduler.wall)
+
+        def work(env: SimulatedEnvironment) -> None:
+            from vcrecovery.cli.watch import LogTimeline
+
+            recover = Unattended(env, LogTimeline())
+            try:
+                answer = EventMeaning(env, recover, lambda _id, text: self._tell(text)).handle(event)
+            except VCRecoveryError as error:
+                self._tell(str(error))
+                return
+            for line in answer.text.splitlines():
+                self._tell(line)
+
+        return self._begin("Zabbix event 4711", work)
+
+    def do(self, process: Process) -> None:
+        self.run(PATIENCE, lambda: process.is_over)
+
+    def by_hand(self, act: Callable[[SimulatedEnvironment], None]) -> None:
+        """Something short that an operator types; a VCRecoveryError is raised here."""
+        _, env = self.process("operator")
+        act(env)
+
+    def suspend(self, name: str, seconds: float | None) -> None:
+        now = self.scheduler.wall
+        until = None if seconds is None else now + seconds
+        self.by_hand(lambda env: env.journal.pause(name, Pause(now, until, "work")))
+
+    def resume(self, name: str) -> None:
+        self.by_hand(lambda env: env.journal.pause(name, None))
+
+    def acknowledge(self, name: str) -> None:
+        self.by_hand(lambda env: env.journal.acknowledge(name, env.clock.now()))
+
+    def set_mode(self, name: str, mode: str) -> None:
+        ChosenModes(self.plan.state_dir).write(name, Mode(mode))
+        self.world.services[name].mode = mode
+
+    # -- the world ---------------------------------------------------------------------------------------------
+
+    def crash(self, name: str) -> None:
+        service = self.world.services[name]
+        if service.power not in OFF:
+            self.world.becomes(service, Power.SHUTOFF, "crashed")
+
+    def stop_primary(self, name: str, reason: str) -> None:
+        self.world.becomes(self.world.services[name], Power.SHUTOFF, reason)
+
+    def start_primary(self, name: str) -> None:
+        service = self.world.services[name]
+        if service.serves:
+            # Whoever does this beside a standby that serves has two; what matters is for how long.
+            service.operators_word = True
+        self.world.becomes(service, Power.RUNNING)
+
+    def serve_from_primary(self, name: str) -> None:
+        """The operator brings everything back, and then types `vcrecovery standby reset`."""
+        service = self.world.services[name]
+        service.container.status = "Stopped"
+        service.container.config |= {"user.vcrecovery.role": "standby"}
+        service.container.etag += 1
+        service.virtual_ip_is_here = False
+        for records in service.records.values():
+            records["A"] = {service.address}
+        if service.power is not Power.PAUSED:
+            self.start_primary(name)
+        service.operators_word, service.tree = False, "synced"
+        from vcrecovery.cli.standby import serve_from_the_primary
+
+        process = self._begin("operator", lambda env: serve_from_the_primary(env, name))
+        self.do(process)
+
+
+__all__ = ["KilledError", "Site"]

@@ -1,0 +1,252 @@
+"""What is outside, simulated: VMs on their hypervisors, containers on their secondary, names, addresses.
+
+Nothing here is of the product. The promises are looked at here, from outside: whoever breaks one fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulated.scheduler import START, Scheduler
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+
+#: Of each mode: seconds until a start is over, and how much of a boot is left before the ports open.
+MODES: Mapping[str, tuple[float, float]] = {
+    "cold": (0.5, 1.0),
+    "warm": (0.2, 0.3),
+    "frozen": (0.05, 0.1),
+    "hot": (0.02, 0.1),
+}
+#: What a VM does, by what its heartbeats depend on.
+_BEATS = frozenset({"power", "cpu", "network_cut", "syncs"})
+
+
+@dataclass
+class Container:
+    """A standby as LXD has it."""
+
+    status: str = STOPPED
+    config: dict[str, str] = field(default_factory=dict)
+    etag: int = 0
+    #: By the wall clock, as LXD tells it.
+    started_at: float = 0.0
+    #: By the steady clock: since when its services start, and how much of a boot that is.
+    serves_since: float = 0.0
+    left: float = 1.0
+
+
+@dataclass
+class Service:
+    """The outside of one service. Scenarios set these by name."""
+
+    name: str
+    scheduler: Scheduler
+    uuid: str = ""
+    address: str = "10.10.0.10"
+    standby_address: str = "10.20.0.10"
+    host: str = "hv1"
+    site: str = "main"
+    mode: str = "cold"
+    power: Power = Power.RUNNING
+    reason: str = ""
+    #: Whether the VM starts with its hypervisor.
+    autostart: bool = False
+    #: Whether it was paused by us.
+    quarantined: bool = False
+    #: Per cent of the primary's CPU.
+    cpu: float = 5.0
+    primary_ports_open: bool = True
+    #: Something at the primary's address answers, whoever it is.
+    address_answers: bool = False
+    #: Whether what the primary writes arrives.
+    syncs: bool = True
+    heartbeat: float | None = START
+    standby_ports_open_after: float = 1.0
+    #: Seconds for which the ports then open and close again.
+    standby_flaps_for: float = 0.0
+    virtual_ip: str | None = None
+    virtual_ip_is_here: bool = False
+    virtual_ip_elsewhere: bool = False
+    hypervisor_answers: bool = True
+    #: The hypervisor takes connections, and libvirtd on it never answers.
+    libvirtd_hangs: bool = False
+    #: Nothing of the primary's side is reached from here, however well it is.
+    network_cut: bool = False
+    fence_command: bool = False
+    fence_command_works: bool = True
+    #: Seconds after which a fence that has failed acts all the same; None: it never does.
+    fence_acts_late: float | None = None
+    lxd_answers: bool = True
+    #: ns1, which takes the updates.
+    dns_answers: bool = True
+    dns_key_good: bool = True
+    #: What is wrong with ns2; None where there is none.
+    ns2: str | None = None
+    disk_full: bool = False
+    restore_points: tuple[str, ...] = ()
+    #: What is in the standby's tree: what was synced, a restore point, or half of one.
+    tree: str = "synced"
+    container: Container = field(default_factory=Container)
+    #: The epochs at which all ports of the standby were seen open since it was started.
+    answered: set[int] = field(default_factory=set)
+    starts: int = 0
+    restores: int = 0
+    #: By its server: type -> values.
+    records: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    switches: int = 0
+    #: The operator says that the primary is down, or has started it beside a standby that serves.
+    operators_word: bool = False
+    violated: Callable[[str], None] = lambda _what: None
+    told: Callable[[str], None] = lambda _what: None
+    _ready: bool = False
+    _cpu_time: float = 0.0
+    _cpu_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._ready = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _BEATS and self.__dict__.get("_ready"):
+            self.beat()
+            self.uses()
+        super().__setattr__(name, value)
+        if name in ("power", "operators_word") and self.__dict__.get("_ready"):
+            self.look_for_two()
+
+    # -- the primary -------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Up to now it has sent heartbeats, if it could."""
+        if self.power is Power.RUNNING and 0 < self.cpu < 99 and self.syncs and not self.network_cut:
+            self.heartbeat = self.scheduler.wall
+
+    def uses(self) -> int:
+        """CPU time up to now, in nanoseconds."""
+        now = self.scheduler.time
+        if self.power is Power.RUNNING:
+            self._cpu_time += (now - self._cpu_until) * self.cpu * 1e7
+        self._cpu_until = now
+        return int(self._cpu_time)
+
+    @property
+    def heartbeat_file(self) -> bytes | None:
+        self.beat()
+        return None if self.heartbeat is None else json.dumps({"at": self.heartbeat}).encode()
+
+    @property
+    def libvirt_answers(self) -> bool:
+        return self.hypervisor_answers and not self.libvirtd_hangs and not self.network_cut
+
+    @property
+    def open_ports(self) -> bool:
+        """Of the primary, as seen from here."""
+        serves = self.power is Power.RUNNING and self.primary_ports_open
+        return (serves or self.address_answers) and not self.network_cut
+
+    # -- the standby -------------------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> bool:
+        """Whether its standby is up as the one that serves."""
+        return self.container.status == RUNNING and self.container.config.get("user.vcrecovery.role") == "active"
+
+    def look_for_two(self) -> None:
+        if self.serves and self.power is Power.RUNNING and not self.operators_word:
+            self.violated(f"two live copies of {self.name}")
+
+    def may_start(self) -> None:
+        """Its primary is off, or came back after its fence and was paused by us."""
+        gone = self.power in OFF or (self.power is Power.PAUSED and self.quarantined)
+        if not gone and not self.operators_word:
+            self.violated(f"the standby of {self.name} starts while its primary may live")
+
+    def boots(self, left: float) -> None:
+        """Its services start now; `left`: how much of a boot that is."""
+        container = self.container
+        container.status = RUNNING
+        container.serves_since, container.left = self.scheduler.time, left
+        self.answered.clear()
+        if container.config.get("user.vcrecovery.role") == "active":
+            self.may_start()
+            if self.tree == "half":
+                self.violated(f"the standby of {self.name} starts from half a restore point")
+            self.starts += 1
+
+    @property
+    def standby_answers(self) -> bool:
+        container = self.container
+        if container.status not in (RUNNING, FROZEN):
+            return False
+        opens_at = container.serves_since + self.standby_ports_open_after * container.left
+        since = self.scheduler.time - opens_at
+        if 0 <= since < self.standby_flaps_for:
+            return since % 0.5 < 0.25
+        return since >= 0
+
+    @property
+    def epoch(self) -> int:
+        return int(self.container.config.get("user.vcrecovery.epoch") or 0)
+
+    # -- names -------------------------------------------------------------------------------------------------
+
+    @property
+    def dns_address(self) -> str:
+        found = self.records["ns1"]["A"]
+        known = {self.address: "primary", self.standby_address: "standby"}
+        return known.get(next(iter(found), ""), "nowhere")
+
+    @property
+    def dns_epoch(self) -> int:
+        marker = next(iter(self.records["ns1"]["TXT"]), '"epoch=0"')
+        return int(marker.strip('"').removeprefix("epoch="))
+
+
+@dataclass
+class World:
+    """All services, and who listens to which hypervisor."""
+
+    scheduler: Scheduler
+    services: dict[str, Service] = field(default_factory=dict)
+    #: Hypervisor -> what is called with each event of it (UUID, event, why), and when it is lost.
+    listeners: dict[str, list[tuple[Callable[[str, str, str], None], Callable[[], None]]]] = field(default_factory=dict)
+
+    def on(self, host: str) -> list[Service]:
+        return [service for service in self.services.values() if service.host == host]
+
+    def answers(self, host: str) -> bool:
+        return all(service.libvirt_answers for service in self.on(host))
+
+    def by_uuid(self, uuid: str) -> Service | None:
+        return next((service for service in self.services.values() if service.uuid == uuid), None)
+
+    def by_address(self, address: str) -> tuple[Service, bool] | None:
+        """The service, and whether it is its primary's."""
+        for service in self.services.values():
+            if address in (service.address, service.standby_address):
+                return service, address == service.address
+        return None
+
+    def becomes(self, service: Service, power: Power, reason: str = "") -> None:
+        """The VM changes its state, and libvirt reports that to whoever listens and can hear it."""
+        before, service.power, service.reason = service.power, power, reason
+        if before is power:
+            return
+        event, why = {
+            Power.RUNNING: ("resumed", "unpaused") if before is Power.PAUSED else ("started", "booted"),
+            Power.PAUSED: ("suspended", reason or "paused"),
+        }.get(power, ("stopped", reason))
+        if self.answers(service.host):
+            for report, _lost in list(self.listeners.get(service.host, ())):
+                report(service.uuid, event, why)
+
+    def notice_lost_connections(self) -> None:
+        """After hypervisors have ceased to answer: those who listen learn that their connection is gone."""
+        for host, listening in self.listeners.items():
+            if any(not service.hypervisor_answers for service in self.on(host)):
+                for _report, lost in list(listening):
+                    lost()
+                listening.clear()
