@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from simulation import Simulation
-from vcrecovery.core.states import Side
+from simulated.site import Site
+from vcrecovery.core.states import Side, Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Probes
 from vcrecovery.operations.outside import ages_of
@@ -21,77 +21,76 @@ HOUR = 3600.0
 EVERY_BOUNDARY = range(1, 25)
 
 
-class Jumping(Simulation):
-    """Its clock is set by `jump` seconds at boundary number `jump_at`."""
-
-    jump_at = 0
-    jump = 0.0
-
-    def boundary(self, name: str) -> None:
-        super().boundary(name)
-        if self.boundaries == self.jump_at:
-            self.clock.set_by += self.jump
+def crashed(folder: Path) -> Site:
+    site = Site(folder)
+    site.watch(1)
+    site.crash("web")
+    return site
 
 
-def crashed(folder: Path) -> Jumping:
-    simulation = Jumping(folder)
-    simulation.watch()
-    simulation.crash()
-    return simulation
+def is_done(site: Site) -> None:
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.open_episode) == (Side.STANDBY, None), site.log
+    assert (web.starts, web.switches) == (1, 1), site.log
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 @pytest.mark.parametrize("at", EVERY_BOUNDARY)
 def test_in_the_middle_of_a_failover(at: int, jump: float, tmp_path: Path) -> None:
-    simulation = crashed(tmp_path)
-    simulation.jump_at, simulation.jump = at, jump
-    simulation.watch()
-    if simulation.journal.state("web").side is Side.PRIMARY:
+    site = crashed(tmp_path)
+
+    def jumps() -> None:
+        site.scheduler.set_by += jump
+
+    site.then[str(at)] = [jumps]
+    site.watch(3)
+    if site.journal.state("web").side is Side.PRIMARY:
         # Set back before the signals were confirmed: how old the standby is cannot be known.
         assert jump < 0
-        assert simulation.env.starts == 0
-        assert "in the future" in simulation.log[-1], simulation.log
-        simulation.failover(force=True)
-    state = simulation.journal.state("web")
-    assert (state.side, state.open_episode) == (Side.STANDBY, None), simulation.log
-    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
-    assert simulation.journal.newest_done("web") is not None
+        assert site.world.services["web"].starts == 0
+        assert any("in the future" in line for line in site.log), site.log
+        site.failover(force=True)
+    is_done(site)
+    assert site.journal.newest_done("web") is not None
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 @pytest.mark.parametrize("at", EVERY_BOUNDARY)
 def test_while_no_controller_runs(at: int, jump: float, tmp_path: Path) -> None:
-    simulation = crashed(tmp_path)
-    simulation.kill_at = at
-    simulation.watch()
-    simulation.clock.set_by += jump
-    fences = simulation.env.steps.count("fence")
-    started = "start" in simulation.env.steps
-    simulation.watch()
-    if simulation.journal.state("web").side is Side.PRIMARY:
-        simulation.failover(force=True)
-    state = simulation.journal.state("web")
-    assert (state.side, state.open_episode) == (Side.STANDBY, None), simulation.log
-    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
+    site = crashed(tmp_path)
+    site.kill_at = at
+    site.watch(3, again=False)
+    site.scheduler.set_by += jump
+
+    def steps(step: Step) -> int:
+        return sum(r.step is step and r.ok for e in site.journal.history("web") for r in e.steps)
+
+    fences, started = steps(Step.FENCE), site.world.services["web"].starts
+    site.watch(3)
+    if site.journal.state("web").side is Side.PRIMARY:
+        site.failover(force=True)
+    is_done(site)
     if not started:
         # A fence of an hour ago, or of an hour to come, is none.
-        assert simulation.env.steps.count("fence") > fences
+        assert steps(Step.FENCE) > fences
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 def test_before_the_crash(jump: float, tmp_path: Path) -> None:
-    simulation = Simulation(tmp_path)
-    simulation.watch()
-    simulation.clock.set_by += jump
-    simulation.crash()
-    simulation.watch()
+    site = Site(tmp_path)
+    site.watch(1)
+    web = site.world.services["web"]
+    web.syncs = False
+    site.scheduler.set_by += jump
+    site.crash("web")
+    site.watch(3)
     # The heartbeat is of before: an hour old, or of an hour to come.
-    assert simulation.env.starts == 0
-    assert ("in the future" if jump < 0 else "3600 s old") in simulation.log[-1]
+    assert web.starts == 0
+    assert any(("in the future" if jump < 0 else "3600 s old") in line for line in site.log), site.log
     # With the next one, made by a clock that was set as well, all is known again.
-    simulation.env.heartbeat_at = simulation.clock.now()
-    simulation.failover()
-    assert simulation.journal.state("web").side is Side.STANDBY
+    web.heartbeat = site.scheduler.wall
+    site.failover()
+    assert site.journal.state("web").side is Side.STANDBY
 
 
 def test_a_heartbeat_from_the_future_is_not_fresh() -> None:

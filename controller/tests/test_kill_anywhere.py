@@ -6,62 +6,64 @@ from pathlib import Path
 
 import pytest
 
-from simulation import KilledError, Simulation
+from simulated.scheduler import KilledError
+from simulated.site import Site
 from vcrecovery.core.states import Outcome, Side
 
-
-def boundaries(folder: Path) -> int:
-    simulation = Simulation(folder)
-    simulation.watch()
-    simulation.crash()
-    simulation.watch()
-    return simulation.boundaries
-
-
+POINTS = ["vcr-20261121T110000Z", "vcr-20261121T120000Z"]
 # Six steps, each with a boundary after its journal entry, before and after its act, and after its end.
 EVERY_BOUNDARY = range(1, 25)
+# Seven steps with four boundaries each, and one in the middle of the restore.
+EVERY_BOUNDARY_OF_A_RESTORE = range(1, 30)
+
+
+def crashed(folder: Path) -> Site:
+    site = Site(folder)
+    site.watch(1)
+    site.crash("web")
+    return site
 
 
 def test_every_boundary_is_meant(tmp_path: Path) -> None:
-    assert boundaries(tmp_path) == len(EVERY_BOUNDARY)
+    site = crashed(tmp_path)
+    site.watch(3)
+    assert site.boundaries == len(EVERY_BOUNDARY)
+
+
+def is_done(site: Site) -> None:
+    """Once: one episode, one start, one change of the names."""
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None), site.log
+    assert (web.starts, web.switches, web.dns_address) == (1, 1, "standby"), site.log
+    assert [episode.outcome for episode in site.journal.history("web")] == [Outcome.DONE]
 
 
 @pytest.mark.parametrize("second_kill", [None, 1, 3, 7])
 @pytest.mark.parametrize("first_kill", EVERY_BOUNDARY)
 def test_killed_at(first_kill: int, second_kill: int | None, tmp_path: Path) -> None:
-    simulation = Simulation(tmp_path)
-    simulation.watch()
-    simulation.crash()
-    simulation.kill_at = first_kill
-    simulation.watch()
+    site = crashed(tmp_path)
+    site.kill_at = first_kill
+    site.watch(3, again=False)
     if second_kill is not None:
-        simulation.kill_at = simulation.boundaries + second_kill
-        simulation.watch()
-    simulation.kill_at = None
-    simulation.watch()
-    state = simulation.journal.state("web")
-    assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None)
-    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
-    assert simulation.env.dns_address == "standby"
-    episodes = simulation.journal.history("web")
-    assert [episode.outcome for episode in episodes] == [Outcome.DONE]
+        site.kill_at = site.boundaries + second_kill
+        site.kill_watcher()
+        site.watch(3, again=False)
+    site.kill_at = None
+    site.kill_watcher()
+    site.watch(3)
+    is_done(site)
 
 
-# Seven steps with four boundaries each, and one in the middle of the restore.
-EVERY_BOUNDARY_OF_A_RESTORE = range(1, 30)
-
-
-def with_restore_points(folder: Path) -> Simulation:
-    simulation = Simulation(folder)
-    simulation.env.restore_points = ("vcr-20261121T110000Z", "vcr-20261121T120000Z")
-    simulation.crash()
-    return simulation
+def with_restore_points(folder: Path) -> Site:
+    site = Site(folder, world={"restore_points": POINTS})
+    site.crash("web")
+    return site
 
 
 def test_every_boundary_of_a_restore_is_meant(tmp_path: Path) -> None:
-    simulation = with_restore_points(tmp_path)
-    simulation.failover(restore_point="latest")
-    assert simulation.boundaries == len(EVERY_BOUNDARY_OF_A_RESTORE)
+    site = with_restore_points(tmp_path)
+    site.failover(restore_point="latest")
+    assert site.boundaries == len(EVERY_BOUNDARY_OF_A_RESTORE)
 
 
 @pytest.mark.parametrize("second_kill", [None, 1, 5])
@@ -70,28 +72,28 @@ def test_every_boundary_of_a_restore_is_meant(tmp_path: Path) -> None:
 def test_killed_at_with_a_restore_point(
     who_goes_on: str, first_kill: int, second_kill: int | None, tmp_path: Path
 ) -> None:
-    simulation = with_restore_points(tmp_path)
-    simulation.kill_at = first_kill
-    simulation.failover(restore_point="vcr-20261121T110000Z")
-    fenced = simulation.env.steps.count("fence") > 0
+    site = with_restore_points(tmp_path)
+    site.kill_at = first_kill
+    site.failover(restore_point=POINTS[0])
+    state = site.journal.state("web")
+    fenced = state.open_episode is None or state.open_episode.ever_fenced
 
     def go_on() -> None:
         if who_goes_on == "the same words" or not fenced:
-            simulation.failover(restore_point="vcr-20261121T110000Z")
+            site.failover(restore_point=POINTS[0])
         elif who_goes_on == "without the restore point":
-            simulation.failover()
+            site.failover()
         else:
-            simulation.watch()
+            site.kill_watcher()
+            site.watch(3, again=False)
 
     if second_kill is not None:
-        simulation.kill_at = simulation.boundaries + second_kill
+        site.kill_at = site.boundaries + second_kill
         go_on()
-    simulation.kill_at = None
+    site.kill_at = None
     go_on()
-    state = simulation.journal.state("web")
-    assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None), simulation.log
-    assert simulation.env.tree == "vcr-20261121T110000Z"
-    assert (simulation.env.starts, simulation.env.switches) == (1, 1)
+    is_done(site)
+    assert site.world.services["web"].tree == POINTS[0]
 
 
 def test_a_kill_is_no_ordinary_exception() -> None:

@@ -31,6 +31,7 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.modes import ChosenModes, Level
+from vcrecovery.store.journal import Journal
 
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e{:04x}"
 #: Seconds for which `watch` goes on at most until what was begun is over.
@@ -104,6 +105,7 @@ class Site:
         self.starts_at_once = starts_at_once
         self.watcher: Process | None = None
         self._begun: list[Process] = []
+        self._journal: Journal | None = None
         said = services if services is not None else {"web": {}}
         self.plan = self._plan(said, dict(world or {}), dict(plan or {}), dict(groups or {}))
         for number, (name, values) in enumerate(said.items()):
@@ -265,8 +267,9 @@ class Site:
     def boundary(self, place: str, episode: Episode | None) -> None:
         """A place between two acts, where a controller may be killed."""
         self.boundaries += 1
-        for act in self.then.pop(place, ()):
-            act()
+        for reached in (place, str(self.boundaries)):
+            for act in self.then.pop(reached, ()):
+                act()
         of = f"{place} of {episode.service}" if episode is not None else place
         if self.kill_at in (self.boundaries, place, of):
             self.kill_at = None
@@ -305,16 +308,18 @@ class Site:
         process = self.watcher
         return process is not None and any(task.name.startswith("failover of") for task in process.tasks)
 
-    def watch(self, seconds: float, *, to_the_end: bool = True) -> None:
+    def watch(self, seconds: float, *, to_the_end: bool = True, again: bool = True) -> None:
         """The watcher runs for so long, and until what it has begun is over; after that it stands still.
 
-        One that was killed is started again, as systemd does.
+        One that was killed is started again, as systemd does; not so if `again` is False.
         """
         scheduler = self.scheduler
         end = scheduler.time + max(seconds, 1.5)
         last = end + PATIENCE if to_the_end else end
         while scheduler.time < end or (scheduler.time < last and (self.failing_over or self.operators)):
             if self.watcher is None or self.watcher.is_over:
+                if self.watcher is not None and not again:
+                    break
                 self.start_watcher()
             watcher = self.watcher
             assert watcher is not None
@@ -332,7 +337,8 @@ class Site:
 
     def kill_watcher(self) -> None:
         if self.watcher is not None and self.watcher.alive:
-            self.scheduler.kill(self.watcher)
+            with self.heard():
+                self.scheduler.kill(self.watcher)
         self.watcher = None
 
     # -- operators ---------------------------------------------------------------------------------------------
@@ -388,6 +394,13 @@ class Site:
 
     def do(self, process: Process) -> None:
         self.run(PATIENCE, lambda: process.is_over)
+
+    @property
+    def journal(self) -> Journal:
+        """For the test to read."""
+        if self._journal is None:
+            self._journal = self.process("test")[1].journal
+        return self._journal
 
     def by_hand(self, act: Callable[[SimulatedEnvironment], None]) -> None:
         """Something short that an operator types; a VCRecoveryError is raised here."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from simulation import Simulation
-from vcrecovery.core.states import Policy
+from simulated.scheduler import START as SIMULATED_START
+from simulated.site import Site
 
 START = 1_790_000_000.0
 PLAN = """\
@@ -55,32 +57,29 @@ def local_plan(plan_file: Path) -> Path:
     return plan_file
 
 
-@pytest.fixture
-def simulation(local_plan: Path) -> Simulation:
-    """Its journal is the plan's."""
-    folder = local_plan.parent / "state"
-    folder.mkdir()
-    simulation = Simulation(folder, Policy(max_staleness=60.0))
-    simulation.clock.time = START
-    simulation.env.heartbeat_at = START - 5
-    simulation.watch()
-    simulation.clock.sleep(3)
-    return simulation
+def _after_a_crash(plan: Path, kill_at: str | None = None) -> None:
+    """The plan's journal is that of a watcher that saw its primary crash."""
+    with tempfile.TemporaryDirectory() as scratch:
+        site = Site(Path(scratch))
+        site.scheduler.set_by = START - SIMULATED_START
+        site.watch(3)
+        site.crash("web")
+        site.kill_at = kill_at
+        site.watch(3, again=False)
+        site.kill_watcher()
+        shutil.copytree(Path(scratch) / "state", plan.parent / "state")
 
 
 @pytest.fixture
-def failed_over(simulation: Simulation, local_plan: Path) -> Path:
-    simulation.crash()
-    simulation.watch()
+def failed_over(local_plan: Path) -> Path:
+    _after_a_crash(local_plan)
     return local_plan
 
 
 @pytest.fixture
-def stopped(simulation: Simulation, local_plan: Path) -> Path:
+def stopped(local_plan: Path) -> Path:
     """A watcher that was killed in the start."""
-    simulation.crash()
-    simulation.kill_at = "before start"
-    simulation.watch()
+    _after_a_crash(local_plan, "before start")
     return local_plan
 
 
