@@ -71,6 +71,7 @@ class SimulatedZone(Zone):
                 records.setdefault(kind, set()).update(rdata.to_text() for rdata in change)
         service.switches += 1
         self._look(service)
+        self._scheduler.may_be_lost()
         return dns.rcode.NOERROR
 
     def _look(self, service: Service) -> None:

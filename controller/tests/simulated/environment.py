@@ -187,5 +187,7 @@ class SimulatedEnvironment(Environment):
             )
         for service in there:
             if service.power not in OFF:
+                service.ended("power-off")
                 self._world.becomes(service, Power.SHUTOFF, "crashed")
+        self.simulated.scheduler.may_be_lost()
         return "Chassis Power is off"

@@ -71,7 +71,9 @@ class SimulatedHost(LibvirtHost):
         if service is not None:
             service.autostart = False
             if service.power not in OFF:
+                service.ended("destroy")
                 self._world.becomes(service, Power.SHUTOFF, "destroyed")
+            self._scheduler.may_be_lost()
 
     def acts_late(self, services: Sequence[Service], reason: str) -> None:
         """What was asked of libvirtd, or of a BMC, is done later, although nobody heard that it would be."""

@@ -67,6 +67,7 @@ class SimulatedLxd(LxdServer):
         container.config |= config
         container.etag += 1
         service.look_for_two()
+        self._scheduler.may_be_lost()
 
     def _set_state(
         self, instance: str, action: str, timeout: float, doing: str, *, force: bool = False, patience: float = 0
@@ -88,6 +89,7 @@ class SimulatedLxd(LxdServer):
             case _:
                 raise ExternalError(f"{doing} failed: the container is {container.status.lower()}")
         container.etag += 1
+        self._scheduler.may_be_lost()
 
     def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int:
         return self.ask(instance, command, timeout)[0]

@@ -20,6 +20,8 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
+from vcrecovery.errors import ExternalError
+
 #: What the clocks show at the beginning: 2026-11-21 12:30:00 UTC.
 START = 1_795_264_200.0
 
@@ -35,6 +37,8 @@ class Process:
         self.name = name
         self.alive = True
         self.stopped = False
+        #: Whether it fails over services that may need each other.
+        self.knows_needs = True
         self.tasks: set[SimulatedTask] = set()
 
     @property
@@ -61,12 +65,15 @@ class SimulatedTask:
             except BaseException as error:  # noqa: BLE001  raised where the test waits
                 scheduler.broken = scheduler.broken or error
             finally:
-                self.ended = True
-                process.tasks.discard(self)
-                for wake in self._waiting:
-                    wake()
+                self.end()
 
         self.greenlet = greenlet(body, scheduler.hub)
+
+    def end(self) -> None:
+        self.ended = True
+        self.process.tasks.discard(self)
+        for wake in self._waiting:
+            wake()
 
     def is_alive(self) -> bool:
         return not self.ended
@@ -93,6 +100,10 @@ class Scheduler:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
         self._killed: list[Process] = []
+        #: The part of the answers that is lost, where a seed draws them.
+        self.loses = 0.0
+        #: After so many turns of a process it is killed.
+        self.kill_in: tuple[Process, int] | None = None
 
     @property
     def wall(self) -> float:
@@ -143,6 +154,11 @@ class Scheduler:
         if self.random is not None and self.current is not None and self.random.random() < 0.5:
             self.sleep(0.0)
 
+    def may_be_lost(self) -> None:
+        """What was asked for is done, and nobody hears that it is. Raises ExternalError."""
+        if self.loses and self.random is not None and self.random.random() < self.loses:
+            raise ExternalError("its answer was lost", "call again")
+
     def takes(self, seconds: float) -> None:
         """Something outside that usually takes so long."""
         if self.random is not None:
@@ -170,6 +186,9 @@ class Scheduler:
                 task.turn += 1
                 if task in self._ready:
                     self._ready.remove(task)
+                if not task.greenlet:
+                    task.end()  # it never began
+                    continue
                 self.current = task
                 task.greenlet.throw(KilledError)
                 self.current = None
@@ -193,9 +212,18 @@ class Scheduler:
                 self.current = task
                 task.greenlet.switch()
                 self.current = None
+                self._count_down(task.process)
             self._end_the_killed()
             if self.broken is not None:
                 raise self.broken
+
+    def _count_down(self, process: Process) -> None:
+        if self.kill_in is None or self.kill_in[0] is not process:
+            return
+        left = self.kill_in[1] - 1
+        self.kill_in = (process, left) if left > 0 else None
+        if left <= 0 and process.alive:
+            self.kill(process)
 
     def _next(self) -> SimulatedTask | None:
         ready = [task for task in self._ready if not task.process.stopped]

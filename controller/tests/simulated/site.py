@@ -106,6 +106,7 @@ class Site:
         self.watcher: Process | None = None
         self._begun: list[Process] = []
         self._journal: Journal | None = None
+        self._others: list[Process] = []
         said = services if services is not None else {"web": {}}
         self.plan = self._plan(said, dict(world or {}), dict(plan or {}), dict(groups or {}))
         for number, (name, values) in enumerate(said.items()):
@@ -294,13 +295,27 @@ class Site:
     def operators(self) -> list[Process]:
         """Those who have typed something that is not over."""
         self._begun = [process for process in self._begun if not process.is_over]
-        return [process for process in self._begun if process is not self.watcher]
+        return [process for process in self._begun if process not in (self.watcher, *self._others)]
 
     def start_watcher(self) -> None:
         def work(env: SimulatedEnvironment) -> None:
             watching(env, env.runtime.event())
 
         self.watcher = self._begin("watch", work)
+
+    def start_another_watcher(self) -> None:
+        first = self.watcher
+        self.start_watcher()
+        assert self.watcher is not None
+        self._others.append(self.watcher)
+        self.watcher = first
+
+    def kill_other_watchers(self) -> None:
+        with self.heard():
+            for process in self._others:
+                if process.alive:
+                    self.scheduler.kill(process)
+        self._others.clear()
 
     @property
     def failing_over(self) -> bool:
@@ -364,7 +379,9 @@ class Site:
             except VCRecoveryError as error:
                 self._tell(f"{type(error).__name__}: {error}")
 
-        return self._begin("operator", work)
+        process = self._begin("operator", work)
+        process.knows_needs = what != "service"
+        return process
 
     def failover(self, what: str = "service", name: str = "", **words: Any) -> None:
         process = self.begin_failover(what, name, **words)

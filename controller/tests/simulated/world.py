@@ -23,6 +23,10 @@ MODES: Mapping[str, tuple[float, float]] = {
 }
 #: What a VM does, by what its heartbeats depend on.
 _BEATS = frozenset({"power", "cpu", "network_cut", "syncs"})
+#: On which of them it depends whether the primary serves, or anything answers, as seen from here.
+_SEEN = frozenset(
+    {"power", "cpu", "network_cut", "primary_ports_open", "address_answers", "hypervisor_answers", "libvirtd_hangs"}
+)
 
 
 @dataclass
@@ -100,6 +104,16 @@ class Service:
     switches: int = 0
     #: The operator says that the primary is down, or has started it beside a standby that serves.
     operators_word: bool = False
+    #: Since when the primary serves and nothing speaks against it, and since when anything answers at its address.
+    well_since: float | None = 0.0
+    answers_since: float | None = 0.0
+    #: By the steady clock: when its last heartbeat was made, and for how long it has been off since.
+    beaten_at: float | None = 0.0
+    off_for: float = 0.0
+    _off_since: float | None = None
+    #: What is called before somebody ends the primary; by destroy, or by power-off.
+    on_end: Callable[[Service, str], None] = lambda _service, _by: None
+    on_start: Callable[[Service], None] = lambda _service: None
     violated: Callable[[str], None] = lambda _what: None
     told: Callable[[str], None] = lambda _what: None
     _ready: bool = False
@@ -114,6 +128,8 @@ class Service:
             self.beat()
             self.uses()
         super().__setattr__(name, value)
+        if name in _SEEN and self.__dict__.get("_ready"):
+            self._note()
         if name in ("power", "operators_word") and self.__dict__.get("_ready"):
             self.look_for_two()
 
@@ -123,6 +139,22 @@ class Service:
         """Up to now it has sent heartbeats, if it could."""
         if self.power is Power.RUNNING and 0 < self.cpu < 99 and self.syncs and not self.network_cut:
             self.heartbeat = self.scheduler.wall
+            self.beaten_at, self.off_for = self.scheduler.time, 0.0
+
+    def _note(self) -> None:
+        now = self.scheduler.time
+        well = self.power is Power.RUNNING and self.primary_ports_open and self.libvirt_answers and self.cpu == 5.0
+        self.well_since = (now if self.well_since is None else self.well_since) if well else None
+        self.answers_since = (now if self.answers_since is None else self.answers_since) if self.open_ports else None
+        if self.power in OFF:
+            self._off_since = now if self._off_since is None else self._off_since
+        elif self._off_since is not None:
+            self.off_for, self._off_since = self.off_for + now - self._off_since, None
+
+    def ended(self, by: str) -> None:
+        """Somebody is about to end it."""
+        if self.power is Power.RUNNING:
+            self.on_end(self, by)
 
     def uses(self) -> int:
         """CPU time up to now, in nanoseconds."""
@@ -175,6 +207,7 @@ class Service:
             if self.tree == "half":
                 self.violated(f"the standby of {self.name} starts from half a restore point")
             self.starts += 1
+            self.on_start(self)
 
     @property
     def standby_answers(self) -> bool:

@@ -1,0 +1,141 @@
+"""A site whose acts are looked at by somebody who knows the true time, and what the README promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simulated.scheduler import Process
+from simulated.site import Site
+from simulated.world import Service
+from vcrecovery.core.power import Power
+from vcrecovery.core.states import Episode, Outcome, Policy, Step
+
+#: What the plan of an observed site says; the rest is the plan's default.
+POLICY = Policy(max_staleness=60.0, cool_down=600.0)
+#: Seconds by which a watcher may notice later than it could.
+SLACK = 10.0
+#: Seconds from the last look at the ports to the end of a power-off.
+POWER_OFF_WITHIN = 8.0
+
+
+class Observed(Site):
+    """Reports each breach as a violation, at the moment of the act."""
+
+    def __init__(self, folder: Path, services: Mapping[str, Mapping[str, Any]] | None = None, **how: Any) -> None:
+        self._looked: dict[int, float] = {}
+        self._tried: dict[int, float] = {}
+        self._done: dict[str, float] = {}
+        self._known: set[int] = set()
+        self._seen_done: set[int] = set()
+        #: Whether the clock did, since the newest heartbeat and since the newest failover.
+        self.jumped = self.jumped_since_done = False
+        self.acknowledged: set[str] = set()
+        #: Service -> the process that has it start now.
+        self._starting: dict[str, Process] = {}
+        super().__init__(folder, services, **how)
+        for service in self.world.services.values():
+            service.on_end, service.on_start = self._is_ended, self._starts
+
+    def boundary(self, place: str, episode: Episode | None) -> None:
+        if episode is not None:
+            self._look(place, episode)
+        super().boundary(place, episode)
+
+    def _look(self, place: str, episode: Episode) -> None:
+        service, now = self.world.services[episode.service], self.scheduler.time
+        match place:
+            case "journalled confirm":
+                self._opened(episode)
+                self._looked[episode.id] = now
+            case "journalled fence":
+                self._opened(episode)
+                if not episode.ever_fenced:
+                    self._may_fence(episode, now)
+                self._tried[episode.id] = now
+            case "ended probe":
+                self._starting.pop(episode.service, None)
+                if episode.epoch not in service.answered:
+                    self._violated(f"the ports of {service.name} are said to be open, and were not asked")
+
+    def _opened(self, episode: Episode) -> None:
+        """No service is failed over automatically twice within the cool-down."""
+        if episode.id in self._known:
+            return
+        self._known.add(episode.id)
+        done = self._done.get(episode.service)
+        cools = done is not None and self.scheduler.time - done < POLICY.cool_down - 1
+        excused = episode.service in self.acknowledged or self.jumped_since_done
+        if episode.request.automatic and cools and not excused:
+            self._violated(f"a second failover of {episode.service} by itself")
+
+    def _may_fence(self, episode: Episode, now: float) -> None:
+        looked, tried = self._looked.get(episode.id), self._tried.get(episode.id)
+        if looked is None:
+            self._violated(f"what nobody has looked at is fenced: {episode.service}")
+        elif tried is not None and looked < tried:
+            self._violated(f"nobody has looked at {episode.service} again before the next try")
+        elif not self.jumped and now - looked > POLICY.confirmation_valid_for + SLACK:
+            self._violated(f"somebody has looked at {episode.service} long ago")
+        if tried is None:
+            self._is_fresh(episode)
+
+    def _is_fresh(self, episode: Episode) -> None:
+        request, service = episode.request, self.world.services[episode.service]
+        if request.force or request.restore_point is not None or self.jumped or service.beaten_at is None:
+            return
+        # What the failure has cost is counted up to when it began, which is at most this long ago.
+        since = POLICY.confirmation_valid_for + SLACK + POLICY.noticed_after(request.symptom)
+        began_at = request.began_at if request.began_at is not None else episode.opened_at
+        opened = max(0.0, self.scheduler.wall - began_at)
+        age = self.scheduler.time - service.beaten_at - service.off_for
+        if age > POLICY.max_staleness + since + opened:
+            self._violated(f"a standby of {episode.service} of {age:.0f} s takes over")
+
+    def _is_ended(self, service: Service, by: str) -> None:
+        """By itself it never ends a primary that is seen to serve, nor a hypervisor on which something answers."""
+        episode = self.journal.state(service.name).open_episode
+        if episode is None or episode.request.force or episode.request.primary_is_down or episode.ever_fenced:
+            return
+        looked = self._looked.get(episode.id)
+        since = service.well_since if by == "destroy" else service.answers_since
+        # What came back while somebody looked may not have been seen; but before a power-off its ports are asked again.
+        unseen = looked if by == "destroy" or looked is None else max(looked, self.scheduler.time - POWER_OFF_WITHIN)
+        if unseen is not None and since is not None and since < unseen:
+            self._violated(f"{service.name} was seen to serve, and is ended by {by}")
+
+    def _starts(self, service: Service) -> None:
+        task = self.scheduler.current
+        assert task is not None
+        if task.process.knows_needs:
+            for need in self.plan.services[service.name].needs:
+                other = self.world.services[need]
+                if not (other.open_ports or (other.serves and other.answered)):
+                    self._violated(f"{service.name} starts without {need}")
+        if service.mode not in ("cold", "warm"):
+            return
+        self._starting = {name: of for name, of in self._starting.items() if of.alive}
+        self._starting[service.name] = task.process
+        if list(self._starting.values()).count(task.process) > self.starts_at_once:
+            self._violated("too many start at once")
+
+    def closed(self) -> None:
+        """After something was done: what the journal says of failovers that are over."""
+        for name in self.world.services:
+            newest = self.journal.newest_done(name)
+            if newest is None or newest.id in self._seen_done:
+                continue
+            self._seen_done.add(newest.id)
+            self._done[name] = self.scheduler.time
+            self.acknowledged.discard(name)
+            self.jumped_since_done = False
+            needed = [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
+            assert newest.outcome is Outcome.DONE
+            if not all(newest.done(step) for step in needed):
+                self._violated(f"a failover of {name} is done without every step")
+
+    def one_live_copy(self) -> None:
+        for service in self.world.services.values():
+            if service.power is Power.RUNNING:
+                service.look_for_two()
