@@ -80,7 +80,9 @@ class Walk(RuleBasedStateMachine):
 
     def lay_out(self, seed: int, services: Mapping[str, Mapping[str, Any]] | None = None, **how: Any) -> None:
         detection = {"cool_down": f"{POLICY.cool_down:g}s", **how.pop("detection", {})}
-        self.site = Observed(self.folder, services, seed=seed, plan={"detection": detection}, **how)
+        # Short ones: what waits in vain takes many turns, and shows nothing.
+        service = {"timeouts": {"ports": "5s", "dns": "3s", "fence": "8s"}}
+        self.site = Observed(self.folder, services, seed=seed, plan={"detection": detection, "service": service}, **how)
         self.watch(3.0)
 
     def teardown(self) -> None:
@@ -107,6 +109,12 @@ class Walk(RuleBasedStateMachine):
     def watch(self, seconds: float) -> None:
         self.site.watch(seconds, to_the_end=False)
         self.site.closed()
+
+    def watch_until(self, seconds: float, over: Callable[[], bool]) -> None:
+        end = self.site.scheduler.time + seconds
+        self.watch(2.0)
+        while self.site.scheduler.time < end and not over():
+            self.watch(2.0)
 
     def let(self, process: Process) -> None:
         """What an operator has typed goes on beside the watcher, which may stand still meanwhile."""
@@ -456,7 +464,7 @@ class Promises(Walk):
             self.change(standby_running=False)
         self.site.kill_watcher()
         must = self.under_way("web")
-        self.watch(90.0)
+        self.watch_until(90.0, lambda: not self.under_way("web"))
         if must and self.open_episode("web") is not None:
             raise AssertionError("\n".join(["nobody brings to its end what was begun", *self.site.log[-60:]]))
 
@@ -499,6 +507,46 @@ class PromisesOfSeveral(Walk):
 
     def on(self, host: str) -> list[str]:
         return [service.name for service in self.site.world.on(host)]
+
+    @rule(
+        services=st.sets(st.sampled_from(SERVICES), min_size=2),
+        what=st.sampled_from([None, None, *(name for name in TROUBLE if name != "second dns")]),
+        place=st.sampled_from(PLACES),
+        turns=st.one_of(st.none(), st.integers(1, 600)),
+        slow=st.sampled_from([None, None, *SERVICES]),
+        lost=st.sampled_from([0.0, 0.0, 0.1]),
+        seconds=st.sampled_from([5.0, 15.0, 40.0]),
+        then_mended=st.booleans(),
+    )
+    def failures_under_fire(
+        self,
+        services: set[str],
+        what: str | None,
+        place: str,
+        turns: int | None,
+        slow: str | None,
+        lost: float,
+        seconds: float,
+        then_mended: bool,
+    ) -> None:
+        """All is well, several crash together, and then all goes wrong at once."""
+        self.operators_bring_everything_back()
+        for name in SERVICES:
+            self.site.acknowledge(name)
+        self.site.acknowledged.update(SERVICES)
+        self.site.scheduler.loses = lost
+        if slow is not None:
+            self.change(slow, standby_ports_open_after=3.5)
+        if what is not None:
+            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
+        if turns is not None and self.site.watcher is not None:
+            self.site.scheduler.kill_in = (self.site.watcher, turns)
+        for name in sorted(services):
+            self.site.crash(name)
+        self.watch(seconds)
+        self.site.then.clear()
+        if then_mended:
+            self.everything_is_mended()
 
     @rule(services=st.sets(st.sampled_from(SERVICES), min_size=1))
     def crash(self, services: set[str]) -> None:
@@ -572,7 +620,7 @@ class PromisesOfSeveral(Walk):
             self.let(process)
         self.site.kill_watcher()
         begun = [name for name in SERVICES if self.under_way(name)]
-        self.watch(120.0)
+        self.watch_until(120.0, lambda: not any(self.under_way(name) for name in begun))
         stuck = [name for name in begun if self.under_way(name) and self.needs_are_up(name)]
         if stuck:
             raise AssertionError("\n".join([f"nobody brings to its end what was begun: {stuck}", *self.site.log[-80:]]))
