@@ -88,6 +88,7 @@ class Walk(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "site"):
             Walk.taken += self.site.scheduler.steps
+            self.site.close()
         shutil.rmtree(self.folder)
 
     @property
@@ -137,7 +138,7 @@ class Walk(RuleBasedStateMachine):
     @rule(forward=st.booleans())
     def the_clock_jumps(self, forward: bool) -> None:
         self.site.scheduler.set_by += 3600.0 if forward else -3600.0
-        self.site.jumped = self.site.jumped_since_done = True
+        self.site.jumped_at = self.site.scheduler.time
 
     @rule(turns=st.integers(1, 300), seconds=st.sampled_from([1.0, 10.0]))
     def the_watcher_is_killed(self, turns: int, seconds: float) -> None:

@@ -11,6 +11,8 @@ The watcher runs while a `watch` goes on, and stands still otherwise.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,17 @@ def play(scenario: dict[str, Any], scratch: Path) -> list[str]:
     return stage.site.log
 
 
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a user reads has the local time."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_utc")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name: str, tmp_path: Path) -> None:
     scenario = yaml.safe_load((index.FOLDER / name / "scenario.yml").read_text())

@@ -89,7 +89,16 @@ class SimulatedJournal(Journal):
         self, path: Path, runtime: SimulatedRuntime, world: World, at: Callable[[str, Episode | None], None]
     ) -> None:
         self._runtime, self._world, self._at = runtime, world, at
-        super().__init__(path)
+        try:
+            super().__init__(path)
+        except BaseException:
+            self.close_files()
+            raise
+
+    def close_files(self) -> None:
+        """As the end of its process does."""
+        if hasattr(self, "_db"):
+            self._db.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -132,9 +141,11 @@ class SimulatedEnvironment(Environment):
         super().__init__(plan, runtime, runtime)
         self.simulated = runtime
         self._world, self._at, self._starts = world, at, starts
+        self._others: list[SimulatedEnvironment] = []
 
     def another(self) -> SimulatedEnvironment:
-        return SimulatedEnvironment(self.plan, self.simulated, self._world, self._at, self._starts)
+        self._others.append(SimulatedEnvironment(self.plan, self.simulated, self._world, self._at, self._starts))
+        return self._others[-1]
 
     @cached_property
     def hosts(self) -> dict[str, Any]:
@@ -172,11 +183,18 @@ class SimulatedEnvironment(Environment):
     def virtual_ips(self) -> SimulatedVirtualIps:
         return SimulatedVirtualIps(self.simulated, self._world)
 
+    def close(self) -> None:
+        for other in self._others:
+            other.close()
+        if "journal" in vars(self):
+            self.journal.close_files()
+
     @cached_property
     def journal(self) -> SimulatedJournal:
         return SimulatedJournal(self.plan.state_dir / "journal.db", self.simulated, self._world, self._at)
 
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
+        begun = self.simulated.scheduler.time
         self.simulated.scheduler.takes(FENCE_TAKES)
         there = self._world.on(host)
         if not there[0].fence_command_works:
@@ -187,7 +205,7 @@ class SimulatedEnvironment(Environment):
             )
         for service in there:
             if service.power not in OFF:
-                service.ended("power-off")
+                service.ended("power-off", begun)
                 self._world.becomes(service, Power.SHUTOFF, "crashed")
         self.simulated.scheduler.may_be_lost()
         return "Chassis Power is off"

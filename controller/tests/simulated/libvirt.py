@@ -71,7 +71,7 @@ class SimulatedHost(LibvirtHost):
         if service is not None:
             service.autostart = False
             if service.power not in OFF:
-                service.ended("destroy")
+                service.ended("destroy", self._scheduler.time)
                 self._world.becomes(service, Power.SHUTOFF, "destroyed")
             self._scheduler.may_be_lost()
 

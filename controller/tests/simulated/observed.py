@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from vcrecovery.core.states import Episode, Outcome, Policy, Step
 POLICY = Policy(max_staleness=60.0, cool_down=600.0)
 #: Seconds by which a watcher may notice later than it could.
 SLACK = 10.0
-#: Seconds from the last look at the ports to the end of a power-off.
-POWER_OFF_WITHIN = 8.0
+#: Seconds from the last look at a hypervisor's ports to the command that powers it off: the look counts for 3 s.
+ASKED_BEFORE = 5.0
 
 
 class Observed(Site):
@@ -29,8 +30,8 @@ class Observed(Site):
         self._done: dict[str, float] = {}
         self._known: set[int] = set()
         self._seen_done: set[int] = set()
-        #: Whether the clock did, since the newest heartbeat and since the newest failover.
-        self.jumped = self.jumped_since_done = False
+        #: When the clock did.
+        self.jumped_at = -math.inf
         self.acknowledged: set[str] = set()
         #: Service -> the process that has it start now.
         self._starting: dict[str, Process] = {}
@@ -65,10 +66,14 @@ class Observed(Site):
             return
         self._known.add(episode.id)
         done = self._done.get(episode.service)
-        cools = done is not None and self.scheduler.time - done < POLICY.cool_down - 1
-        excused = episode.service in self.acknowledged or self.jumped_since_done
-        if episode.request.automatic and cools and not excused:
+        if done is None or not episode.request.automatic or episode.service in self.acknowledged:
+            return
+        if self.jumped_at < done and self.scheduler.time - done < POLICY.cool_down - 1:
             self._violated(f"a second failover of {episode.service} by itself")
+
+    @property
+    def jumped(self) -> bool:
+        return self.jumped_at > -math.inf
 
     def _may_fence(self, episode: Episode, now: float) -> None:
         looked, tried = self._looked.get(episode.id), self._tried.get(episode.id)
@@ -93,16 +98,15 @@ class Observed(Site):
         if age > POLICY.max_staleness + since + opened:
             self._violated(f"a standby of {episode.service} of {age:.0f} s takes over")
 
-    def _is_ended(self, service: Service, by: str) -> None:
+    def _is_ended(self, service: Service, by: str, begun: float) -> None:
         """By itself it never ends a primary that is seen to serve, nor a hypervisor on which something answers."""
         episode = self.journal.state(service.name).open_episode
         if episode is None or episode.request.force or episode.request.primary_is_down or episode.ever_fenced:
             return
-        looked = self._looked.get(episode.id)
         since = service.well_since if by == "destroy" else service.answers_since
-        # What came back while somebody looked may not have been seen; but before a power-off its ports are asked again.
-        unseen = looked if by == "destroy" or looked is None else max(looked, self.scheduler.time - POWER_OFF_WITHIN)
-        if unseen is not None and since is not None and since < unseen:
+        # What comes back while somebody looks may not be seen; before a power-off, all ports there are asked once more.
+        seen = self._looked.get(episode.id) if by == "destroy" else begun - ASKED_BEFORE
+        if seen is not None and since is not None and since < seen:
             self._violated(f"{service.name} was seen to serve, and is ended by {by}")
 
     def _starts(self, service: Service) -> None:
@@ -129,7 +133,6 @@ class Observed(Site):
             self._seen_done.add(newest.id)
             self._done[name] = self.scheduler.time
             self.acknowledged.discard(name)
-            self.jumped_since_done = False
             needed = [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
             assert newest.outcome is Outcome.DONE
             if not all(newest.done(step) for step in needed):

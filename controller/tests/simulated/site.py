@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -83,6 +83,9 @@ class _Event:
 class Site:
     """Services, one watcher, and operators who come and go."""
 
+    #: Those that are not closed: pytest closes what a test leaves.
+    left_open: ClassVar[list[Site]] = []
+
     def __init__(
         self,
         folder: Path,
@@ -105,13 +108,26 @@ class Site:
         self.starts_at_once = starts_at_once
         self.watcher: Process | None = None
         self._begun: list[Process] = []
-        self._journal: Journal | None = None
+        self._environments: list[tuple[Process, SimulatedEnvironment]] = []
+        self._reader: SimulatedEnvironment | None = None
         self._others: list[Process] = []
         said = services if services is not None else {"web": {}}
         self.plan = self._plan(said, dict(world or {}), dict(plan or {}), dict(groups or {}))
         for number, (name, values) in enumerate(said.items()):
             self._service(number, name, {**(world or {}), **values})
         self.world.services = {name: self.world.services[name] for name in self.plan.services}
+        Site.left_open.append(self)
+
+    def close(self) -> None:
+        """Ends all processes, and closes their files."""
+        with self.heard():
+            for process, _ in self._environments:
+                if process.alive:
+                    self.scheduler.kill(process)
+        for _, env in self._environments:
+            env.close()
+        self._environments.clear()
+        Site.left_open.remove(self)
 
     # -- what there is -----------------------------------------------------------------------------------------
 
@@ -283,6 +299,11 @@ class Site:
         process = Process(name)
         runtime = SimulatedRuntime(self.scheduler, process)
         env = SimulatedEnvironment(self.plan, runtime, self.world, self.boundary, self.starts_at_once)
+        over = [found for found in self._environments if found[0].is_over and found[1] is not self._reader]
+        for found in over:
+            found[1].close()
+            self._environments.remove(found)
+        self._environments.append((process, env))
         return process, env
 
     def _begin(self, name: str, work: Callable[[SimulatedEnvironment], None]) -> Process:
@@ -415,9 +436,9 @@ class Site:
     @property
     def journal(self) -> Journal:
         """For the test to read."""
-        if self._journal is None:
-            self._journal = self.process("test")[1].journal
-        return self._journal
+        if self._reader is None:
+            self._reader = self.process("test")[1]
+        return self._reader.journal
 
     def by_hand(self, act: Callable[[SimulatedEnvironment], None]) -> None:
         """Something short that an operator types; a VCRecoveryError is raised here."""

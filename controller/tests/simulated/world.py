@@ -111,8 +111,8 @@ class Service:
     beaten_at: float | None = 0.0
     off_for: float = 0.0
     _off_since: float | None = None
-    #: What is called before somebody ends the primary; by destroy, or by power-off.
-    on_end: Callable[[Service, str], None] = lambda _service, _by: None
+    #: What is called before somebody ends the primary; by destroy, or by power-off, and when that was begun.
+    on_end: Callable[[Service, str, float], None] = lambda _service, _by, _begun: None
     on_start: Callable[[Service], None] = lambda _service: None
     violated: Callable[[str], None] = lambda _what: None
     told: Callable[[str], None] = lambda _what: None
@@ -151,10 +151,10 @@ class Service:
         elif self._off_since is not None:
             self.off_for, self._off_since = self.off_for + now - self._off_since, None
 
-    def ended(self, by: str) -> None:
-        """Somebody is about to end it."""
+    def ended(self, by: str, begun: float) -> None:
+        """Somebody is about to end it, by what was begun then."""
         if self.power is Power.RUNNING:
-            self.on_end(self, by)
+            self.on_end(self, by, begun)
 
     def uses(self) -> int:
         """CPU time up to now, in nanoseconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ def test_no_shell_sees_the_command() -> None:
     assert power_off("hv1", ["echo", "$HOME; id"], 10) == "$HOME; id"
 
 
+fence_it = partial(fence_host, must_be_silent=lambda: None)
+
+
 @pytest.fixture
 def env(plan_file: Path) -> Environment:
     return Environment(load_plan(plan_file))
@@ -69,7 +73,7 @@ def test_fifty_services_power_their_hypervisor_off_once(env: Environment, tmp_pa
     def one() -> None:
         together.wait(60)
         try:
-            said.append(str(fence_host(env, "hv1", fence(tmp_path, status), opened_at)["summary"]))
+            said.append(str(fence_it(env, "hv1", fence(tmp_path, status), opened_at)["summary"]))
         except ExternalError as error:
             said.append(error.message)
 
@@ -86,30 +90,30 @@ def test_fifty_services_power_their_hypervisor_off_once(env: Environment, tmp_pa
 
 
 def test_a_proof_of_before_the_failure_is_none(env: Environment, tmp_path: Path) -> None:
-    fence_host(env, "hv1", fence(tmp_path, 0), env.clock.now())
-    fence_host(env, "hv1", fence(tmp_path, 0), env.clock.now())
+    fence_it(env, "hv1", fence(tmp_path, 0), env.clock.now())
+    fence_it(env, "hv1", fence(tmp_path, 0), env.clock.now())
     assert runs(tmp_path) == 2
 
 
 def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(env: Environment, tmp_path: Path) -> None:
     opened_at = env.clock.now()
     with pytest.raises(ExternalError):
-        fence_host(env, "hv1", fence(tmp_path, 1), opened_at)
-    fence_host(env, "hv1", fence(tmp_path, 0), opened_at)
-    assert "for all its services" in fence_host(env, "hv1", fence(tmp_path, 0), opened_at)["summary"]
+        fence_it(env, "hv1", fence(tmp_path, 1), opened_at)
+    fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
+    assert "for all its services" in fence_it(env, "hv1", fence(tmp_path, 0), opened_at)["summary"]
     assert runs(tmp_path) == 2
 
 
 def test_a_failure_is_tried_again(env: Environment, tmp_path: Path) -> None:
     opened_at = env.clock.now()
     with pytest.raises(ExternalError):
-        fence_host(env, "hv1", fence(tmp_path, 1), opened_at)
-    assert fence_host(env, "hv1", fence(tmp_path, 0), opened_at)["by"] == "fence command"
+        fence_it(env, "hv1", fence(tmp_path, 1), opened_at)
+    assert fence_it(env, "hv1", fence(tmp_path, 0), opened_at)["by"] == "fence command"
 
 
 def test_a_damaged_note_is_none(env: Environment, tmp_path: Path) -> None:
     lock = env.plan.state_dir / "locks/hypervisors/hv1"
     lock.parent.mkdir(parents=True)
     lock.write_text('{"at": "now", "ok": true}')
-    fence_host(env, "hv1", fence(tmp_path, 0), 0.0)
+    fence_it(env, "hv1", fence(tmp_path, 0), 0.0)
     assert runs(tmp_path) == 1

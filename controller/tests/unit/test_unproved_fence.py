@@ -39,13 +39,29 @@ class Host:
         self.power = Power.SHUTOFF
 
 
+class Ports:
+    """Those that answer, of whichever address."""
+
+    open: tuple[str, ...] = ()
+
+    def alive(self, _address: str, _ports: object, _timeout: float) -> list[str]:
+        return list(self.open)
+
+
 @pytest.fixture
-def env(plan_file: Path, tmp_path: Path) -> Environment:
+def ports() -> Ports:
+    return Ports()
+
+
+@pytest.fixture
+def env(plan_file: Path, tmp_path: Path, ports: Ports) -> Environment:
     """The fence command works, and leaves a trace."""
     command = f"[touch, {tmp_path}/powered-off]"
     text = plan_file.read_text()
     plan_file.write_text(text.replace('no-libvirt"}', f'no-libvirt", fence: {{command: {command}}}}}'))
-    return Environment(load_plan(plan_file))
+    env = Environment(load_plan(plan_file))
+    env.probes = ports  # type: ignore[assignment]
+    return env
 
 
 def confirmed(power: Power) -> StepRecord:
@@ -101,6 +117,15 @@ def test_a_hypervisor_that_was_silent_from_the_first_is_powered_off_by_the_secon
 ) -> None:
     fence(env, Power.UNREACHABLE, confirmed(Power.UNREACHABLE), TRIED, confirmed(Power.UNREACHABLE))
     assert (tmp_path / "powered-off").exists()
+
+
+def test_a_hypervisor_is_not_powered_off_when_a_port_on_it_answers_since_the_look(
+    env: Environment, ports: Ports, tmp_path: Path
+) -> None:
+    ports.open = ("10.10.0.10:80",)
+    with pytest.raises(ExternalError, match=r"would end what does: web \(10\.10\.0\.10:80\)"):
+        fence(env, Power.UNREACHABLE, confirmed(Power.UNREACHABLE))
+    assert not (tmp_path / "powered-off").exists()
 
 
 def test_what_was_proved_off_before_and_is_back_is_destroyed(env: Environment) -> None:

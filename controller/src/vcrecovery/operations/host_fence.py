@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -20,11 +20,14 @@ PROVEN_FOR = 60.0
 LOOK_EVERY, PATIENCE = 0.05, 10.0
 
 
-def fence_host(env: Environment, host: str, fence: Fence, opened_at: float) -> dict[str, Any]:
+def fence_host(
+    env: Environment, host: str, fence: Fence, opened_at: float, must_be_silent: Callable[[], None]
+) -> dict[str, Any]:
     """Ends `host` by the operator's command, or takes over what another failover's run of it has just proven.
 
-    `opened_at`: when the failure was seen; what was proven before says nothing about it.
-    Raises ExternalError when the machine is not proven off.
+    `opened_at`: when the failure was seen; what was proven before says nothing about it. `must_be_silent` is called
+    right before the command, which another failover's run may have delayed by its whole timeout.
+    Raises ExternalError when the machine is not proven off, and what `must_be_silent` raises.
     """
     clock = env.clock
     waits_since = clock.now()
@@ -35,6 +38,7 @@ def fence_host(env: Environment, host: str, fence: Fence, opened_at: float) -> d
             return _evidence(host, f"{said} (for all its services)")
         if not ok and at >= waits_since:
             raise ExternalError(said, str(last.get("way_out", "")))
+        must_be_silent()
         try:
             said = env.power_off(host, fence.command, fence.timeout)
         except ExternalError as error:

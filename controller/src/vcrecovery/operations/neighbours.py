@@ -37,8 +37,8 @@ class Neighbours:
         self._locks = {host: runtime.lock() for host in plan.hypervisors}
         self._seen: dict[str, tuple[float, dict[str, list[str]]]] = {}
 
-    def answering(self, host: str, besides: str) -> tuple[str, ...]:
-        """`service (address:port)` for each primary on `host` that serves and answers, without service `besides`.
+    def answering(self, host: str, besides: str = "") -> tuple[str, ...]:
+        """`service (address:port)` for each primary on `host` that serves and answers, except service `besides`.
 
         Raises ExternalError when one cannot be asked.
         """

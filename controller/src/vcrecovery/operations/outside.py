@@ -308,22 +308,22 @@ class Outside:
             # Not always the one that it was on before.
             command = self._env.plan.hypervisors[self._host.name].fence
             if command is not None and self._may_power_off(episode):
-                self._must_be_silent(episode)
-                proof = fence_host(self._env, self._host.name, command, episode.opened_at)
+                silent = partial(self._must_all_be_silent, episode)
+                proof = fence_host(self._env, self._host.name, command, episode.opened_at, silent)
                 return {**proof, "summary": "; ".join([proof["summary"], *self._destroy_copies()])}
         return self._destroy()
 
-    def _must_be_silent(self, episode: Episode) -> None:
+    def _must_all_be_silent(self, episode: Episode) -> None:
         """Libvirt may have taken its whole time since the ports were asked, and a network comes back piece by piece."""
-        confirm, service = episode.done(Step.CONFIRM), self._service
+        confirm = episode.done(Step.CONFIRM)
         if episode.request.force or episode.ever_fenced or confirm is None:
             return
         if 0 <= self._env.clock.now() - confirm.begun_at <= JUST_NOW:
             return
-        answering = self._env.probes.alive(str(service.primary.address), service.ports, service.timeouts.confirm)
-        if answering:
+        host = self._host.name
+        if answering := self._env.neighbours.answering(host):
             raise ExternalError(
-                f"the primary of {self._name} answers on {', '.join(answering)}, although its hypervisor does not",
+                f"hypervisor {host} does not answer, but powering it off would end what does: {', '.join(answering)}",
                 "call again: it is re-checked before any action",
             )
 

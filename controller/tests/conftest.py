@@ -1,4 +1,4 @@
-"""A small plan that is right, and services of it in trouble."""
+"""A small plan that is right, and services of it in trouble. Simulated sites do not outlive their test."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ services:
       - {{name: www.example.test, zone: example.test}}
     max_staleness: 2m
 """
+
+
+@pytest.fixture(autouse=True)
+def simulated_sites_are_closed() -> Iterator[None]:
+    yield
+    for site in list(Site.left_open):
+        site.close()
 
 
 @pytest.fixture
