@@ -16,6 +16,18 @@ FOLDER = Path(__file__).parent / "scenarios"
 INDEX = FOLDER / "README.md"
 README = Path(__file__).parents[2] / "README.md"
 
+#: Chapters, in the order of a failover.
+CHAPTERS = (
+    "detection",
+    "confirmation",
+    "fencing",
+    "start",
+    "names",
+    "groups",
+    "hosts-and-sites",
+    "operator",
+    "controller",
+)
 #: Each promise of the README, by words that stand in its first line.
 PROMISES: Mapping[str, str] = {
     "fence first": "started only after its primary is fenced",
@@ -84,27 +96,42 @@ def promises_of_the_readme() -> list[str]:
     return [" ".join(entry.split()) for entry in section.split("\n- ")[1:]]
 
 
+def folder_of(name: str) -> Path:
+    """The scenario's, in its chapter."""
+    return next(path for path in FOLDER.glob(f"*/{name}") if path.is_dir())
+
+
 def covered() -> dict[str, list[str]]:
     """Tag -> the folders that have it."""
     found: dict[str, list[str]] = {tag: [] for tag in TAGS}
-    for path in sorted(FOLDER.glob("*/scenario.yml")):
+    for path in sorted(FOLDER.glob("*/*/scenario.yml")):
         for tag in yaml.safe_load(path.read_text()).get("covers", []):
             assert tag in found, f"{path}: no such tag: {tag}"
             found[tag].append(path.parent.name)
     return found
 
 
+def _link(folder: Path) -> str:
+    return f"[{folder.name}]({folder.relative_to(FOLDER)}/expect.log)"
+
+
 def as_markdown() -> str:
     folders = covered()
     lines = [
-        "# What the scenarios cover",
+        "# The scenarios",
         "",
         "Each folder is a story: `scenario.yml` has its title and what happens, `expect.log` what a user reads. Made",
-        "of the folders' `covers` by `VCRECOVERY_REWRITE=1 pytest tests/test_scenarios.py`.",
+        "of the folders by `VCRECOVERY_REWRITE=1 pytest tests/test_scenarios.py`.",
     ]
+    for name in CHAPTERS:
+        chapter = yaml.safe_load((FOLDER / name / "chapter.yml").read_text())
+        lines += ["", f"## {chapter['title']}", "", chapter["about"], ""]
+        for path in sorted((FOLDER / name).glob("*/scenario.yml")):
+            lines.append(f"- {_link(path.parent)}: {yaml.safe_load(path.read_text())['title']}")
+    lines += ["", "## What they cover"]
     for name, section in SECTIONS.items():
         lines += ["", f"| {name} | | folders |", "|---|---|---|"]
         for tag, text in section.items():
-            where = [f"[{folder}]({folder}/expect.log)" for folder in folders[tag]]
+            where = [_link(folder_of(folder)) for folder in folders[tag]]
             lines.append(f"| {tag} | {text} | {', '.join(where) or ELSEWHERE[tag]} |")
     return "\n".join(lines) + "\n"

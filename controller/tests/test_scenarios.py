@@ -24,7 +24,7 @@ from simulated.site import Site
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.plan.modes import Mode
 
-SCENARIOS = sorted(path.parent.name for path in index.FOLDER.glob("*/scenario.yml"))
+SCENARIOS = sorted(path.parent.name for path in index.FOLDER.glob("*/*/scenario.yml"))
 
 
 class Stage:
@@ -173,9 +173,9 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("in_utc")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name: str, tmp_path: Path) -> None:
-    scenario = yaml.safe_load((index.FOLDER / name / "scenario.yml").read_text())
+    scenario = yaml.safe_load((index.folder_of(name) / "scenario.yml").read_text())
     log = "\n".join([f"# {scenario['title']}", *play(scenario, tmp_path)]) + "\n"
-    golden = index.FOLDER / name / "expect.log"
+    golden = index.folder_of(name) / "expect.log"
     if os.environ.get("VCRECOVERY_REWRITE"):
         golden.write_text(log)
     assert log == golden.read_text()
@@ -193,6 +193,11 @@ def test_every_promise_mode_and_fault_is_covered() -> None:
     assert set(index.MODES) == set(Mode)
     uncovered = [tag for tag, folders in index.covered().items() if not folders]
     assert set(uncovered) == set(index.ELSEWHERE)
+
+
+def test_every_chapter_is_in_the_index() -> None:
+    assert {path.parent.name for path in index.FOLDER.glob("*/chapter.yml")} == set(index.CHAPTERS)
+    assert {path.parent.name for path in index.FOLDER.glob("*/*") if path.is_dir()} == set(index.CHAPTERS)
 
 
 def test_every_scenario_says_what_it_covers() -> None:
