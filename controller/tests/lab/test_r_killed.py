@@ -230,7 +230,8 @@ def held_at_every_change(site: KillableSite, vm: CrashingVm) -> None:
         vm.host.virsh("autostart", VM_NAME)
         vm.resume()
 
-    for change in ("HoldBook.begin", "virDomain.suspend", "virDomain.setAutostart", "HoldBook.held"):
+    written = (QuarantineBook.begin.__qualname__, QuarantineBook.held.__qualname__)
+    for change in (written[0], "virDomain.suspend", "virDomain.setAutostart", written[1]):
         while change not in seen.read_text().splitlines():
             comes_back()
             with site.watching(f"{seen}@journal,libvirt") as watcher:
