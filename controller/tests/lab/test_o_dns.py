@@ -16,7 +16,7 @@ from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.dns import Change
 from vcrecovery.errors import ExitCode, ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.plan.load import load_plan
 
 from .name_servers import NameServer, plan_section, zone_of
@@ -120,7 +120,7 @@ class Site:
     def step(self, step: Step, epoch: int = 1) -> str:
         """Carries a step of a failover out, as a controller does that starts now."""
         episode = Episode(1, "web", epoch, "test", Request(), 0.0)
-        return str(Outside(Environment(load_plan(self.plan_file)), "web").carry_out(step, episode)["summary"])
+        return str(FailoverSteps(Environment(load_plan(self.plan_file)), "web").carry_out(step, episode).summary)
 
     def found(self) -> dict[tuple[str, str], list[str]]:
         """What the primary server of each zone says."""
@@ -191,7 +191,7 @@ def test_an_older_epoch_changes_nothing_at_all(site: Site) -> None:
     assert site.found() == BEFORE
     assert site.markers() == {'"epoch=7"'}
     env = Environment(load_plan(site.plan_file))
-    assert Outside(env, "web").epoch_elsewhere() == 7
+    assert FailoverSteps(env, "web").epoch_elsewhere() == 7
 
 
 @pytest.mark.parametrize(

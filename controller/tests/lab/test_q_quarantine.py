@@ -20,6 +20,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from evidence_cases import proof
 from vcrecovery.cli import standby
 from vcrecovery.core.power import Power
 from vcrecovery.core.states import Outcome, Request, Side, Step
@@ -123,7 +124,7 @@ class Site:
         self.book = QuarantineBook(self.journal)
         episode = self.journal.open("old", "a test", Request(by="test"), time.time())
         for step in (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE):
-            self.journal.end(self.journal.begin(episode, step, time.time()), time.time(), ok=True, evidence={})
+            self.journal.end(self.journal.begin(episode, step, time.time()), time.time(), ok=True, evidence=proof(step))
         self.journal.close(episode, Outcome.DONE, "old is served by its standby", time.time())
 
     def write(self, **detection: Any) -> None:

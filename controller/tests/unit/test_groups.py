@@ -7,14 +7,16 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from journal_cases import finish
 
+from evidence_cases import proof
 from vcrecovery.cli.recovery import _table
+from vcrecovery.core.evidence import Proof
 from vcrecovery.core.power import Power
 from vcrecovery.core.states import Episode, Outcome, Pause, Request, Step
 from vcrecovery.core.verdict import judge
@@ -247,7 +249,7 @@ class QuickClock:
 class Quiet:
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
@@ -263,21 +265,15 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
         def epoch_elsewhere(self) -> int:
             return 0
 
-        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+        def carry_out(self, step: Step, _episode: Episode) -> Proof:
             if step is Step.START:
                 tries[self.name] += 1
                 if self.name == "db" and tries["db"] < 4:
                     raise ExternalError("LXD on secondary sec1 does not answer")
                 started.append(self.name)
-            return {
-                "power": "shutoff",
-                "reason": "crashed",
-                "open_ports": [],
-                "freshness": 1.0,
-                "restore_asked": None,
-            }
+            return proof(step, reason="crashed", freshness=1.0) if step is Step.CONFIRM else proof(step)
 
-    monkeypatch.setattr(locked, "Outside", SomeOutside)
+    monkeypatch.setattr(locked, "FailoverSteps", SomeOutside)
     env = Environment(load_plan(shop), QuickClock())
     _ = env.journal
     recover = Unattended(env, Quiet())
@@ -305,13 +301,13 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
         def epoch_elsewhere(self) -> int:
             return 0
 
-        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+        def carry_out(self, step: Step, _episode: Episode) -> Proof:
             tries.append(step)
             if step is Step.CONFIRM and len(tries) == 2:
                 env.journal.pause("db", Pause(999.0, None, "a new disk"))
             raise ExternalError("LXD on secondary sec1 does not answer")
 
-    monkeypatch.setattr(locked, "Outside", LxdIsAway)
+    monkeypatch.setattr(locked, "FailoverSteps", LxdIsAway)
     env = Environment(load_plan(shop), QuickClock())
     with pytest.raises(RefusedError, match="db is paused"):
         Unattended(env, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from evidence_cases import proof
 from vcrecovery.cli.timeline import NoTimeline
+from vcrecovery.core.evidence import Confirmation, Proof
 from vcrecovery.core.power import Power
 from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, Symptom
 from vcrecovery.drivers.clock import SystemClock
@@ -29,11 +29,16 @@ class Silent:
     def restore_problem(self, _episode: Episode) -> str:
         return ""
 
-    def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+    def carry_out(self, step: Step, _episode: Episode) -> Proof:
         if step is not Step.CONFIRM:
-            return {"summary": "done"}
-        signals = {"power": Power.UNREACHABLE.value, "open_ports": [], "fence_command": True, "freshness": 1.0}
-        return {**signals, "neighbours": list(self.neighbours), "summary": "hv1: unreachable"}
+            return proof(step, summary="done")
+        return Confirmation(
+            Power.UNREACHABLE,
+            fence_command=True,
+            freshness=1.0,
+            neighbours=self.neighbours,
+            summary="hv1: unreachable",
+        )
 
 
 def test_what_is_looked_at_again_and_again_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

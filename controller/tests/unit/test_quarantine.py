@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from journal_cases import finish
 
+from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
@@ -80,7 +81,7 @@ def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
     journal, others = Journal(tmp_path / "journal.db"), Journal(tmp_path / "journal.db")
     episode = others.open("web", "a test", Request(by="test"), 1.0)
     for step in (Step.CONFIRM, Step.FENCE):
-        others.end(others.begin(episode, step, 2.0), 2.0, ok=True, evidence={})
+        others.end(others.begin(episode, step, 2.0), 2.0, ok=True, evidence=proof(step))
     rows, ended = journal.rows, False
 
     def then_it_ends(query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -89,7 +90,7 @@ def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
         if not ended:
             ended = True
             for step in (Step.START, Step.PROBE):
-                others.end(others.begin(episode, step, 3.0), 3.0, ok=True, evidence={})
+                others.end(others.begin(episode, step, 3.0), 3.0, ok=True, evidence=proof(step))
             others.close(episode, Outcome.DONE, "", 3.0)
         return found
 

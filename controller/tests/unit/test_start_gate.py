@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from evidence_cases import proof
 from lab.waiting import wait_for
-from vcrecovery.core.decide import Blocked, Go, Readiness, Run, Unmet, Wait, decide
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Blocked, Go, Readiness, Run, Unmet, Wait
+from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.power import Power
 from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
@@ -54,12 +58,15 @@ def test_the_limit_follows_cores_and_memory(cores: int, memory: int, at_once: in
 
 # -- the core --------------------------------------------------------------------------------------------------
 
-CONFIRMED = {"power": "shutoff", "reason": "crashed", "open_ports": [], "freshness": 1.0}
+CONFIRMED = Confirmation(Power.SHUTOFF, reason="crashed", freshness=1.0)
 
 
 def fenced(*more: StepRecord, restore_point: str | None = None) -> Episode:
-    evidence = {**CONFIRMED, "restore_asked": restore_point}
-    steps = (StepRecord(Step.CONFIRM, 1.0, 2.0, True, evidence), StepRecord(Step.FENCE, 2.0, 3.0, True))
+    confirmed = replace(CONFIRMED, restore_asked=restore_point)
+    steps = (
+        StepRecord(Step.CONFIRM, 1.0, 2.0, True, confirmed),
+        StepRecord(Step.FENCE, 2.0, 3.0, True),
+    )
     return Episode(1, "web", 1, "a test", Request(restore_point=restore_point), 0.0, steps + more)
 
 
@@ -79,7 +86,8 @@ def test_the_start_waits_and_nothing_else_does() -> None:
 
 def test_one_whose_needs_do_not_come_up_is_left() -> None:
     left = decide(fenced(), Policy(), 4.0, Unmet("needs db, which is not up", "mend db"))
-    assert left == Blocked(Step.START, "not started: needs db, which is not up", "mend db")
+    assert left == Blocked(Step.START, "needs db, which is not up", "mend db", unmet=True)
+    assert left.sentence == "not started: needs db, which is not up"
 
 
 # -- all of them -----------------------------------------------------------------------------------------------
@@ -178,7 +186,7 @@ class ProgressReporter:
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self.services.tell_held(episode, sentence)
@@ -195,9 +203,9 @@ class Actuator:
     def restore_problem(self, _episode: Episode) -> str:
         return ""
 
-    def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+    def carry_out(self, step: Step, _episode: Episode) -> Proof:
         self.services.happened(self.service, step)
-        return {**CONFIRMED, "restore_asked": None} if step is Step.CONFIRM else {}
+        return CONFIRMED if step is Step.CONFIRM else proof(step)
 
 
 def fails(text: str) -> Callable[[], None]:
@@ -340,7 +348,7 @@ def test_one_that_fails_holds_back_only_those_that_need_it(tmp_path: Path, step:
     episode = services.journal.state("app").open_episode
     assert episode is not None
     assert episode.done(Step.FENCE)
-    assert "not started: needs db" in episode.steps[-1].evidence["error"]
+    assert "not started: needs db" in episode.steps[-1].error
 
     services.acts.clear()
     again = services.all()

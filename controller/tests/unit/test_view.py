@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
 
-from vcrecovery.core.decide import Close, decide
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Close, Run
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
@@ -319,8 +320,10 @@ def test_the_parts_of_a_failover_are_all_of_its_time() -> None:
 
 def test_an_explanation_survives_evidence_that_the_core_cannot_use() -> None:
     broken = replace(OPEN, steps=(step(Step.CONFIRM, 0, 1, power="on fire"),))
-    assert explain.next_decision(broken, POLICY, NOW + 2) is None
-    assert explain.lines(broken, POLICY, NOW + 2)
+    decision = explain.next_decision(broken, POLICY, NOW + 2)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.CONFIRM  # once more: it proves nothing
+    assert any("on fire" in line for line in explain.lines(broken, POLICY, NOW + 2))
 
 
 def test_a_refusal_says_its_way_out() -> None:

@@ -196,7 +196,7 @@ def test_a_transient_vm_that_ended_while_libvirtd_went_away_is_not_forgotten(sta
         wait_for(lambda: host.asked > asked + 5, "some questions in vain")
         host.answers = True
         wait_for(lambda: stage.recover.calls, "the failover")
-    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Symptom.NONE)]
+    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Symptom.ENDED)]
 
 
 def test_ports_that_this_machine_cannot_ask_make_no_failure(
@@ -247,7 +247,7 @@ def test_a_thread_that_breaks_leaves_nothing_unwatched(
             host.reading = DomainReading(Power.SHUTOFF, "crashed")
             host.tell(DomainEvent(vm, stopped=True, reason="crashed"))
         wait_for(lambda: stage.recover.calls, "the failover")
-    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.NONE)}
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.ENDED)}
 
 
 def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage) -> None:
@@ -257,7 +257,7 @@ def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage
         wait_for(stage.seen, "the first look")
         stage.hosts["hv2"].reading = DomainReading(Power.SHUTOFF, "crashed")
         wait_for(lambda: len(stage.recover.calls) >= 2, "the second try")
-    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.NONE)}
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.ENDED)}
 
 
 def test_a_hypervisor_that_answers_the_watcher_and_no_failover_is_not_asked_at_each_answer(stage: Stage) -> None:
@@ -280,7 +280,7 @@ def test_one_that_was_refused_is_given_up(stage: Stage) -> None:
         wait_for(lambda: stage.recover.calls, "the first try")
         asked = stage.hosts["hv3"].asked
         wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
-    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Symptom.NONE)]
+    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Symptom.ENDED)]
 
 
 def test_a_silent_hypervisor_whose_vm_answers_has_not_failed(

@@ -17,7 +17,7 @@ from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import whereabouts
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.quarantines import QuarantineBook
@@ -99,7 +99,7 @@ class Stage:
 
     def fence(self) -> str:
         episode = Episode(1, "web", 1, "a test", Request(), 0.0)
-        return str(Outside(self.env, "web").carry_out(Step.FENCE, episode)["summary"])
+        return str(FailoverSteps(self.env, "web").carry_out(Step.FENCE, episode).summary)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.power import Power
@@ -142,7 +143,7 @@ class FakeRecover:
         episode = self.journal.open(service, cause, Request(automatic=True, by=by, symptom=symptom), detected_at)
         for step, at in ((Step.CONFIRM, 0.5), (Step.FENCE, 1.0), (Step.START, 1.5), (Step.PROBE, 1.6)):
             row = self.journal.begin(episode, step, detected_at)
-            self.journal.end(row, detected_at + at, ok=True, evidence={"summary": "hv1: shutoff"})
+            self.journal.end(row, detected_at + at, ok=True, evidence=proof(step, summary="hv1: shutoff"))
         self.journal.close(episode, Outcome.DONE, "served by its standby", detected_at + 2)
         return self.journal.history(service, 1)[0]
 
@@ -402,10 +403,10 @@ def test_one_whose_standby_has_only_started_is_answered_when_it_serves(stage: St
     journal.saw_running("web", 1.0)
     episode = journal.open("web", "libvirt: shutoff (crashed)", Request(automatic=True, by="watch"), 1.0)
     for step in (Step.CONFIRM, Step.FENCE, Step.START):
-        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence={})
+        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
 
     def goes_on(*_words: object, **_more: object) -> Episode:
-        journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=True, evidence={})
+        journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=True, evidence=proof(Step.PROBE))
         journal.close(episode, Outcome.DONE, "served by its standby", 3.0)
         return journal.history("web", 1)[0]
 

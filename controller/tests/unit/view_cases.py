@@ -10,6 +10,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Side, Step, StepRecord
 from vcrecovery.core.verdict import judge
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
+from vcrecovery.store.evidence_json import of_data
 from vcrecovery.transfer.freshness import Freshness, Reconcile
 
 #: 2026-11-22 03:12:04 UTC.
@@ -52,7 +53,8 @@ def view(name: str = "web", reading: DomainReading = RUNNING, **changes: Any) ->
 
 def step(kind: Step, begun: float, ended: float | None, ok: bool = True, why: str = "", **evidence: Any) -> StepRecord:
     """Times in seconds after NOW."""
-    return StepRecord(kind, NOW + begun, None if ended is None else NOW + ended, ok, evidence, why)
+    left = of_data(kind, ok=ok, data=evidence) if evidence else None
+    return StepRecord(kind, NOW + begun, None if ended is None else NOW + ended, ok, left, why)
 
 
 CONFIRM = step(
@@ -140,7 +142,7 @@ REFUSED = replace(
     OPEN,
     request=Request(by="ann"),
     cause="asked for by ann",
-    steps=(replace(CONFIRM, evidence={**CONFIRM.evidence, "freshness": 700.0}),),
+    steps=(replace(CONFIRM, evidence=replace(CONFIRM.saw, freshness=700.0)),),
     closed_at=NOW + 0.22,
     outcome=Outcome.REFUSED,
     reason="the standby of web is 700 s old, more than its max_staleness of 120 s",

@@ -29,7 +29,7 @@ def explain(episode: str, as_json: bool, plan_path: Path) -> None:
     """
     from vcrecovery.core.states import Policy
     from vcrecovery.operations.environment import Environment
-    from vcrecovery.operations.outside import policy_for
+    from vcrecovery.operations.policy import policy_for
     from vcrecovery.report import explain as report
     from vcrecovery.report.look import holder
 

@@ -6,11 +6,11 @@ Times are seconds since the epoch (of Unix), as the clock driver gives them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any
 
+from vcrecovery.core.evidence import Confirmation, Evidence, Failed, Restored
 from vcrecovery.core.power import ENDED_BY_A_FENCE, Power
 from vcrecovery.core.sighting import Sighting
 
@@ -70,9 +70,12 @@ FENCE_ACTS_WITHIN = 60.0
 
 
 class Symptom(StrEnum):
-    """What makes a failure likely although libvirt does not call it one."""
+    """What a detector saw: why it believes that the primary has failed. An operator need not say."""
 
     NONE = ""
+    #: libvirt calls it a failure.
+    ENDED = "ended"
+    #: Zabbix does.
     VM = "vm"
     CPU_ZERO = "cpu-zero"
     CPU_HIGH = "cpu-high"
@@ -85,19 +88,46 @@ class Symptom(StrEnum):
     STALLED = "stalled"
 
 
+#: Whoever saw one of these saw the VM end, or stand still: one that no hypervisor has any more is gone with that.
+SEEN_TO_END = frozenset({Symptom.ENDED, Symptom.VM, Symptom.LATE_FENCE, Symptom.LOST, Symptom.STALLED})
+
+
 @dataclass(frozen=True)
 class StepRecord:
     """One try of a step. `ended_at` is None while it runs, or when its controller died in it.
 
-    `sentence` says why it was decided; it is empty for steps of before that was written down.
+    `evidence` is None until it has ended. `sentence` says why it was decided; it is empty for steps of before that was
+    written down.
     """
 
     step: Step
     begun_at: float
     ended_at: float | None = None
     ok: bool = False
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
     sentence: str = ""
+
+    @property
+    def saw(self) -> Confirmation:
+        """What a confirmation saw that was `done`. Raises TypeError for any other try."""
+        if not isinstance(self.evidence, Confirmation):
+            raise TypeError(f"{self.step} has left no confirmation")
+        return self.evidence
+
+    @property
+    def was_done(self) -> bool:
+        """Whether it ended well. A confirmation that cannot be read any more is none."""
+        return self.ok and (self.step is not Step.CONFIRM or isinstance(self.evidence, Confirmation))
+
+    @property
+    def summary(self) -> str:
+        """What it did, in a few words; empty when it was not done."""
+        return "" if self.evidence is None or isinstance(self.evidence, Failed) else self.evidence.summary
+
+    @property
+    def error(self) -> str:
+        """Why it was not done."""
+        return self.evidence.error if isinstance(self.evidence, Failed) else ""
 
 
 @dataclass(frozen=True)
@@ -145,7 +175,7 @@ class Episode:
     def done(self, step: Step) -> StepRecord | None:
         """The newest try of `step`, if it ended well."""
         record = self.last(step)
-        return record if record and record.ok else None
+        return record if record and record.was_done else None
 
     @property
     def ever_fenced(self) -> bool:
@@ -167,8 +197,8 @@ class Episode:
     @property
     def seen_running_for(self) -> float:
         """Seconds over which every look, up to the newest, has found it running; 0 after one, or when that did not."""
-        looks = [record for record in reversed(self.steps) if record.step is Step.CONFIRM and record.ok]
-        running = list(takewhile(lambda look: look.evidence["power"] == Power.RUNNING, looks))
+        looks = [record for record in reversed(self.steps) if record.step is Step.CONFIRM and record.was_done]
+        running = list(takewhile(lambda look: look.saw.power is Power.RUNNING, looks))
         return running[0].begun_at - running[-1].begun_at if running else 0.0
 
     @property
@@ -178,10 +208,9 @@ class Episode:
         if asked is None:
             return None
         # One that was cut short has left half of another one there.
-        in_place = newest is not None and newest.ok and newest.evidence
-        if in_place and asked in (in_place["asked"], in_place["restore_point"]):
-            return None
-        return asked
+        proof = newest.evidence if newest is not None and newest.ok else None
+        in_place = isinstance(proof, Restored) and asked in (proof.asked, proof.restore_point)
+        return None if in_place else asked
 
 
 class Phase(StrEnum):

@@ -182,7 +182,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
 def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) -> Verdict:
     name = state.service
     if seen is not Meaning.LOST:
-        return Verdict(Kind.FAILED, f"{name}: the primary is {said}", f"libvirt: {said}")
+        return Verdict(Kind.FAILED, f"{name}: the primary is {said}", f"libvirt: {said}", Symptom.ENDED)
     if also.starting:
         return Verdict(
             Kind.STARTING, f"{name}: the primary is {said}; its hypervisor is back and starts it ({also.starting})"

@@ -205,7 +205,7 @@ class EventMeaning:
                     service,
                     cause,
                     event.at,
-                    verdict.symptom or symptom,
+                    symptom if verdict.symptom in (Symptom.NONE, Symptom.ENDED) else verdict.symptom,
                     began_at=verdict.began_at,
                     by="Zabbix",
                     on_trouble=on_trouble,

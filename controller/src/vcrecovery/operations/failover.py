@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from vcrecovery.core.decide import GO, Blocked, Close, Readiness, Run, Wait, decide
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
+from vcrecovery.core.evidence import Failed, Proof
 from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Step
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.errors import ExternalError, NotNowError, NotStartedError, RefusedError, VCRecoveryError
@@ -22,7 +24,7 @@ class Actuator(Protocol):
     def restore_problem(self, episode: Episode) -> str:
         """Why the restore point that `episode` asks for cannot be had; empty when it can."""
 
-    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
+    def carry_out(self, step: Step, episode: Episode) -> Proof:
         """Does `step` and returns what proves it. Raises ExternalError when it cannot be done now."""
 
 
@@ -31,7 +33,7 @@ class ProgressReporter(Protocol):
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         """It waits for others now. Each reason is told once."""
@@ -117,9 +119,9 @@ def _to_its_end(
             gate.wait(service)
             continue
         if isinstance(decision, Blocked):
-            error = NotStartedError(decision.sentence, decision.hint)
+            error = NotStartedError(decision.reason, decision.hint, unmet=decision.unmet)
             row = journal.begin(episode, decision.step, clock.now(), decision.sentence)
-            journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+            journal.end(row, clock.now(), ok=False, evidence=Failed(str(error)))
             raise error
         if isinstance(decision, Close):
             journal.close(episode, decision.outcome, decision.sentence, clock.now())
@@ -177,7 +179,7 @@ def _run(
     try:
         evidence = actuator.carry_out(step, episode)
     except VCRecoveryError as error:
-        journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+        journal.end(row, clock.now(), ok=False, evidence=Failed(str(error)))
         raise
     at = clock.now()
     journal.end(row, at, ok=True, evidence=evidence)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from vcrecovery.core.decide import GO, Readiness, Unmet, Wait
+from vcrecovery.core.decisions import GO, Readiness, Unmet, Wait
 from vcrecovery.core.states import Episode, ServiceState, Side, Step
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Event, Runtime, each
@@ -139,16 +139,16 @@ class StartGate:
             self._trouble.pop(service, None)
 
     def failed(self, service: str, trouble: str) -> None:
-        """This try has failed, there may be another one. `trouble`: why."""
+        """This try has failed, there may be another one. `trouble`: why (see `trouble_of`)."""
         with self._change_of(service):
-            self._trouble[service] = _in_a_sentence(trouble)
+            self._trouble[service] = trouble
 
     def end(self, service: str, trouble: str = "") -> None:
         """What `begin` began for it is over. `trouble`: why it is not up."""
         with self._change_of(service):
             self._at_work[service] -= 1
             if trouble:
-                self._trouble[service] = _in_a_sentence(trouble)
+                self._trouble[service] = trouble
 
     def is_at_work(self, service: str) -> bool:
         with self._lock:
@@ -251,10 +251,11 @@ def _is_up(state: ServiceState) -> bool:
     return state.side is Side.STANDBY and (episode is None or episode.done(Step.PROBE) is not None)
 
 
-def _in_a_sentence(trouble: str) -> str:
+def trouble_of(error: VCRecoveryError) -> str:
     """For those that need it: `needs app, which is not up: it needs db, which is not up: ...`."""
-    trouble = trouble.removeprefix("not started: ")
-    return f"it {trouble}" if trouble.startswith("needs ") else trouble
+    if isinstance(error, NotStartedError):
+        return f"it {error.reason}" if error.unmet else error.reason
+    return error.message
 
 
 def _without(service: str) -> str:
@@ -310,7 +311,8 @@ def result_of_error(service: str, error: Exception) -> Result:
             service, "internal error", f"{type(error).__name__}: {said}; this is a bug", exit_code=ExitCode.INTERNAL
         )
     word = {NotStartedError: "not started", RefusedError: "refused", BusyError: "busy"}.get(type(error), "failed")
-    return Result(service, word, error.message.removeprefix("not started: "), error.hint, error.exit_code)
+    reason = error.reason if isinstance(error, NotStartedError) else error.message
+    return Result(service, word, reason, error.hint, error.exit_code)
 
 
 def fail_over_all(
@@ -328,14 +330,18 @@ def fail_over_all(
     found: dict[str, Result] = {}
 
     def work(name: str) -> None:
+        trouble = ""
         try:
             result = result_of(name, attempt(name))
         except Exception as error:  # noqa: BLE001  one that breaks must not take the others along
             result = result_of_error(name, error)
+            if not isinstance(error, BusyError):  # who may come up all the same
+                trouble = trouble_of(error) if isinstance(error, VCRecoveryError) else result.reason
+        else:
+            if result.exit_code is not ExitCode.DONE:
+                trouble = result.reason
         found[name] = result
-        # One that is busy may come up all the same.
-        failed = result.exit_code not in (ExitCode.DONE, ExitCode.BUSY)
-        start_gate.end(name, result.reason if failed else "")
+        start_gate.end(name, trouble)
         tell(result)
 
     start_gate.begin(services)

@@ -12,7 +12,7 @@ from vcrecovery.logs import about
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter, automatic
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.start_gate import LiveConditions, StartGate
+from vcrecovery.operations.start_gate import LiveConditions, StartGate, trouble_of
 from vcrecovery.store.journal import Journal
 
 log = logging.getLogger("vcrecovery.watch")
@@ -74,7 +74,7 @@ class Unattended:
         """
 
         def on_failure(error: ExternalError, delay: float) -> None:
-            self._gate.failed(service, error.message)
+            self._gate.failed(service, trouble_of(error))
             log.error("%s: %s; trying again in %.0f s", service, error, delay)
             on_trouble(error)
 
@@ -88,7 +88,7 @@ class Unattended:
             )
             episode = automatic(attempt, self._env.clock, on_failure)
         except RefusedError as error:
-            trouble = error.message
+            trouble = trouble_of(error)
             raise
         finally:
             self._gate.end(service, trouble)

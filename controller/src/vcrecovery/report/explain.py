@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from vcrecovery.core.decide import Close, Decision, Run, decide
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Close, Decision, Run
 from vcrecovery.core.states import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
 from vcrecovery.core.text import clock_time, day_and_time, plain, span, took, wrapped
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
 from vcrecovery.report.repeats import Repeats, condensed, same
 from vcrecovery.report.status import Paint, no_paint
+from vcrecovery.store.evidence_json import evidence_data
 
 #: Seconds between two steps in which nothing happened, from which on they are worth a line.
 GAP = 0.05
@@ -60,12 +62,9 @@ def shares(found: Sequence[Part]) -> list[tuple[str, float]]:
     return sorted(sums.items(), key=lambda entry: -entry[1])
 
 
-def next_decision(episode: Episode, policy: Policy, now: float) -> Decision | None:
-    """What the core decides; None when what the journal holds is not enough for that."""
-    try:
-        return decide(replace(episode, closed_at=None, outcome=None), policy, now)
-    except (KeyError, ValueError, TypeError):
-        return None
+def next_decision(episode: Episode, policy: Policy, now: float) -> Decision:
+    """What the core decides."""
+    return decide(replace(episode, closed_at=None, outcome=None), policy, now)
 
 
 def lines(
@@ -138,7 +137,7 @@ def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int 
         result = f"{_took(part.seconds)}{mark}  {_result(record, holder if part is found[-1] else '')}"
         for number, line in enumerate(wrapped(" " * 16, result, width)):
             yield paint(line, "green" if record.ok else "yellow") if number == 0 else line
-        proved = evidence.lines(record.evidence)
+        proved = evidence.lines(evidence_data(record.evidence))
         size = max((len(name) for name, _ in proved), default=0)
         for name, text in proved:
             yield from wrapped(f"{' ' * 20}{plain(name):<{size}}  ", text, width)
@@ -148,9 +147,9 @@ def _result(record: StepRecord, holder: str) -> str:
     if record.ended_at is None:
         return f"under way: {holder} is in it" if holder else "did not end: its controller ended in it"
     if record.ok:
-        summary = record.evidence.get("summary")
+        summary = record.summary
         return DONE_WORD[record.step] + (f": {summary}" if summary else "")
-    return f"failed: {record.evidence.get('error', 'no reason was written down')}"
+    return f"failed: {record.error or 'no reason was written down'}"
 
 
 def _time(found: Sequence[Part], total: float, width: int | None, paint: Paint) -> Iterator[str]:
@@ -195,16 +194,14 @@ def waits_for(episode: Episode, policy: Policy, now: float, holder: str) -> list
         return [f"step {last.step}, which {holder} is in for {span(now - last.begun_at)}"]
     found = []
     if last is not None and last.ended_at is not None and not last.ok:
-        found.append(f"somebody to mend this: {last.evidence.get('error', f'step {last.step} has failed')}")
+        found.append(f"somebody to mend this: {last.error or f'step {last.step} has failed'}")
     elif last is not None and last.ended_at is None:
         found.append(f"a controller: the last one ended in step {last.step}")
     elif not holder:
         found.append("a controller: none is at work on it")
     decision = next_decision(episode, policy, now)
-    if decision is not None:
-        step = f"step {decision.step}" if isinstance(decision, Run) else "its end"
-        found.append(f"{step}: {decision.sentence}")
-    return found
+    step = f"step {decision.step}" if isinstance(decision, Run) else "its end"
+    return [*found, f"{step}: {decision.sentence}"]
 
 
 def commands(episode: Episode, holder: str) -> list[str]:

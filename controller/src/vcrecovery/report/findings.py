@@ -150,7 +150,7 @@ def _stopped_at(episode: Episode) -> str:
     if not episode.steps:
         return ""
     last = episode.steps[-1]
-    error = last.evidence.get("error")
+    error = last.error
     return f": {last.step}: {error}" if error else f", at step {last.step}"
 
 

@@ -22,6 +22,7 @@ from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.standby.modes import ChosenModes, settled
+from vcrecovery.store.lock import Holder
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
 
@@ -211,8 +212,7 @@ def holder(state_dir: Path, service: str) -> str:
     The lock itself is not touched: who tried it, however shortly, could stand in a controller's way.
     """
     try:
-        said = (state_dir / "locks" / f"{service}.lock").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        found = Holder.read((state_dir / "locks" / f"{service}.lock").read_bytes())
+    except OSError:
         return ""
-    number = said.removeprefix("process ")
-    return said if number.isdigit() and Path("/proc", number).exists() else ""
+    return str(found) if found and not found.brief and Path("/proc", str(found.process)).exists() else ""

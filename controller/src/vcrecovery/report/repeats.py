@@ -60,5 +60,5 @@ def same(record: StepRecord | None) -> Hashable:
         record.step,
         record.ended_at is None,
         record.ok,
-        str(record.evidence.get("error", record.evidence.get("summary"))),
+        record.error or record.summary,
     )

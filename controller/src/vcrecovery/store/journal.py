@@ -18,6 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import OffTime, Sighting
 from vcrecovery.core.states import (
@@ -34,6 +35,7 @@ from vcrecovery.core.states import (
     phase_of,
 )
 from vcrecovery.errors import ExternalError, InternalError
+from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
 from vcrecovery.store.schema import EVENT_SCHEMA, JOURNAL_SCHEMA, QUARANTINE_INDEX, QUARANTINE_SCHEMA
 
@@ -49,11 +51,13 @@ def _written(request: Request) -> str:
     return json.dumps({key: value for key, value in said.items() if (key, value) != ("began_at", None)})
 
 
-def _request(said: str) -> Request:
+def _request(said: str, cause: str) -> Request:
     found = json.loads(said)
-    # A symptom was called a doubt once.
-    symptom = found.pop("doubt", "")
-    return Request(**{**found, "symptom": Symptom(found.get("symptom", symptom))})
+    # A symptom was called a doubt once, and that libvirt called it a failure stood in the cause alone.
+    symptom = found.pop("doubt", found.pop("symptom", ""))
+    if not symptom and found.get("automatic") and cause.startswith("libvirt:"):
+        symptom = Symptom.ENDED
+    return Request(**found, symptom=Symptom(symptom))
 
 
 class Journal:
@@ -316,10 +320,10 @@ class Journal:
             {"id": episode.id, "first": _FIRST_LOOKS, "last": _LAST_LOOKS},
         )
 
-    def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
+    def end(self, row: int, at: float, *, ok: bool, evidence: Evidence) -> None:
         with self.transaction() as db:
             db.execute(
-                "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, json.dumps(evidence), row)
+                "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, written(evidence), row)
             )
             if ok:
                 # From the start of the standby on, it is the one that serves, or will.
@@ -390,10 +394,10 @@ def _episode(rows: Sequence[tuple[Any, ...]]) -> Episode:
         service=service,
         epoch=epoch,
         cause=cause,
-        request=_request(request),
+        request=_request(request, cause),
         opened_at=opened,
         steps=tuple(
-            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence), sentence)
+            StepRecord(Step(step), begun, ended, bool(ok), read(Step(step), ok=bool(ok), text=evidence), sentence)
             for step, begun, ended, ok, evidence, sentence in steps
         ),
         closed_at=closed,
