@@ -27,7 +27,8 @@ from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, ExternalError, RefusedError
 from vcrecovery.operations import locked
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.start_gate import STARTS_WHEN_NOT_KNOWN, LiveConditions, Result
+from vcrecovery.operations.several import Result
+from vcrecovery.operations.start_conditions import STARTS_WHEN_NOT_KNOWN, LiveConditions
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import PlanError, load_plan
 from vcrecovery.store.journal import Journal

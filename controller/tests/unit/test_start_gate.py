@@ -25,15 +25,9 @@ from vcrecovery.errors import ExitCode, ExternalError, NotStartedError, RefusedE
 from vcrecovery.operations import start_gate as module
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import fail_over
-from vcrecovery.operations.start_gate import (
-    GIB,
-    LiveConditions,
-    Result,
-    StartGate,
-    fail_over_all,
-    starts_at_once,
-    worst,
-)
+from vcrecovery.operations.several import Result, fail_over_all, worst
+from vcrecovery.operations.start_conditions import GIB, LiveConditions, starts_at_once
+from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.journal import Journal
 

@@ -15,16 +15,9 @@ from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.start_gate import (
-    LiveConditions,
-    Result,
-    StartGate,
-    as_data,
-    fail_over_all,
-    result_of,
-    result_of_error,
-    worst,
-)
+from vcrecovery.operations.several import Result, as_data, fail_over_all, result_of, result_of_error, worst
+from vcrecovery.operations.start_conditions import LiveConditions
+from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.groups import hypervisors_of
 from vcrecovery.plan.load import suggest
 

@@ -12,7 +12,8 @@ from vcrecovery.logs import about
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter, automatic
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.start_gate import LiveConditions, StartGate, trouble_of
+from vcrecovery.operations.start_conditions import LiveConditions
+from vcrecovery.operations.start_gate import StartGate, trouble_of
 from vcrecovery.store.journal import Journal
 
 log = logging.getLogger("vcrecovery.watch")
