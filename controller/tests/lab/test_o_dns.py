@@ -211,7 +211,7 @@ def test_compare_and_swap(site: Site, tmp_path: Path, name: str, change: Change,
     # Another controller is faster by a moment: with the value, then with the epoch only.
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} {elsewhere}")
-    with pytest.raises(ExternalError, match="changed by somebody else at this moment; call again"):
+    with pytest.raises(ExternalError, match="changed by somebody else at this moment; run it again"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="which the plan does not know"):
         zone.prepare(full, [change], 3)

@@ -104,7 +104,7 @@ class Observed(Site):
         if episode is None or episode.request.force or episode.request.primary_is_down or episode.ever_fenced:
             return
         since = service.well_since if by == "destroy" else service.answers_since
-        # What comes back while somebody looks may not be seen; before a power-off, all ports there are asked once more.
+        # What comes back during a look may go unnoticed; before a power-off, all ports there are asked once more.
         seen = self._looked.get(episode.id) if by == "destroy" else begun - ASKED_BEFORE
         if seen is not None and since is not None and since < seen:
             self._violated(f"{service.name} was seen to serve, and is ended by {by}")

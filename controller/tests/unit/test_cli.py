@@ -33,8 +33,8 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
         (["failover", "web", "mail"], ExitCode.USAGE, "(mail); see `vcrecovery failover --help`"),
         (["standby", "set", "web"], ExitCode.USAGE, "frozen, warm, cold, plan; see `vcrecovery standby set --help`"),
         (["history", "--limit", "0"], ExitCode.USAGE, "'--limit': 0 is not in the range"),
-        (["failover", "--host", "hv1", "--host", "hv2"], ExitCode.USAGE, "--host stands there twice; name one"),
-        (["failover", "--group", "a", "--group", "a"], ExitCode.USAGE, "--group stands there twice; name one"),
+        (["failover", "--host", "hv1", "--host", "hv2"], ExitCode.USAGE, "--host is given twice; name one"),
+        (["failover", "--group", "a", "--group", "a"], ExitCode.USAGE, "--group is given twice; name one"),
         (["failover"], ExitCode.USAGE, "name one service, or one VM with --vm"),
         (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
@@ -151,7 +151,7 @@ def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:
     journal.serve_from_primary("web", now)
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
     assert entry["cools_until"] == pytest.approx(now + 3600)
-    assert "no failover by itself until" in vcrecovery("status", "--plan", plan_file).stdout
+    assert "no automatic failover until" in vcrecovery("status", "--plan", plan_file).stdout
     assert "`vcrecovery acknowledge web` ends it" in vcrecovery("history", "--plan", plan_file).stdout
     assert "may begin by itself" in vcrecovery("acknowledge", "web", "--plan", plan_file).stdout
     assert "no failover by itself" not in vcrecovery("status", "--plan", plan_file).stdout

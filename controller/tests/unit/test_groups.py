@@ -18,7 +18,7 @@ from evidence_cases import proof
 from vcrecovery.cli.recovery import _table
 from vcrecovery.core.evidence import Proof
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Pause, Request, Step
+from vcrecovery.core.states import Episode, Outcome, Request, Step, Suspension
 from vcrecovery.core.verdict import judge
 from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock
@@ -305,7 +305,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
         def carry_out(self, step: Step, _episode: Episode) -> Proof:
             tries.append(step)
             if step is Step.CONFIRM and len(tries) == 2:
-                env.journal.pause("db", Pause(999.0, None, "a new disk"))
+                env.journal.suspend("db", Suspension(999.0, None, "a new disk"))
             raise ExternalError("LXD on secondary sec1 does not answer")
 
     monkeypatch.setattr(locked, "FailoverSteps", LxdIsAway)
@@ -316,7 +316,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
     # Nor does the watcher take it up while the pause holds; once it is over, it does.
     state = env.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is None
-    env.journal.pause("db", None)
+    env.journal.suspend("db", None)
     state = env.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is not None
 

@@ -51,7 +51,7 @@ def test_one_that_is_held(journal: Path) -> None:
     with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(ExternalError, match=re.escape(f"is locked; `fuser -v {journal}` shows by whom")):
-            opened.pause("web", None)
+            opened.suspend("web", None)
 
 
 @pytest.mark.parametrize(

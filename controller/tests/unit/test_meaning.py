@@ -162,7 +162,7 @@ def test_one_that_a_fault_has_paused_fails_after_a_while() -> None:
     assert (soon.kind, soon.cause) == (Kind.STALLED, "")
     late = judge(state, Power.PAUSED, "I/O error", NOW, also=Circumstances(stalled=30.0))
     assert (late.kind, late.symptom, late.began_at) == (Kind.FAILED, Symptom.STALLED, 970.0)
-    assert "libvirt: paused (I/O error) for 30 s, and nobody resumed it" in late.cause
+    assert "libvirt: paused (I/O error) for 30 s, and it was not resumed" in late.cause
 
 
 @pytest.mark.parametrize("reason", ["", "migration", "snapshot", "dump", "post-copy", "suspended by the guest"])

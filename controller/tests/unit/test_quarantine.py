@@ -16,7 +16,7 @@ from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide
-from vcrecovery.core.states import Episode, Outcome, Pause, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Side, Step, StepRecord, Suspension
 from vcrecovery.detect import quarantine_keeper
 from vcrecovery.detect.quarantine_keeper import QuarantineKeeper
 from vcrecovery.errors import ExternalError
@@ -36,8 +36,8 @@ FENCED = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE
 FENCING = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0),))
 SERVES = ServiceState("web")
 PASSED = ServiceState("web", 1, Side.STANDBY)
-HANDS_OFF = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, None, "repair"))
-WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, 960.0, "repair"))
+HANDS_OFF = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, None, "repair"))
+WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, 960.0, "repair"))
 
 
 @pytest.mark.parametrize(

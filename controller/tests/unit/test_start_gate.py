@@ -334,7 +334,7 @@ def test_one_that_fails_holds_back_only_those_that_need_it(tmp_path: Path, step:
         "mail": "done",
     }
     assert results["app"].reason == "needs db, which is not up: db does not answer"
-    assert results["app"].hint == "mend that, then call again; `vcrecovery failover app` does without"
+    assert results["app"].hint == "fix that, then run it again; `vcrecovery failover app` does without"
     assert results["web"].reason == "needs app, which is not up: it needs db, which is not up: db does not answer"
     assert worst(result.exit_code for result in results.values()) is ExitCode.EXTERNAL
     assert "app" not in services.order(Step.START)
@@ -389,7 +389,7 @@ def test_one_that_is_not_among_them_is_looked_at(tmp_path: Path, monkeypatch: py
     result = services.all("web")["web"]
     assert result.result == "not started"
     assert result.reason == "needs db, which is not up: neither its primary nor its standby serves"
-    assert result.hint.startswith("`vcrecovery failover db`, then call again")
+    assert result.hint.startswith("`vcrecovery failover db`, then run it again")
     services.answers.add("db")
     assert services.all("web")["web"].result == "done"
 
@@ -414,7 +414,7 @@ def test_one_that_is_tried_again_is_waited_for_again(tmp_path: Path) -> None:
     gate.failed("db", "LXD does not answer")
     assert gate.readiness("web") == Unmet(
         "needs db, which is not up: LXD does not answer",
-        "mend that, then call again; `vcrecovery failover web` does without",
+        "fix that, then run it again; `vcrecovery failover web` does without",
     )
     with pytest.raises(NotStartedError, match="needs db, which is not up: LXD does not answer"):
         services.begin("web")

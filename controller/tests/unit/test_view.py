@@ -23,13 +23,13 @@ from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.states import (
     Episode,
     Outcome,
-    Pause,
     Policy,
     Request,
     ServiceState,
     Side,
     Step,
     StepRecord,
+    Suspension,
     Symptom,
 )
 from vcrecovery.core.text import cells, cut, plain, span, wrapped
@@ -83,7 +83,9 @@ def many() -> list[ServiceView]:
         view(
             "test",
             DomainReading(Power.SHUTOFF, "shutdown"),
-            state=ServiceState("test", seen_running_at=NOW - 99, pause=Pause(NOW - 60, NOW + 3600, "new disk")),
+            state=ServiceState(
+                "test", seen_running_at=NOW - 99, suspension=Suspension(NOW - 60, NOW + 3600, "new disk")
+            ),
         ),
     ]
 
@@ -239,7 +241,11 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             Level.ATTENTION,
             "does not answer on 10.10.0.10:443",
         ),
-        (view(state=ServiceState("web", pause=Pause(NOW - 9, None, "x"))), Level.WARNING, "until somebody ends it (x)"),
+        (
+            view(state=ServiceState("web", suspension=Suspension(NOW - 9, None, "x"))),
+            Level.WARNING,
+            "until further notice (x)",
+        ),
         (view(state=ServiceState("web", open_episode=STOPPED)), Level.ATTENTION, "epoch 3 is not finished"),
         (view(state=ServiceState("web", open_episode=OPEN), holder="process 1"), Level.WARNING, "is under way for"),
     ],
@@ -252,13 +258,13 @@ def test_findings(seen: ServiceView, level: Level, said: str) -> None:
 
 
 def test_a_pause_that_is_over_is_no_finding() -> None:
-    assert findings(view(state=ServiceState("web", pause=Pause(NOW - 99, NOW - 1, "x")))) == []
+    assert findings(view(state=ServiceState("web", suspension=Suspension(NOW - 99, NOW - 1, "x")))) == []
 
 
 def test_every_kind_of_verdict_but_healthy_is_said() -> None:
     """Also those that a later version adds."""
     for kind in Kind:
-        if kind in (Kind.HEALTHY, Kind.PAUSED):
+        if kind in (Kind.HEALTHY, Kind.SUSPENDED):
             continue
         seen = view()
         assert findings(replace(seen, verdict=replace(seen.verdict, kind=kind))), kind
@@ -273,7 +279,9 @@ def test_what_is_urgent_comes_first() -> None:
 
 def test_hostile_strings_reach_no_terminal() -> None:
     """Reasons come from operators, guests and servers."""
-    state = ServiceState("web", open_episode=replace(STOPPED, cause=HOSTILE), pause=Pause(NOW - 1, None, HOSTILE))
+    state = ServiceState(
+        "web", open_episode=replace(STOPPED, cause=HOSTILE), suspension=Suspension(NOW - 1, None, HOSTILE)
+    )
     evil = view(
         reading=DomainReading(Power.UNREACHABLE, detail=HOSTILE),
         state=state,

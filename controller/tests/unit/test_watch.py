@@ -17,7 +17,7 @@ import pytest
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Pause, Request, Step, Symptom
+from vcrecovery.core.states import Episode, Request, Step, Suspension, Symptom
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
@@ -319,11 +319,11 @@ def test_without_the_embedded_detector_an_open_failover_is_gone_on_with_after_a_
         journal.saw_running(name, 1.0)
         opened = journal.open(name, "Zabbix event 5", Request(automatic=True, by="Zabbix"), 1.0)
         journal.begin(opened, Step.CONFIRM, 1.0)
-    journal.pause("web", Pause(0.0, None, "work"))
+    journal.suspend("web", Suspension(0.0, None, "work"))
     with stage.watching():
         wait_for(lambda: stage.recover.calls, "the one that is not paused")
         assert [service for service, _, _ in stage.recover.calls] == ["mail"]
-        journal.pause("web", None)
+        journal.suspend("web", None)
         wait_for(lambda: len(stage.recover.calls) == 2, "the one that was paused")
 
 

@@ -17,7 +17,7 @@ from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Outcome, Pause, Request, ServiceState, Step, Symptom
+from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Step, Suspension, Symptom
 from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
@@ -336,9 +336,9 @@ def test_a_hypervisors_event_says_nothing_of_a_vm_that_is_off(stage: Stage) -> N
 
 def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
-    stage.env.journal.pause("web", Pause(0.0, None, "work"))
+    stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
     assert "paused: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
-    stage.env.journal.pause("web", None)
+    stage.env.journal.suspend("web", None)
     stage.recover.refuses = True
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
 
@@ -357,7 +357,7 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
     stage.env.journal.saw_running("web", 1.0)
 
     def attempt(*_words: object, **_more: object) -> Episode:
-        stage.env.journal.pause("web", Pause(0.0, None, "work"))
+        stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
         raise ExternalError("the neighbours still answer")
 
     unattended = Unattended(stage.env, reporter=None)  # type: ignore[arg-type]

@@ -134,7 +134,7 @@ STOPPED = replace(
             ok=False,
             why="the standby runs: waiting for its ports",
             error="the standby of web does not answer on 10.20.0.10:80 after 60 s; DNS was not changed; look inside "
-            "with `lxc exec web -- systemctl --failed`, then call again",
+            "with `lxc exec web -- systemctl --failed`, then run it again",
         ),
     ),
 )

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def explain(episode: str, as_json: bool, plan_path: Path) -> None:
     """Explain a failover: what was decided, why, on what evidence, and where the time went.
 
-    EPISODE is the number that `history` shows; a SERVICE stands for its newest failover, `last` for the newest of all.
-    For one that is not finished: what it waits for, and what to type.
+    EPISODE is the number that `history` shows; a SERVICE means its newest failover, `last` the newest of all. For one
+    that is not finished: what it waits for, and what to type.
     """
     from vcrecovery.core.states import Policy
     from vcrecovery.operations.environment import Environment

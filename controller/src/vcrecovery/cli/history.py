@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @json_option
 @plan_option
 def history(service: str | None, limit: int, since: str | None, as_json: bool, plan_path: Path) -> None:
-    """Show failovers, newest last, with the time and the proof of each step.
+    """Show failovers, newest last, with the time and the evidence of each step.
 
-    `vcrecovery explain EPISODE` says more about one.
+    `vcrecovery explain EPISODE` explains one.
     """
     from vcrecovery.core.states import Outcome
     from vcrecovery.operations.environment import Environment

@@ -189,7 +189,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
         raise SeveralError(
             f"{meant.what} {meant.name}: {len(missing)} of {len(results)} services are not served by their standbys: "
             f"{', '.join(result.service for result in missing)}",
-            "the same call goes on, once what stands in their way is mended",
+            "after fixing the cause, run it again",
             worst(result.exit_code for result in missing),
         )
 

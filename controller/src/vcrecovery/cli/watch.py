@@ -87,7 +87,7 @@ def watching(env: Environment, stop: Event, ready: Callable[[], None] = lambda: 
 
 
 @click.command()
-@click.option("--verbose", is_flag=True, help="Also say what was seen and led to nothing.")
+@click.option("--verbose", is_flag=True, help="Also log what led to no action.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
 @plan_option
 def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:

@@ -53,7 +53,7 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
         return Run(Step.FENCE, "the primary was fenced before, and may be back: fencing it again")
     seen = episode.looked_since_the_fence
     if seen is None or not _recent(seen, policy.confirmation_valid_for, now):
-        return Run(Step.CONFIRM, "the fence was tried, and is not proved: looking first whether the primary serves")
+        return Run(Step.CONFIRM, "the fence is not proved yet: checking first whether the primary serves")
     return not_again(episode, seen.saw, policy) or Run(Step.FENCE, _why_fence_again(episode, seen.saw))
 
 
@@ -114,7 +114,7 @@ def _seen_open(probe: StepRecord, now: float) -> str:
 def _why_confirm(episode: Episode) -> str:
     if episode.request.automatic:
         return f"asking for a second signal: {episode.cause}"
-    return f"{episode.cause}: looking at the primary first"
+    return f"{episode.cause}: checking the primary first"
 
 
 def _why_fence(episode: Episode, saw: Confirmation) -> str:
@@ -138,7 +138,7 @@ def _objection(episode: Episode, saw: Confirmation, policy: Policy) -> Close | B
     """Why this failover must not happen, or not now, or None."""
     if problem := saw.standby_problem:
         # Not even by force: the primary would be destroyed with nothing to start in its place.
-        return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
+        return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "fix that first")
     if problem := saw.restore_problem:
         return Close(Outcome.REFUSED, problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
     return _not_failed(episode, saw, policy) or _too_stale(episode, saw, policy)
@@ -188,7 +188,7 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off on request ({reason})")
     if request.automatic and request.symptom is Symptom.HOST and (how := saw.starts_by_itself):
         # The detector counts the time that its hypervisor gets for that.
-        return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM by itself ({how})")
+        return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM automatically ({how})")
     if request.force:
         return None
     if saw.open_ports:

@@ -38,7 +38,7 @@ def not_to_be_powered_off(episode: Episode, saw: Confirmation) -> Close | Blocke
         # Of a hypervisor that has failed nothing but its return is news. Any other answered when the failure was seen.
         transient = request.automatic and request.symptom is not Symptom.HOST
         detail = saw.detail or "its hypervisor does not answer"
-        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {_word(name)}", transient)
+        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"fix that, or, {_word(name)}", transient)
     if request.force:
         return None
     if saw.alive:
@@ -53,7 +53,7 @@ def not_to_be_powered_off(episode: Episode, saw: Confirmation) -> Close | Blocke
             f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
             f"answers: {', '.join(saw.neighbours)}"
         )
-        hint = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {_word(name)}"
+        hint = f"fix libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {_word(name)}"
         # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
         return Blocked(Step.CONFIRM, sentence, hint) if request.automatic else Close(Outcome.REFUSED, sentence, hint)
     return None
@@ -76,12 +76,12 @@ def not_again(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Bl
             return None
         where = f"{', '.join(saw.alive)} answers" if saw.alive else "it was migrated"
         said = f"the primary of {name} is {saw.power} on its hypervisor but {where}: it may run elsewhere"
-        return Blocked(Step.FENCE, said, f"look who has its address, or, {_word(name)}")
+        return Blocked(Step.FENCE, said, f"find out who has its address, or, {_word(name)}")
     if request.force:
         return None
-    powers_off = f"mend libvirt there; `vcrecovery failover {name} --force` powers the hypervisor off and fails over"
+    powers_off = f"fix libvirt there; `vcrecovery failover {name} --force` powers the hypervisor off and fails over"
     if saw.alive:
-        hint = powers_off if saw.fence_command else "mend libvirt there"
+        hint = powers_off if saw.fence_command else "fix libvirt there"
         return Blocked(Step.FENCE, _answers_without_libvirt(name, saw), hint)
     if saw.neighbours:
         said = (

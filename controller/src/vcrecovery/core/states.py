@@ -82,7 +82,7 @@ class Symptom(StrEnum):
     HOST = "host"
     #: Our own fence may have ended it, after its failover was withdrawn.
     LATE_FENCE = "late-fence"
-    #: It is off, or no hypervisor has it any more, and nobody was seen to stop it.
+    #: It is off, or no hypervisor has it any more, and no shutdown was seen.
     LOST = "lost"
     #: A fault has paused it, and nobody has resumed it.
     STALLED = "stalled"
@@ -301,8 +301,8 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
 
 
 @dataclass(frozen=True)
-class Pause:
-    """The operator's word that what happens to this service's primary is no failure."""
+class Suspension:
+    """The operator's word that automatic failover of this service stops for a while."""
 
     since: float
     until: float | None
@@ -324,7 +324,7 @@ class ServiceState:
     epoch: int = 0
     side: Side = Side.PRIMARY
     seen_running_at: float | None = None
-    pause: Pause | None = None
+    suspension: Suspension | None = None
     open_episode: Episode | None = None
     failed_over_at: float | None = None
     acknowledged_at: float | None = None
@@ -337,9 +337,9 @@ class ServiceState:
             return False
         return 0 <= now - self.withdrawn_at < FENCE_ACTS_WITHIN
 
-    def pause_at(self, now: float) -> Pause | None:
-        """The pause that holds at that time."""
-        return self.pause if self.pause is not None and self.pause.holds(now) else None
+    def suspension_at(self, now: float) -> Suspension | None:
+        """The suspension that holds at that time."""
+        return self.suspension if self.suspension is not None and self.suspension.holds(now) else None
 
     def cools_until(self, cool_down: float) -> float | None:
         """Until when no failover of it begins by itself; None when its newest one was acknowledged, or there is none.

@@ -34,7 +34,7 @@ class Kind(StrEnum):
     STARTING = "starting"
     #: A fault has paused it; it gets some time to be resumed.
     STALLED = "stalled"
-    PAUSED = "paused"
+    SUSPENDED = "suspended"
     UNKNOWN = "unknown"
     FAILED_OVER = "failed over"
     STALE_PRIMARY = "stale primary"
@@ -98,8 +98,8 @@ def judge(
     if not off and verdict.kind not in FAILURES:
         return verdict
     seen = f"{name}: the primary is {said}" if off else verdict.sentence
-    if state.pause_at(now):
-        return Verdict(Kind.PAUSED, f"{seen}, and the service is paused: no failure")
+    if state.suspension_at(now):
+        return Verdict(Kind.SUSPENDED, f"{seen}, and automatic failover is suspended: no failure")
     if state.seen_running_at is None:
         return Verdict(Kind.UNKNOWN, f"{seen} and was never seen running: not a failure yet")
     if verdict.kind in FAILURES and state.cools(cool_down, now):
@@ -124,7 +124,7 @@ def _late_fence(state: ServiceState, power: Power, reason: str, now: float) -> V
 
 
 def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also: Circumstances) -> Verdict:
-    """What they say by themselves, before pauses and the like."""
+    """What they say by themselves, before suspensions and the like."""
     name, said = state.service, _said(power, reason)
     if state.side is Side.STANDBY:
         if power in (Power.RUNNING, Power.PAUSED):
@@ -157,7 +157,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
             what = "its hypervisor does not answer" if seen is Meaning.SILENT else f"the primary is {said}"
             return Verdict(
                 Kind.UNKNOWN,
-                f"{name}: {what}; {why}, but nobody has watched it since, so it may have been started and failed; if "
+                f"{name}: {what}; {why}, but it was not watched since, so it may have been started and failed; if "
                 f"it is to serve: `vcrecovery failover {name}`",
             )
         case End.INTENDED if seen is Meaning.SILENT:
@@ -174,7 +174,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
                 "one that has it to the plan",
             )
         case End.UNKNOWN if seen is Meaning.GONE:
-            return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not know the VM: look at the plan")
+            return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not know the VM: check the plan")
         case End.UNKNOWN:
             return Verdict(Kind.UNKNOWN, f"{name}: the primary is {said}: {why}")
 
@@ -193,7 +193,7 @@ def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) 
             f"{name}: the primary is {said}, and may have been moved to {listed(also.maybe_on)} unseen, which does not "
             f"answer; if it does not run there: `vcrecovery failover {name}`",
         )
-    cause = f"libvirt: {said}, and nobody was seen to stop it"
+    cause = f"libvirt: {said}, and no shutdown was seen"
     return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Symptom.LOST, also.began_at)
 
 
@@ -206,7 +206,7 @@ def _gone(state: ServiceState, also: Circumstances) -> Verdict:
         return Verdict(Kind.UNKNOWN, seen)
     if answering:
         return Verdict(Kind.UNKNOWN, f"{seen}, but {', '.join(answering)} answers: add the one that has it to the plan")
-    cause = "no hypervisor of the plan knows the VM any more, nobody was seen to stop it, and no port answers"
+    cause = "no hypervisor of the plan knows the VM any more, no shutdown was seen, and no port answers"
     return Verdict(Kind.FAILED, seen, cause, Symptom.LOST, also.began_at)
 
 
@@ -216,7 +216,7 @@ def _stalled(name: str, said: str, now: float, also: Circumstances) -> Verdict:
         return Verdict(
             Kind.STALLED, f"{name}: the primary is {said}: it has failed unless it is resumed within {patience}"
         )
-    cause = f"libvirt: {said} for {patience}, and nobody resumed it"
+    cause = f"libvirt: {said} for {patience}, and it was not resumed"
     return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Symptom.STALLED, now - also.stalled)
 
 

@@ -221,7 +221,7 @@ class QuarantineKeeper:
         if paused or quarantine is not None:
             self._book.held(number, now())
         else:
-            self._book.release(number, now(), "somebody else had paused it, or it was off already")
+            self._book.release(number, now(), "it was paused by another client, or off already")
 
     def _tell(self, name: str, took: float | None = None) -> None:
         log.warning(

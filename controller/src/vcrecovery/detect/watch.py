@@ -83,7 +83,7 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     if not begun:
         if verdict.kind in FAILURES:
             return verdict.cause
-        if verdict.kind is Kind.PAUSED:
+        if verdict.kind is Kind.SUSPENDED:
             return None
     if episode is not None and (episode.request.automatic or begun):
         return f"going on with epoch {episode.epoch}, which an earlier controller left"
@@ -257,7 +257,7 @@ class Watch:
 
     def _judge(self, service: str, state: ServiceState, now: float) -> Verdict:
         if not self._detection.embedded:
-            return Verdict(Kind.PAUSED if state.pause_at(now) else Kind.UNKNOWN, "")
+            return Verdict(Kind.SUSPENDED if state.suspension_at(now) else Kind.UNKNOWN, "")
         primary = self._primaries[service]
         if not self._primaries.asked(primary.place.host):
             return Verdict(Kind.UNKNOWN, "")

@@ -61,7 +61,7 @@ def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then call again",
+            "free some space or correct its rights, then run it again",
         ) from error
     with file:
         while True:
@@ -71,7 +71,8 @@ def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
             except BlockingIOError:
                 if env.clock.steady() > deadline:
                     raise ExternalError(
-                        f"the fence command of {host} runs since more than {timeout:.0f} s", "look what it waits for"
+                        f"the fence command of {host} has been running for over {timeout:.0f} s",
+                        "see what it waits for",
                     ) from None
                 env.clock.sleep(LOOK_EVERY)
         yield file

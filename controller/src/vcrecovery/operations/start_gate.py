@@ -151,7 +151,7 @@ class StartGate:
             return GO
         if trouble is not None:
             return Unmet(
-                f"needs {need}, which is not up: {trouble}", f"mend that, then call again; {_without(service)}"
+                f"needs {need}, which is not up: {trouble}", f"fix that, then run it again; {_without(service)}"
             )
         # Nobody here is at work on it: it may just have failed, or be another controller's.
         since = self._waits_since.setdefault((service, need), self._monotonic())
@@ -159,7 +159,7 @@ class StartGate:
             return Wait(f"waiting for {need}, which it needs, and which does not answer")
         return Unmet(
             f"needs {need}, which is not up: neither its primary nor its standby serves",
-            f"`vcrecovery failover {need}`, then call again; {_without(service)}",
+            f"`vcrecovery failover {need}`, then run it again; {_without(service)}",
         )
 
 

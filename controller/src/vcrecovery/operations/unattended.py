@@ -98,16 +98,18 @@ class Unattended:
         log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
-    def _refuse_in_a_pause(self, service: str) -> None:
+    def _refuse_while_suspended(self, service: str) -> None:
         """Between two attempts an operator may begin to work on the VM."""
         state = self._env.journal.state(service)
         begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
-        if not begun and state.pause_at(self._env.clock.now()) is not None:
-            raise NotNowError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
+        if not begun and state.suspension_at(self._env.clock.now()) is not None:
+            raise NotNowError(
+                f"automatic failover of {service} is suspended", f"`vcrecovery resume {service}` when the work is over"
+            )
 
     def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
         env = self._env
-        self._refuse_in_a_pause(service)
+        self._refuse_while_suspended(service)
         self._gate.try_again(service)
         # Between two attempts an operator may take over.
         episode = fail_over_locked(

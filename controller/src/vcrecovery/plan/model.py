@@ -211,8 +211,8 @@ class Sync(Section):
     consistency: Consistency = unsaid()
     on_package_change: Literal["restart", "units", "nothing"] = Field(
         "restart",
-        description="what a standby that runs does after a package run on the primary: start anew, restart the units "
-        "of the changed packages, or go on",
+        description="what a standby that runs does after a package run on the primary: restart the container, restart "
+        "the units of the changed packages, or do nothing",
     )
     heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
 

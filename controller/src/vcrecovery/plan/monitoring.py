@@ -82,7 +82,9 @@ class Zabbix(Section):
 class Detection(Section):
     """Thresholds: the same for the controller's own watcher and for Zabbix."""
 
-    embedded: bool = Field(True, description="whether `vcrecovery watch` looks by itself; false: only Zabbix does")
+    embedded: bool = Field(
+        True, description="whether `vcrecovery watch` detects failures itself; false: only Zabbix does"
+    )
     cpu_high: float = Field(95.0, gt=0, le=100, description="per cent of all of a VM's vCPUs")
     cpu_high_for: Duration = Field(60.0, description="a VM above that for so long is overloaded, or spins")
     cpu_zero_for: Duration = Field(60.0, description="a VM that used no CPU at all for so long may hang")
@@ -96,7 +98,7 @@ class Detection(Section):
     )
     cool_down: Duration = Field(
         3600.0,
-        description="after a failover of a service no second one by itself for so long, unless acknowledged",
+        description="time after a failover without a second automatic one of the same service, unless acknowledged",
     )
     hold_returning: bool = Field(
         True,

@@ -103,7 +103,7 @@ def _head(episode: Episode, now: float, width: int | None, paint: Paint) -> Iter
 
 
 def _who(request: Request) -> str:
-    said = [f"{request.by}, by itself" if request.automatic else request.by]
+    said = [f"{request.by} (automatic)" if request.automatic else request.by]
     if request.force:
         said.append("--force: also if the primary still answers, or the standby is too old")
     if request.primary_is_down:
@@ -128,7 +128,7 @@ def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int 
             continue
         mark = " (the biggest part)" if part is biggest else ""
         if part.record is None:
-            what = "until the first step" if part.name == "before" else "nothing was under way"
+            what = "until the first step" if part.name == "before" else "nothing was running"
             yield from wrapped("                ", f"{_took(part.seconds)}{mark}  {what}", width)
             continue
         record = part.record
@@ -145,7 +145,7 @@ def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int 
 
 def _result(record: StepRecord, holder: str) -> str:
     if record.ended_at is None:
-        return f"under way: {holder} is in it" if holder else "did not end: its controller ended in it"
+        return f"running: {holder}" if holder else "did not end: its controller ended in it"
     if record.ok:
         summary = record.summary
         return DONE_WORD[record.step] + (f": {summary}" if summary else "")
@@ -194,7 +194,7 @@ def waits_for(episode: Episode, policy: Policy, now: float, holder: str) -> list
         return [f"step {last.step}, which {holder} is in for {span(now - last.begun_at)}"]
     found = []
     if last is not None and last.ended_at is not None and not last.ok:
-        found.append(f"somebody to mend this: {last.error or f'step {last.step} has failed'}")
+        found.append(f"a fix for this: {last.error or f'step {last.step} has failed'}")
     elif last is not None and last.ended_at is None:
         found.append(f"a controller: the last one ended in step {last.step}")
     elif not holder:
@@ -208,13 +208,11 @@ def commands(episode: Episode, holder: str) -> list[str]:
     """What to type next, the first choice first."""
     name = episode.service
     if holder:
-        return [f"`vcrecovery status {name} --watch` shows how it goes on"]
+        return [f"`vcrecovery status {name} --watch` follows it"]
     # The watcher goes on by itself too, but who reads this cannot know whether one runs.
     failed = episode.steps and episode.steps[-1].ended_at is not None and not episode.steps[-1].ok
-    mended = ", once that is mended" if failed else ""
-    return [
-        f"`vcrecovery failover {name}` goes on from there{mended}; a `vcrecovery watch` that runs does so by itself"
-    ]
+    first = "after fixing the cause, " if failed else ""
+    return [f"{first}`vcrecovery failover {name}` continues; a running `vcrecovery watch` does so automatically"]
 
 
 def as_data(episode: Episode, policy: Policy, now: float, holder: str) -> dict[str, Any]:

@@ -70,28 +70,30 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
     def later(sentence: str, hint: str = "") -> Finding:
         return Finding(Level.WARNING, name, sentence, hint)
 
-    pause = view.pause
-    if pause is not None:
-        until = f"until {day_and_time(pause.until)}" if pause.until is not None else "until somebody ends it"
-        yield later(f"paused {until} ({pause.reason})", f"`vcrecovery resume {name}` ends that")
+    suspension = view.suspension
+    if suspension is not None:
+        until = f"until {day_and_time(suspension.until)}" if suspension.until is not None else "until further notice"
+        yield later(f"automatic failover suspended {until} ({suspension.reason})", f"`vcrecovery resume {name}`")
     if (cools := view.cools_until) is not None and kind is not Kind.FAILED_OVER:
-        yield later(f"no failover by itself until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` ends that")
+        yield later(
+            f"no automatic failover until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` re-enables it"
+        )
     match kind:
         case Kind.STALE_PRIMARY | Kind.HEALTHY if view.held_since is not None:
             since = day_and_time(view.held_since)
             yield later(
-                f"the old primary came back after its failover: held paused since {since}",
+                f"the old primary came back after its failover: quarantined (paused) since {since}",
                 f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
-                f"`vcrecovery pause {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
+                f"`vcrecovery suspend {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
             )
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
-            yield later("the primary is suspended", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
-        case Kind.HEALTHY | Kind.PAUSED:
+            yield later("the primary is paused", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
+        case Kind.HEALTHY | Kind.SUSPENDED:
             pass
         case Kind.FAILED_OVER:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
             yield later(
-                f"the standby serves{since}, and nothing stands by for it",
+                f"serving from the standby{since}; unprotected",
                 f"repair the primary; `vcrecovery standby reset {name}` when it serves again",
             )
         case Kind.FAILED:
@@ -100,8 +102,8 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
                 yield now(sentence, f"the watcher fails it over; if none runs: `vcrecovery failover {name}`")
         case Kind.INTENDED:
             yield now(
-                f"nobody serves it: {sentence}",
-                f"start it, or `vcrecovery pause {name}` while it is to be off, or `vcrecovery failover {name}`",
+                f"not served: {sentence}",
+                f"start it, or `vcrecovery suspend {name}` while it is to be off, or `vcrecovery failover {name}`",
             )
         case Kind.STARTING:
             yield now(sentence, "wait: after detection.autostart_within the watcher fails it over")
@@ -109,7 +111,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(sentence, f"clear the fault, then `virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
         case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:
             detail = view.reading.detail or f"hypervisor {view.plan.hypervisor} does not answer"
-            yield now(detail, f"mend that: until it answers, a failure of {name} may not be seen")
+            yield now(detail, f"fix that: until it answers, a failure of {name} may go unnoticed")
         case _:
             yield now(sentence)
 
@@ -122,7 +124,7 @@ def _episode(view: ServiceView) -> Iterator[Finding]:
             yield Finding(
                 Level.WARNING,
                 name,
-                f"epoch {episode.epoch} is under way for {span(took)} ({view.holder})",
+                f"failing over (epoch {episode.epoch}) for {span(took)} ({view.holder})",
                 f"`vcrecovery explain {name}` shows how far it is",
             )
             return
@@ -176,7 +178,7 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
         why = f" ({standby.detail})" if standby.detail else ""
         yield now(
             f"its standby is {span(standby.age)} old, more than {span(view.plan.max_staleness)}{why}",
-            "a failover is refused without --force; look at vcrecovery-sync on the primary",
+            "a failover is refused without --force; check vcrecovery-sync on the primary",
         )
 
 

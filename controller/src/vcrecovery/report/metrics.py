@@ -56,8 +56,16 @@ def families(
         ),
         each("standby_max_staleness_seconds", "The age at which a failover refuses.", lambda v: v.plan.max_staleness),
         each("standby_queue_changes", "Changes that the primary has seen and not sent.", _queue),
-        each("service_paused", "Whether the operator has paused the service.", lambda v: float(v.pause is not None)),
-        each("primary_held", "Whether the old primary is held paused.", lambda v: float(v.held_since is not None)),
+        each(
+            "service_suspended",
+            "Whether the operator has suspended automatic failover.",
+            lambda v: float(v.suspension is not None),
+        ),
+        each(
+            "primary_held",
+            "Whether the old primary is quarantined.",
+            lambda v: float(v.held_since is not None),
+        ),
         each("episode_open", "Whether a failover is not finished.", lambda v: float(v.state.open_episode is not None)),
         each("episode_opened_timestamp_seconds", "When the failover that is not finished began.", opened),
         Family(

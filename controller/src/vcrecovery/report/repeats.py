@@ -53,7 +53,7 @@ def _repetition(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
 
 
 def same(record: StepRecord | None) -> Hashable:
-    """What makes two tries the same to a person; None where nothing was under way."""
+    """What makes two tries the same to a person; None where nothing was running."""
     if record is None:
         return None
     return (

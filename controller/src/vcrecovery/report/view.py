@@ -9,7 +9,7 @@ from typing import Any
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import Episode, Pause, ServiceState, Side
+from vcrecovery.core.states import Episode, ServiceState, Side, Suspension
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
 
@@ -91,9 +91,9 @@ class ServiceView:
     quarantine: Quarantine | None = None
 
     @property
-    def pause(self) -> Pause | None:
-        """The pause that holds now."""
-        return self.state.pause_at(self.at)
+    def suspension(self) -> Suspension | None:
+        """The suspension that holds now."""
+        return self.state.suspension_at(self.at)
 
     @property
     def held_since(self) -> float | None:

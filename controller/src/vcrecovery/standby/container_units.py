@@ -231,5 +231,5 @@ def _failed(lxd: Containers, instance: str, status: int, lines: Sequence[str]) -
     return ExternalError(
         f"the services in container {instance} of {lxd.name} could not be started: "
         f"{'; '.join(lines) or f'status {status}'}",
-        f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",
+        f"look inside with `lxc exec {instance} -- systemctl --failed`, then run it again",
     )

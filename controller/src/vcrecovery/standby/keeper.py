@@ -164,7 +164,7 @@ class StandbyKeeper:
         # One that stops by itself is not booted again and again at once.
         wait = found.started_at + self._delay(service) - self._clock.now()
         if self._tries.get(service) and 0 < wait <= _LONGEST_DELAY:
-            return f"the standby has stopped by itself; it is booted again in {wait:.0f} s"
+            return f"the standby stopped unexpectedly; it is booted again in {wait:.0f} s"
         return ""
 
     def _do(self, act: Act, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> str:
@@ -201,7 +201,7 @@ class StandbyKeeper:
                     continue
                 break
             else:
-                raise ExternalError(f"container {service} is changed by somebody else all the time", "call again")
+                raise ExternalError(f"container {service} keeps being changed by another client", "run it again")
         self._tries.pop(service, None)
         self._not_before.pop(service, None)
         what = "is up" if before is None or before.level is not level else "was refreshed"

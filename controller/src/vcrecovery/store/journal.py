@@ -25,12 +25,12 @@ from vcrecovery.core.states import (
     ALLOWED,
     Episode,
     Outcome,
-    Pause,
     Request,
     ServiceState,
     Side,
     Step,
     StepRecord,
+    Suspension,
     Symptom,
     phase_of,
 )
@@ -106,9 +106,9 @@ class Journal:
         return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _unusable(self, error: Exception) -> ExternalError:
-        said, hint = str(error), "free some space or correct its rights, then call again"
+        said, hint = str(error), "free some space or correct its rights, then run it again"
         if "is locked" in said:
-            hint = f"`fuser -v {self._path}` shows by whom; then call again"
+            hint = f"`fuser -v {self._path}` shows by whom; then run it again"
         elif "not a database" in said or "malformed" in said:
             hint = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
         elif "readonly" in said:
@@ -162,25 +162,25 @@ class Journal:
         if not rows:
             return ServiceState(service, open_episode=episode)
         epoch, side, seen, since, until, reason, acknowledged, done, withdrawn, *sighting = rows[0]
-        pause = Pause(since, until, reason or "") if since is not None else None
+        suspension = Suspension(since, until, reason or "") if since is not None else None
         with self._understood():
             serves = Side(side)
             last = Sighting(Power(sighting[0]), *sighting[1:]) if sighting[0] is not None else None
-        return ServiceState(service, epoch, serves, seen, pause, episode, done, acknowledged, withdrawn, last)
+        return ServiceState(service, epoch, serves, seen, suspension, episode, done, acknowledged, withdrawn, last)
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
         columns = ", ".join(f"{column} = ?" for column in values)
         db.execute(f"UPDATE service SET {columns} WHERE name = ?", (*values.values(), service))  # noqa: S608
 
-    def pause(self, service: str, pause: Pause | None) -> None:
+    def suspend(self, service: str, suspension: Suspension | None) -> None:
         with self.transaction() as db:
             self._set(
                 db,
                 service,
-                paused_since=pause.since if pause else None,
-                paused_until=pause.until if pause else None,
-                pause_reason=pause.reason if pause else None,
+                paused_since=suspension.since if suspension else None,
+                paused_until=suspension.until if suspension else None,
+                pause_reason=suspension.reason if suspension else None,
             )
 
     def acknowledge(self, service: str, at: float) -> None:

@@ -72,7 +72,7 @@ def service_lock(
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then call again",
+            "free some space or correct its rights, then run it again",
         ) from error
     with file:
         patience = PATIENCE if patience is None else patience
@@ -128,7 +128,7 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
         if clock.steady() - begun >= min(patience, most):
             name = holder or "another process"
             if holder is not None and holder.brief:
-                raise BusyError(f"{name} is still at work on the standby of {service}", "call again")
+                raise BusyError(f"{name} is still at work on the standby of {service}", "run it again")
             raise BusyError(
                 f"{name} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
             )

@@ -99,7 +99,7 @@ class LibvirtHost(Events):
         except libvirt.libvirtError as error:
             raise ExternalError(
                 f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
-                "end the VM by hand, then call again",
+                "end the VM by hand, then run it again",
             ) from error
 
     def suspend(self, uuid: str, timeout: float | None = None) -> bool:
@@ -157,7 +157,7 @@ class LibvirtHost(Events):
         except libvirt.libvirtError as error:
             raise ExternalError(
                 f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",
-                f"{word} the VM by hand, then call again",
+                f"{word} the VM by hand, then run it again",
             ) from error
 
 

@@ -152,7 +152,7 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
     if instance.config.get(READY_KEY) != "true":
         return f"the standby of {name} was never made ready; run the role `secondary`"
     if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
-        return f"container {name} belongs to epoch {instance.config[EPOCH_KEY]}; look at its history"
+        return f"container {name} belongs to epoch {instance.config[EPOCH_KEY]}; see `vcrecovery history`"
     return ""
 
 

@@ -17,7 +17,7 @@ from vcrecovery.operations.steps.subject import Subject
 
 #: Seconds between two looks whether a VM that was destroyed is gone.
 LOOK_EVERY = 0.05
-_LOOKED_AT_FIRST = "call again: it is re-checked before any action"
+_LOOKED_AT_FIRST = "run it again: it is re-checked before any action"
 
 
 def fence(subject: Subject, episode: Episode) -> Fenced:
@@ -76,11 +76,11 @@ def _refuse_one_that_went_on(subject: Subject) -> None:
     """Its hypervisor has no VM that could be ended: it may have left between the look and the fence."""
     was_on, place = subject.host.name, subject.find_primary()
     if place.reading.power in (Power.RUNNING, Power.PAUSED):
-        raise ExternalError(f"VM {subject.uuid} is on {place.host} now", "call again: it is fenced there")
+        raise ExternalError(f"VM {subject.uuid} is on {place.host} now", "run it again: it is fenced there")
     if place.reading.reason == "migrated":
         raise ExternalError(
             f"VM {subject.uuid} was migrated from {was_on}: it may run elsewhere",
-            "add the hypervisor that has it to the plan, then call again",
+            "add the hypervisor that has it to the plan, then run it again",
         )
 
 
@@ -93,7 +93,7 @@ def _destroy_on(subject: Subject, host: LibvirtHost) -> DomainReading:
         if clock.steady() > deadline:
             raise ExternalError(
                 f"VM {uuid} is still {reading} on {host.name} after its destroy",
-                "end it by hand, then call again",
+                "end it by hand, then run it again",
             )
         clock.sleep(LOOK_EVERY)
     return reading

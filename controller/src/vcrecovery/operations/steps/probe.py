@@ -21,6 +21,6 @@ def probe(subject: Subject) -> Answered:
         raise ExternalError(
             f"the standby of {name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
             "DNS was not changed",
-            f"look inside with `lxc exec {name} -- systemctl --failed`, then call again",
+            f"look inside with `lxc exec {name} -- systemctl --failed`, then run it again",
         )
     return Answered(", ".join(result.label for result in results), addresses[0])

@@ -59,5 +59,5 @@ def _nothing_to_lose(instance: Instance) -> None:
     if instance.status != STOPPED:
         raise ExternalError(
             f"container {instance.name} is {instance.status.lower()}: a restore would throw away what it has written",
-            f"if you want that: `lxc stop {instance.name}`, then call again",
+            f"if you want that: `lxc stop {instance.name}`, then run it again",
         )

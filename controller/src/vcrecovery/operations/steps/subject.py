@@ -89,7 +89,7 @@ class Subject:
             raise RefusedError(
                 f"container {self.name} belongs to epoch {instance.config[EPOCH_KEY]}; "
                 f"this controller is at {episode.epoch}",
-                "another controller has failed over since: look at its history",
+                "another controller has failed over since: see its `vcrecovery history`",
             )
         return instance
 
