@@ -22,6 +22,7 @@ from vcrecovery.plan.monitoring import Detection
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 README = CHECKOUT / "README.md"
+GOLDEN = Path(__file__).parent / "golden"
 TEXTS = [README, CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 WRITTEN = [path for path in TEXTS if path not in PAGES]
 _named = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
@@ -70,6 +71,24 @@ def test_the_documented_parts_of_plans_are_good(key: str, tmp_path: Path) -> Non
 def test_the_documented_thresholds_are_the_defaults() -> None:
     (shown,) = (part["detection"] for part in map(yaml.safe_load, documented_yaml()) if set(part) == {"detection"})
     assert Detection.model_validate(shown) == Detection()
+
+
+@pytest.mark.parametrize(
+    ("page", "golden"),
+    [
+        ("quick-start", "table-well"),
+        ("operations", "table"),
+        ("operations", "detail-well"),
+        ("operations", "history"),
+    ],
+)
+def test_the_documented_output_is_what_is_printed(page: str, golden: str) -> None:
+    """Of each golden file the page shows some lines, to the letter."""
+    printed = {line.strip() for line in (GOLDEN / f"{golden}.txt").read_text().splitlines()} | {"...", ""}
+    blocks = re.findall(r"(?m)(?:^ {4,}.*\n)(?:(?:^ {4,}.*)?\n)*", (CHECKOUT / f"docs/{page}.md").read_text())
+    assert any({line.strip() for line in block.splitlines()} <= printed for block in blocks), (
+        f"docs/{page}.md shows what is not printed any more: copy the lines from tests/unit/golden/{golden}.txt"
+    )
 
 
 @pytest.mark.parametrize("key", ["version", "ports"])
