@@ -36,10 +36,10 @@ PROMISES: Mapping[str, str] = {
     "confined key": "Nothing outside a service's own files can be written",
     "max staleness": "A failover refuses, with the reason, when the standby is older",
     "own wish": "Switching off your own VM is no failure",
-    "withdrawn": "By itself it never ends a primary that is seen to serve",
+    "withdrawn": "It never automatically ends a primary that is seen to serve",
     "second signal": "A signal is a hint",
-    "power off": "By itself it powers a hypervisor off only",
-    "cool down": "failed over by itself a second time",
+    "power off": "It powers a hypervisor off automatically only",
+    "cool down": "failed over automatically twice",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import libvirt
 import pytest
 
-import vm_states
 from vcrecovery.core.meaning import ENDS, MEANINGS, TELLING, End, Meaning, end_of, meaning_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
@@ -123,12 +121,6 @@ def test_every_pair_comes_to_something(last: Meaning | None, now: Meaning) -> No
 def test_the_tables_are_whole() -> None:
     assert set(ENDS) == set(Meaning)
     assert {entry.meaning for entry in MEANINGS.values()} == set(Meaning)
-
-
-def test_the_page_about_them_is_current() -> None:
-    if os.environ.get("VCRECOVERY_REWRITE"):
-        vm_states.PAGE.write_text(vm_states.page())
-    assert vm_states.PAGE.read_text() == vm_states.page()
 
 
 # -- what else bears on them ---------------------------------------------------------------------------------------
