@@ -79,7 +79,7 @@ REST: Mapping[str, str] = {
     "virtual ip": "an address that follows the service",
     "hung guest": "two signals speak for a hang",
     "restore point": "back to an older state",
-    "pause": "the operator's word that nothing is a failure now",
+    "suspension": "the operator's word that automatic failover stops for a while",
 }
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "promise": PROMISES,

@@ -215,7 +215,7 @@ def test_an_old_primary_that_comes_back_is_held_until_it_is_to_serve(
 
 
 def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> None:
-    site.vcrecovery("pause", "old", "--for", "forever")
+    site.vcrecovery("suspend", "old", "--for", "forever")
     # Zabbix detects here: that has nothing to do with this.
     site.write(embedded=False)
     with site.watched():
@@ -229,7 +229,7 @@ def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> 
         assert site.state_of(OLD) == "running"
         site.vcrecovery("resume", "old")
         site.wait_until_held()
-        site.vcrecovery("pause", "old", "--for", "forever")
+        site.vcrecovery("suspend", "old", "--for", "forever")
         site.libvirt.virsh("resume", OLD)
         wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
         assert site.state_of(OLD) == "running"

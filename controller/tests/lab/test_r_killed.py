@@ -173,7 +173,7 @@ def test_words_about_protection(site: KillableSite) -> None:
     site.well("failover", "b", "--force")
     verbs: dict[tuple[str, ...], Callable[[ServiceState], bool]] = {
         ("acknowledge", "b"): lambda state: state.acknowledged_at is not None,
-        ("pause", "b", "--for", "forever"): lambda state: state.suspension is not None,
+        ("suspend", "b", "--for", "forever"): lambda state: state.suspension is not None,
         ("resume", "b"): lambda state: state.suspension is None,
     }
     for words, is_so in verbs.items():

@@ -202,7 +202,7 @@ class SimulatedEnvironment(Environment):
             SimulatedHost(host, self.simulated.scheduler, self._world).acts_late(there, "crashed")
             raise ExternalError(
                 f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC",
-                "call again, or end it by hand",
+                "run it again, or end it by hand",
             )
         for service in there:
             if service.power not in OFF:

@@ -40,7 +40,7 @@ def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
         (["failover", "web", "--primary-is-down", "wbe"], ExitCode.USAGE, "type web to mean it"),
         (["failover", "web"], ExitCode.REFUSED, "no standby to start: LXD on secondary sec1"),
-        (["pause", "web", "--for", "soon"], ExitCode.USAGE, "'soon' is no duration"),
+        (["suspend", "web", "--for", "soon"], ExitCode.USAGE, "'soon' is no duration"),
         (["status", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["history", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["standby", "apply", "nope"], ExitCode.USAGE, "has no service 'nope'"),
@@ -73,16 +73,18 @@ def test_an_unusable_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
 def test_a_damaged_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/journal.db").write_text("this is no database" * 100)
-    done = vcrecovery("pause", "web", "--plan", plan_file)
+    done = vcrecovery("suspend", "web", "--plan", plan_file)
     assert done.returncode == ExitCode.EXTERNAL
     assert "journal.db" in done.stderr
 
 
-def test_pause_and_resume(plan_file: Path) -> None:
-    assert "paused until" in vcrecovery("pause", "web", "--for", "30m", "--plan", plan_file).stdout
+@pytest.mark.parametrize("verb", ["suspend", "pause"])  # as it was called before
+def test_suspend_and_resume(plan_file: Path, verb: str) -> None:
+    done = vcrecovery(verb, "web", "--for", "30m", "--plan", plan_file)
+    assert "automatic failover suspended until" in done.stdout
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
-    assert entry["paused"]
-    assert "protected again" in vcrecovery("resume", "web", "--plan", plan_file).stdout
+    assert entry["suspended"]
+    assert "automatic failover resumed" in vcrecovery("resume", "web", "--plan", plan_file).stdout
     assert "nothing to do" in vcrecovery("resume", "web", "--plan", plan_file).stdout
 
 
@@ -153,7 +155,7 @@ def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:
     assert entry["cools_until"] == pytest.approx(now + 3600)
     assert "no automatic failover until" in vcrecovery("status", "--plan", plan_file).stdout
     assert "`vcrecovery acknowledge web` ends it" in vcrecovery("history", "--plan", plan_file).stdout
-    assert "may begin by itself" in vcrecovery("acknowledge", "web", "--plan", plan_file).stdout
+    assert "automatic failover is enabled again" in vcrecovery("acknowledge", "web", "--plan", plan_file).stdout
     assert "no failover by itself" not in vcrecovery("status", "--plan", plan_file).stdout
     assert "acknowledged" in vcrecovery("history", "--plan", plan_file).stdout
 

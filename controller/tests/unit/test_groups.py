@@ -310,7 +310,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
 
     monkeypatch.setattr(locked, "FailoverSteps", LxdIsAway)
     env = Environment(load_plan(shop), QuickClock())
-    with pytest.raises(RefusedError, match="db is paused"):
+    with pytest.raises(RefusedError, match="automatic failover of db is suspended"):
         Unattended(env, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)
     assert tries == [Step.CONFIRM] * 2
     # Nor does the watcher take it up while the pause holds; once it is over, it does.

@@ -136,7 +136,7 @@ def test_an_old_word_that_it_was_stopped_says_little(power: Power, reason: str) 
     """It may have been started since, and have failed."""
     verdict = judge(seen(Meaning.STOPPED), power, reason, NOW, also=Circumstances(unwatched=True))
     assert verdict.kind is Kind.UNKNOWN
-    assert "nobody has watched it since" in verdict.sentence
+    assert "it was not watched since" in verdict.sentence
     assert judge(seen(Meaning.STOPPED), power, reason, NOW).kind is Kind.INTENDED
 
 

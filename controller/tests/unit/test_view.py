@@ -202,15 +202,16 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
     [
         (view(reading=CRASHED), Level.ATTENTION, "the primary is shutoff (crashed); the watcher fails it over"),
         (view(reading=CRASHED, last=REFUSED), Level.ATTENTION, "no failover: the standby of web is 700 s old"),
-        (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "nobody serves it"),
-        (view(reading=DomainReading(Power.PAUSED)), Level.WARNING, "the primary is suspended"),
+        (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "not served: "),
+        (view(reading=DomainReading(Power.PAUSED)), Level.WARNING, "the primary is paused"),
         (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
         (
             view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.WARNING,
-            f"came back after its failover: held paused since 2026-11-22 03:11:04; `virsh destroy {PLAN.uuid}` on hv1",
+            "came back after its failover: quarantined (paused) since 2026-11-22 03:11:04; "
+            f"`virsh destroy {PLAN.uuid}` on hv1",
         ),
         (
             view(reading=RUNNING, state=SERVED, standby=standby(state="running"), quarantine=HELD),
@@ -247,7 +248,11 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             "until further notice (x)",
         ),
         (view(state=ServiceState("web", open_episode=STOPPED)), Level.ATTENTION, "epoch 3 is not finished"),
-        (view(state=ServiceState("web", open_episode=OPEN), holder="process 1"), Level.WARNING, "is under way for"),
+        (
+            view(state=ServiceState("web", open_episode=OPEN), holder="process 1"),
+            Level.WARNING,
+            "failing over (epoch 3) for",
+        ),
     ],
 )
 def test_findings(seen: ServiceView, level: Level, said: str) -> None:

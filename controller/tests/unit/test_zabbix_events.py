@@ -337,7 +337,7 @@ def test_a_hypervisors_event_says_nothing_of_a_vm_that_is_off(stage: Stage) -> N
 def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
-    assert "paused: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
+    assert "suspended: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
     stage.env.journal.suspend("web", None)
     stage.recover.refuses = True
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
@@ -365,7 +365,7 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
     monkeypatch.setattr(stage.env.clock, "sleep", lambda _seconds: None)
     meaning = EventMeaning(stage.env, unattended, stage.api.acknowledge)
     answer = meaning.handle(FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}))
-    assert "web is paused" in answer.text
+    assert "automatic failover of web is suspended" in answer.text
     assert not answer.final
 
 

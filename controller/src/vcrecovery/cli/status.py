@@ -31,9 +31,7 @@ _UNKNOWN = 3
 @click.option("--check", is_flag=True, help="One line per finding; exit status 6: needs attention now, 7: later.")
 @click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0 to 3.")
 @click.option("--watch", "again", is_flag=True, help="Refresh continuously; when not on a terminal, print changes.")
-@click.option(
-    "--every", default=2.0, show_default=True, type=Seconds(86400), help="Seconds between refreshes."
-)
+@click.option("--every", default=2.0, show_default=True, type=Seconds(86400), help="Seconds between refreshes.")
 @click.option("--within", default=5.0, show_default=True, type=Seconds(3600), help="Seconds to wait for answers.")
 @plan_option
 def status(

@@ -218,7 +218,7 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 Level.ATTENTION,
                 view.name,
                 f"{entry.name}: {entry.detail}",
-                "mend that: without it DNS cannot follow",
+                "fix that: without it DNS cannot follow",
             )
         elif set(entry.found) != set(entry.wanted) and view.state.open_episode is None:
             yield Finding(
