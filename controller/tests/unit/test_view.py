@@ -210,8 +210,10 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (
             view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.WARNING,
-            "came back after its failover: quarantined (paused) since 2026-11-22 03:11:04; "
-            f"`virsh destroy {PLAN.uuid}` on hv1",
+            (
+                "came back after its failover: quarantined (paused) since 2026-11-22 03:11:04; "
+                f"`virsh destroy {PLAN.uuid}` on hv1"
+            ),
         ),
         (
             view(reading=RUNNING, state=SERVED, standby=standby(state="running"), quarantine=HELD),
