@@ -88,7 +88,7 @@ class KillableSite(SmallSite):
         script = f"kill -KILL $(cat {shlex.quote(str(self._pids))}) 2>/dev/null; echo Chassis power is off"
         self.data["hypervisors"]["hv1"]["fence"] = {"command": ["sh", "-c", script]}
         for service in self.data["services"].values():
-            service["timeouts"] = {"settle": "1ms"}
+            service["timeouts"] = {"stable_for": "1ms"}
         self.data["groups"] = {"all": {"services": list(self.names)}}
         self.plan.write_text(yaml.safe_dump(self.data))
 

@@ -228,7 +228,7 @@ def world_of(place: Path, port: int) -> Environment:
                 },
                 "standby": {"secondary": "sec1", "address": ADDRESS},
                 "ports": [port],
-                "timeouts": {"settle": "1ms"},
+                "timeouts": {"stable_for": "1ms"},
             }
         },
     }

@@ -32,6 +32,14 @@ def test_a_good_plan(plan_file: Path) -> None:
     assert service.dns[0].ttl == 30
 
 
+@pytest.mark.parametrize("key", ["stable_for", "settle"])  # as it was called before
+def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
+    plan_file.write_text(
+        plan_file.read_text().replace("max_staleness: 2m", f"max_staleness: 2m\n    timeouts: {{{key}: 2s}}", 1)
+    )
+    assert load_plan(plan_file).services["web"].timeouts.stable_for == 2.0
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -370,7 +370,7 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
 
 
 def test_one_that_an_operator_was_refused_meanwhile_is_tried_again(stage: Stage) -> None:
-    """What was asked for by hand without --force says nothing about the failure."""
+    """What was requested by hand without --force says nothing about the failure."""
     journal, tries = stage.env.journal, list[Episode]()
     request = Request(automatic=True, by="Zabbix", symptom=Symptom.HOST)
 

@@ -141,7 +141,7 @@ STOPPED = replace(
 REFUSED = replace(
     OPEN,
     request=Request(by="ann"),
-    cause="asked for by ann",
+    cause="requested by ann",
     steps=(replace(CONFIRM, evidence=replace(CONFIRM.saw, freshness=700.0)),),
     closed_at=NOW + 0.22,
     outcome=Outcome.REFUSED,

@@ -149,7 +149,7 @@ def carry_out(
 def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None:
     reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline()
     try:
-        episode = fail_over_locked(env, name, f"asked for by {request.by}", request, reporter=reporter, gate=ALONE)
+        episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
     except VCRecoveryError as error:
         if as_json:
             _print_json("service", name, [result_of_error(name, error)])
@@ -168,7 +168,7 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
 def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) -> None:
     start_gate = StartGate(LiveConditions(env), env.clock, env.runtime)
     size = max(len(name) for name in meant.services)
-    cause = f"asked for by {request.by}, with {meant.what} {meant.name}"
+    cause = f"requested by {request.by}, with {meant.what} {meant.name}"
 
     def attempt(name: str) -> Episode | None:
         reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")

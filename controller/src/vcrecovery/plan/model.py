@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
 from vcrecovery.plan.metrics import Metrics
@@ -153,7 +153,12 @@ class Timeouts(Section):
     fence: Duration = Field(30.0, description="from destroying the VM to reading back that it is off")
     start: Duration = Field(60.0, description="for the standby to be running")
     ports: Duration = Field(60.0, description="from the start to every port open")
-    settle: Duration = Field(0.3, description="for which every port has to go on answering before DNS follows")
+    stable_for: Duration = Field(
+        0.3,
+        # As it was called before.
+        validation_alias=AliasChoices("stable_for", "settle"),
+        description="for which every port must answer continuously before DNS follows",
+    )
     dns: Duration = Field(10.0, description="for every authoritative server to show the new address")
 
 

@@ -16,7 +16,7 @@ def probe(subject: Subject) -> Answered:
     standby, timeouts = service.standby, service.timeouts
     addresses = [str(address) for address in (standby.address, standby.address6) if address]
     targets = [(address, port) for address in addresses for port in service.ports]
-    results = env.probes.wait_for_all(targets, timeouts.ports, timeouts.settle)
+    results = env.probes.wait_for_all(targets, timeouts.ports, timeouts.stable_for)
     if closed := [str(result) for result in results if not result.ok]:
         raise ExternalError(
             f"the standby of {name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
