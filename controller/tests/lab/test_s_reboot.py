@@ -260,7 +260,7 @@ def test_a_migrated_vm_is_followed_fenced_and_held_where_it_is(place: Place) -> 
         # It comes back where it was, and is paused there.
         place.hv2.virsh("start", VM)
         wait_for(lambda: place.hv2.virsh("domstate", VM).strip() == "paused", "the quarantine", PATIENCE)
-        wait_until_said(said, "is held paused on hv2")
+        wait_until_said(said, "is quarantined (paused) on hv2")
     assert place.served_by_standby()
 
 

@@ -42,7 +42,9 @@ def test_one_that_is_damaged(plan_file: Path) -> None:
     path.write_bytes(b"no database" * 1000)
     said = error_of(plan_file, "history")
     assert f"the journal {path} cannot be used: file is not a database; " in said
-    assert said.endswith("put a copy back, or move it away: then see yourself who serves, for it knows of no failover")
+    assert said.endswith(
+        "restore a copy, or move it away; without it, check yourself who serves: it knows of no failover"
+    )
 
 
 def test_one_that_is_held(journal: Path) -> None:

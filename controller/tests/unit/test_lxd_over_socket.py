@@ -420,7 +420,11 @@ def test_a_keeper_comes_again_to_what_lxd_is_at_work_on(place: Path, port: int) 
     servers: Any = {"sec1": BusyServer()}
     keeper = StandbyKeeper(plan, servers, Journal(plan.state_dir / "journal.db"), SystemClock())
     looked = keeper.look("s1")
-    assert (looked.there, looked.act, looked.sentence) == (False, None, "the standby was changed at this moment")
+    assert (looked.there, looked.act, looked.sentence) == (
+        False,
+        None,
+        "the standby was just changed by another client",
+    )
 
 
 # -- HTTP ------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
         (
             "    max_staleness: 2m",
             "    max_staleness: 2m\n    ports: [81]",
-            "services.web.ports: this key stands here twice",
+            "services.web.ports: this key is given twice",
         ),
         ("version: 1", "version: [1", "not valid YAML"),
         ("version: 1", "version: 2026-99-99", "line 1: version: not valid YAML: '2026-99-99' is no timestamp"),

@@ -280,7 +280,7 @@ def test_one_that_cannot_be_paused_is_tried_again_and_said_once(stage: Stage, ca
         assert quarantine.held_at is None
         stage.host.stubborn = False
         wait_for(stage.held, "the hold")
-    assert caplog.text.count("cannot be held") == 1
+    assert caplog.text.count("cannot be quarantined") == 1
     assert len(stage.book.history("web")) == 1
 
 

@@ -68,7 +68,7 @@ def test_the_start_waits_and_nothing_else_does() -> None:
     wait = Wait("waiting for db, which it needs")
     assert isinstance(decide(Episode(1, "web", 1, "a test", Request(), 0.0), Policy(), 0.0, wait), Run)
     held = decide(fenced(), Policy(), 4.0, wait)
-    assert held == Wait("the primary cannot serve any more; waiting for db, which it needs")
+    assert held == Wait("the primary is fenced; waiting for db, which it needs")
     assert isinstance(decide(fenced(restore_point="latest"), Policy(), 4.0, wait), Wait)
     probe = decide(fenced(StepRecord(Step.START, 3.0, 4.0, True)), Policy(), 5.0, wait)
     assert isinstance(probe, Run)
@@ -263,7 +263,7 @@ def test_only_the_start_waits(
     finally:
         go_on.set()
     wait_for(lambda: "web" in services.order(Step.START), "the start of web")
-    assert services.held_of("web") == ["the primary cannot serve any more; waiting for db, which it needs"]
+    assert services.held_of("web") == ["the primary is fenced; waiting for db, which it needs"]
 
 
 def test_no_more_start_at_once_than_the_secondary_bears(
@@ -284,7 +284,7 @@ def test_no_more_start_at_once_than_the_secondary_bears(
     wait_for(lambda: all(services.journal.newest_done(name) for name in names), "all of them")
     assert services.most_starting == 3
     assert {text for _, text in services.held} == {
-        "the primary cannot serve any more; waiting for one of the 3 that start on sec1 at the same time"
+        "the primary is fenced; waiting for one of the 3 that start on sec1 at the same time"
     }
 
 

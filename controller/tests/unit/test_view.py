@@ -232,7 +232,7 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             "age of its standby is not known",
         ),
         (view(standby=standby(detail="a file went away")), Level.WARNING, "may lack something: a file went away"),
-        (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is an old one: dpkg"),
+        (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is out of date: dpkg"),
         (
             view(standby=StandbyView("missing", "secondary sec1 has no container web")),
             Level.ATTENTION,

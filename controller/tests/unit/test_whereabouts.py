@@ -238,6 +238,6 @@ def test_of_two_that_are_held_the_operator_chooses(stage: Stage) -> None:
     book = QuarantineBook(stage.env.journal)
     for host in ("hv1", "hv2"):
         book.held(book.begin("web", 1, UUID, 2.0, [host]), 3.0)
-    with pytest.raises(ExternalError, match=r"held paused on hv1 and hv2: which of them is to serve"):
+    with pytest.raises(ExternalError, match=r"quarantined \(paused\) on hv1 and hv2: which of them is to serve"):
         serve_from_primary(stage.env, "web")
     assert (stage.hv1.resumed, stage.hv2.resumed, len(book.all_open("web"))) == (0, 0, 2)

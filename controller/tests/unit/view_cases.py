@@ -88,7 +88,7 @@ START = step(
     Step.START,
     0.321,
     1.2,
-    why="the primary cannot serve any more: starting the standby",
+    why="the primary is fenced: starting the standby",
     summary="container web on sec1; 1 session of its primary ended",
     was_running=False,
     sessions_ended=1,
@@ -125,7 +125,7 @@ STOPPED = replace(
     steps=(
         CONFIRM,
         FENCE,
-        step(Step.START, 0.321, None, ok=False, why="the primary cannot serve any more: starting the standby"),
+        step(Step.START, 0.321, None, ok=False, why="the primary is fenced: starting the standby"),
         replace(START, begun_at=NOW + 30, ended_at=NOW + 31),
         step(
             Step.PROBE,

@@ -79,7 +79,7 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
         virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
     if resumed:
-        click.echo(f"{service}: its VM was held paused, and runs again")
+        click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 

@@ -66,7 +66,7 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
     step = Step.START if episode.to_restore is None else Step.RESTORE
     match readiness:
         case Wait(reason):
-            return Wait(f"the primary cannot serve any more; {reason}")
+            return Wait(f"the primary is fenced; {reason}")
         case Unmet(reason, hint):
             return Blocked(step, reason, hint, unmet=True)
         case Go():
@@ -75,7 +75,7 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
         return Run(Step.FENCE, f"{_fenced_then(fence, now)}, and may be back: fencing it again")
     if step is Step.RESTORE:
         return Run(step, f"the standby goes back to restore point {episode.to_restore}")
-    return Run(step, "the primary cannot serve any more: starting the standby")
+    return Run(step, "the primary is fenced: starting the standby")
 
 
 def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -223,7 +223,7 @@ def _does_not_hang(episode: Episode, saw: Confirmation, policy: Policy) -> Close
     if symptom is Symptom.CPU_HIGH and used < policy.cpu_high:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses only {used:.1f} % of its CPUs: no failure")
     if heard is not None and heard < policy.noticed_after(symptom):
-        return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} has come since its CPU was suspicious: no failure")
+        return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} arrived after its CPU looked suspicious: no failure")
     return None
 
 

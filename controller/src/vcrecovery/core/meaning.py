@@ -81,7 +81,7 @@ MEANINGS: Mapping[tuple[Power, str], Entry] = {
     (Power.ABSENT, "migrated"): Entry(Meaning.MIGRATED, "it runs on another hypervisor, and was undefined here"),
     (Power.ABSENT, "saved"): Entry(Meaning.STOPPED, "a transient VM that was saved"),
     (Power.ABSENT, "failed"): Entry(Meaning.NOT_STARTED, "a transient VM that could not be started"),
-    (Power.ABSENT, "from snapshot"): Entry(Meaning.STOPPED, "a transient VM that was put back to a snapshot"),
+    (Power.ABSENT, "from snapshot"): Entry(Meaning.STOPPED, "a transient VM that was reverted to a snapshot"),
     (Power.ABSENT, "daemon"): Entry(Meaning.DIED, "a transient VM whose QEMU ended while libvirtd was away"),
     (Power.UNREACHABLE, ""): Entry(Meaning.SILENT, "its hypervisor does not answer"),
 }

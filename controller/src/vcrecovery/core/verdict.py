@@ -106,7 +106,7 @@ def judge(
         return Verdict(
             Kind.COOLING,
             f"{seen}, but it was failed over within the last {cool_down:.0f} s: find out why it fails again, then "
-            f"`vcrecovery failover {name}`, or `vcrecovery acknowledge {name}` to have it done",
+            f"`vcrecovery failover {name}`, or `vcrecovery acknowledge {name}` to fail over automatically",
         )
     return verdict
 
@@ -141,7 +141,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
         case End.ALIVE if also.runs_on:
             return Verdict(
                 Kind.UNKNOWN,
-                f"{name}: the primary runs on {listed(also.runs_on)} at the same time: end one of them",
+                f"{name}: the primary runs on {listed(also.runs_on)} at the same time: destroy one of them",
             )
         case End.ALIVE:
             return _alive(name, power, said, also.seen_symptom)

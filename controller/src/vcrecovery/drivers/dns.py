@@ -207,7 +207,7 @@ class Zone:
         elif isinstance(error, OSError | dns.exception.Timeout):
             what = f"does not answer: {shown}"
         else:
-            what = f"answers with what is of no use: {shown}"
+            what = f"gives an unusable answer: {shown}"
         return ExternalError(f"DNS server {server} {what}", f"see that it runs, and {hint}")
 
     def read(self, server: Server, name: str, kinds: Sequence[str]) -> Reading:

@@ -148,7 +148,7 @@ def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
         raise RefusedError(
             f"the standby of {episode.service} was started already, at epoch {episode.epoch}; "
             "a restore point comes before the start",
-            f"`vcrecovery failover {episode.service}` goes on without",
+            f"`vcrecovery failover {episode.service}` continues without",
         )
 
 
@@ -167,7 +167,7 @@ def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy
         raise RefusedError(
             f"{state.service} was failed over within the last {policy.cool_down:.0f} s",
             f"find out why it fails again, then `vcrecovery failover {state.service}`, or "
-            f"`vcrecovery acknowledge {state.service}` to have it done",
+            f"`vcrecovery acknowledge {state.service}` to fail over automatically",
         )
 
 

@@ -80,7 +80,7 @@ class _Reader:
                     self._wrong(name_node, here, "merge keys are not read: write out what it merges")
                     continue
                 if name in mapping:
-                    self.problems.append(Problem(self.lines[here], dotted(here), "this key stands here twice"))
+                    self.problems.append(Problem(self.lines[here], dotted(here), "this key is given twice"))
                 mapping[name] = self.data(value_node, here)
             return mapping
         if isinstance(node, yaml.SequenceNode):

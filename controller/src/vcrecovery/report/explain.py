@@ -132,7 +132,7 @@ def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int 
             yield from wrapped("                ", f"{_took(part.seconds)}{mark}  {what}", width)
             continue
         record = part.record
-        why = record.sentence or "(why was not written down by the version of then)"
+        why = record.sentence or "(why: the version of that time did not write it down)"
         yield from wrapped(f"  {clock_time(record.begun_at)}  {record.step:<8}  ", why, width)
         result = f"{_took(part.seconds)}{mark}  {_result(record, holder if part is found[-1] else '')}"
         for number, line in enumerate(wrapped(" " * 16, result, width)):
@@ -149,7 +149,7 @@ def _result(record: StepRecord, holder: str) -> str:
     if record.ok:
         summary = record.summary
         return DONE_WORD[record.step] + (f": {summary}" if summary else "")
-    return f"failed: {record.error or 'no reason was written down'}"
+    return f"failed: {record.error or 'no reason was recorded'}"
 
 
 def _time(found: Sequence[Part], total: float, width: int | None, paint: Paint) -> Iterator[str]:

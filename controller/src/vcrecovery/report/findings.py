@@ -249,4 +249,4 @@ def _sync(view: ServiceView) -> Iterator[Finding]:
     if standby.detail:
         yield Finding(Level.WARNING, view.name, f"the standby may lack something: {standby.detail}")
     if fresh.reconcile is not None and fresh.reconcile.list_error:
-        yield Finding(Level.WARNING, view.name, f"the exclude list is an old one: {fresh.reconcile.list_error}")
+        yield Finding(Level.WARNING, view.name, f"the exclude list is out of date: {fresh.reconcile.list_error}")

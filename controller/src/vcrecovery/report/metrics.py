@@ -43,7 +43,7 @@ def families(
     return [
         Family("vcrecovery_build_info", "gauge", "The version of the controller.", [Sample({"version": version}, 1)]),
         Family("vcrecovery_look_duration_seconds", "gauge", "How long asking everything took.", [Sample({}, took)]),
-        Family("vcrecovery_service_info", "gauge", "What the plan says of the service.", _info(views)),
+        Family("vcrecovery_service_info", "gauge", "The service as the plan describes it.", _info(views)),
         each("service_epoch", "The epoch of the service: it grows with every failover.", lambda v: v.state.epoch),
         one_of("service_side", "side", Side, "Who serves.", lambda v: v.state.side.value),
         one_of("primary_power", "power", Power, "The primary's state, as read now.", lambda v: v.reading.power.value),

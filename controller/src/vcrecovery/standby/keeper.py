@@ -135,11 +135,11 @@ class StandbyKeeper:
             # It may have been promoted, or changed, since it was looked at.
             found = lxd.get(service)
             if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
-                return Looked(False, "the standby was changed at this moment")
+                return Looked(False, "the standby was just changed by another client")
             try:
                 return Looked(False, self._do(act, service, entry, lxd, mode, found), act)
             except TryAgainError:  # by LXD itself, which writes keys of its own at times, or is at work on it
-                return Looked(False, "the standby was changed at this moment")
+                return Looked(False, "the standby was just changed by another client")
 
     def _next(self, entry: Service, mode: Mode, found: Instance) -> Act | None:
         return next_act(mode, found.status, settled(found), entry.refresh.every, self._clock.now())
@@ -194,7 +194,7 @@ class StandbyKeeper:
             for _ in range(5):
                 now = lxd.get(service)
                 if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):
-                    return Looked(False, "the standby was changed at this moment")
+                    return Looked(False, "the standby was just changed by another client")
                 try:
                     lxd.configure(now, {SETTLED_KEY: note(level, begun if done.at is None else done.at, found)})
                 except TryAgainError:

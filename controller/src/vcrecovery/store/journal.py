@@ -110,7 +110,7 @@ class Journal:
         if "is locked" in said:
             hint = f"`fuser -v {self._path}` shows by whom; then run it again"
         elif "not a database" in said or "malformed" in said:
-            hint = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
+            hint = "restore a copy, or move it away; without it, check yourself who serves: it knows of no failover"
         elif "readonly" in said:
             hint = "call as the user to whom it belongs"
         return ExternalError(f"the journal {self._path} cannot be used: {said}", hint)

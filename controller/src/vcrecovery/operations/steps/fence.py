@@ -93,7 +93,7 @@ def _destroy_on(subject: Subject, host: LibvirtHost) -> DomainReading:
         if clock.steady() > deadline:
             raise ExternalError(
                 f"VM {uuid} is still {reading} on {host.name} after its destroy",
-                "end it by hand, then run it again",
+                "power it off by hand, then run it again",
             )
         clock.sleep(LOOK_EVERY)
     return reading
