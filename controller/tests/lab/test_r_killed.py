@@ -9,7 +9,7 @@ import pytest
 
 from vcrecovery.core.states import ServiceState, Side, Step
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY, STANDBY
-from vcrecovery.standby.modes import SETTLED_KEY, settled
+from vcrecovery.standby.modes import REFRESHED_KEY, refreshed
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery_lab.run import run
 
@@ -132,12 +132,12 @@ def test_the_refresh_of_a_frozen_standby(site: KillableSite) -> None:
     def due() -> None:
         site.well(*words)
         found = site.instance("b")
-        level, _, boot = found.config[SETTLED_KEY].split(" ")
-        site.lxd.server.configure(found, {SETTLED_KEY: f"{level} 1.0 {boot}"})
+        level, _, boot = found.config[REFRESHED_KEY].split(" ")
+        site.lxd.server.configure(found, {REFRESHED_KEY: f"{level} 1.0 {boot}"})
 
     def fresh() -> None:
         found = site.instance("b")
-        known = settled(found)
+        known = refreshed(found)
         assert found.status == "Frozen"
         assert known is not None
         assert known.since > 1.0

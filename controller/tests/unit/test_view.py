@@ -139,8 +139,8 @@ def test_a_service_that_is_well_needs_nobody() -> None:
 
 
 def waiting(mode: str, state: str, chosen: str = "", **changes: Any) -> ServiceView:
-    """A standby that was booted, or settled, so many seconds ago; refreshed every 1,000 s."""
-    ago = {name: NOW - changes.pop(name) for name in ("started_at", "settled_at") if name in changes}
+    """A standby that was booted, or refreshed, so many seconds ago; refreshed every 1,000 s."""
+    ago = {name: NOW - changes.pop(name) for name in ("started_at", "refreshed_at") if name in changes}
     plan = replace(PLAN, mode=mode, chosen_mode=chosen, refresh_every=1000.0)
     return view(plan=plan, standby=replace(standby(state=state), **ago), **changes)
 
@@ -150,14 +150,14 @@ def waiting(mode: str, state: str, chosen: str = "", **changes: Any) -> ServiceV
     [
         (waiting("frozen", "stopped"), "is to wait in mode frozen, and its container is stopped"),
         (waiting("hot", "stopped"), "is to wait in mode hot, and its container is stopped"),
-        (waiting("hot", "frozen", settled_at=9), "is to wait in mode hot, and its container is frozen"),
+        (waiting("hot", "frozen", refreshed_at=9), "is to wait in mode hot, and its container is frozen"),
         (waiting("warm", "error"), "is to wait in mode warm, and its container is error"),
         (waiting("cold", "running"), "is to wait in mode cold, and its container is running"),
-        (waiting("frozen", "running", settled_at=700), "is to wait in mode frozen, and its container is running"),
+        (waiting("frozen", "running", refreshed_at=700), "is to wait in mode frozen, and its container is running"),
         (waiting("frozen", "running", started_at=301), "is to wait in mode frozen, and its container is running"),
         (waiting("hot", "running", started_at=420), "was booted for mode hot 7 min ago, and is not ready"),
-        (waiting("frozen", "frozen", settled_at=1420), "is 7 min late to be refreshed"),
-        (waiting("frozen", "running", settled_at=1420), "is to wait in mode frozen, and its container is running"),
+        (waiting("frozen", "frozen", refreshed_at=1420), "is 7 min late to be refreshed"),
+        (waiting("frozen", "running", refreshed_at=1420), "is to wait in mode frozen, and its container is running"),
     ],
 )
 def test_a_standby_that_does_not_wait_as_it_is_to(seen: ServiceView, said: str) -> None:
@@ -177,13 +177,13 @@ def test_a_mode_that_was_chosen_is_kept() -> None:
     "seen",
     [
         waiting("cold", "stopped"),
-        waiting("hot", "running", settled_at=1100),
+        waiting("hot", "running", refreshed_at=1100),
         waiting("warm", "running", started_at=9),
-        waiting("frozen", "frozen", settled_at=900),
+        waiting("frozen", "frozen", refreshed_at=900),
         # Booting, refreshed a moment ago, and being refreshed.
         waiting("frozen", "running", started_at=60),
-        waiting("frozen", "running", settled_at=60),
-        waiting("frozen", "running", settled_at=1060),
+        waiting("frozen", "running", refreshed_at=60),
+        waiting("frozen", "running", refreshed_at=1060),
         waiting("hot", "stopped", holder="process 1"),
         waiting("not known", "stopped"),
     ],

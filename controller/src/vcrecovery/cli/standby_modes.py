@@ -15,7 +15,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.keeper import StandbyKeeper
-from vcrecovery.standby.modes import ChosenModes, settled
+from vcrecovery.standby.modes import ChosenModes, refreshed
 
 _LOOK_EVERY = 0.2
 PLAN = "plan"
@@ -83,7 +83,7 @@ def modes(as_json: bool, plan_path: Path) -> None:
             state = "missing" if found is None else found.status.lower()
         except ExternalError:
             found, state = None, "unreachable"
-        since = settled(found) if found is not None else None
+        since = refreshed(found) if found is not None else None
         shown[name] = {
             "mode": chosen.of(name, service).value,
             "plan": service.mode.value,

@@ -189,17 +189,17 @@ def _mode(view: ServiceView) -> Iterator[Finding]:
         return
     if (wanted := _WAITS.get(mode)) is None:
         return
-    settled_at = standby.settled_at
-    due_at = standby.started_at if settled_at is None else settled_at + view.plan.refresh_every
+    refreshed_at = standby.refreshed_at
+    due_at = standby.started_at if refreshed_at is None else refreshed_at + view.plan.refresh_every
     if standby.state != wanted:
         # One that waits frozen runs while it boots, and while it is refreshed.
-        begun = (standby.started_at, settled_at or 0.0, due_at)
+        begun = (standby.started_at, refreshed_at or 0.0, due_at)
         if (mode, standby.state) == ("frozen", "running") and any(abs(view.at - at) < TAKES_LONG for at in begun):
             return
         said = f"its standby is to wait in mode {mode}, and its container is {standby.state}"
     elif mode == "cold" or view.at - due_at < TAKES_LONG:
         return
-    elif settled_at is None:
+    elif refreshed_at is None:
         said = f"its standby was booted for mode {mode} {span(view.at - due_at)} ago, and is not ready"
     else:
         said = f"its standby is {span(view.at - due_at)} late to be refreshed from the files that have arrived"

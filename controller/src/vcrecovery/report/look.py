@@ -21,7 +21,7 @@ from vcrecovery.operations.records import Name, names_of
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
-from vcrecovery.standby.modes import ChosenModes, settled
+from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.lock import Holder
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
@@ -91,7 +91,7 @@ class _Questions:
         now = self._env.clock.now()
         ahead = from_the_future(fresh, now)
         age = None if ahead or fresh.synced_through is None else ran_for(fresh.synced_through, now, self._off)
-        since = settled(instance)
+        since = refreshed(instance)
         return StandbyView(
             instance.status.lower(),
             ahead or fresh.detail,

@@ -18,7 +18,7 @@ from vcrecovery.transfer.freshness import Freshness
 class StandbyView:
     """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds.
 
-    `started_at`: its last start; `settled_at`: from when its processes are at the oldest, None while that is not known.
+    `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
     """
 
     state: str
@@ -26,7 +26,7 @@ class StandbyView:
     age: float | None = None
     fresh: Freshness | None = None
     started_at: float = 0.0
-    settled_at: float | None = None
+    refreshed_at: float | None = None
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}

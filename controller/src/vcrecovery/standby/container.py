@@ -119,7 +119,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     return changes
 
 
-def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
+def set_up_again(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
     """After a restore, which brings back the configuration of then: what the plan says, its own identity, `claim`."""
     service = plan.services[name]
     secondary = secondary_of(plan, service)

@@ -10,7 +10,7 @@ from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError, VCRecoveryError
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY, settle
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY, set_up_again
 from vcrecovery.transfer.sessions import take_over
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def restore(subject: Subject, episode: Episode) -> Restored:
     # LXD brings back the configuration of then, in which the standby takes files: none may come until that is over.
     with take_over(env.plan.state_dir, name, RESTORE_POINT_ENDS_WITHIN) as ended:
         lxd.restore(name, point.name, COPY_TIMEOUT)
-        settle(env.plan, name, lxd, claim)
+        set_up_again(env.plan, name, lxd, claim)
     age = max(0.0, env.clock.now() - point.taken_at)
     return Restored(f"to {point.name}, {age_in_words(age)} old", asked, point.name, age, ended)
 
