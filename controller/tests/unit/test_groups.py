@@ -30,7 +30,8 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.several import Result
 from vcrecovery.operations.start_conditions import STARTS_WHEN_NOT_KNOWN, LiveConditions
 from vcrecovery.operations.unattended import Unattended
-from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.problems import PlanError
 from vcrecovery.store.journal import Journal
 
 SERVICE = """\

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.modes import Mode
+from vcrecovery.plan.problems import PlanError
 from vcrecovery.standby.modes import (
     REFRESHED_KEY,
     Act,

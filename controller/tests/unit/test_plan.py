@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.plan.fields import parse_duration
-from vcrecovery.plan.load import PlanError, load_plan, load_with_warnings
+from vcrecovery.plan.load import load_plan, load_with_warnings
 from vcrecovery.plan.names import sides_of
+from vcrecovery.plan.problems import PlanError
 from vcrecovery.standby.seed import selection_of
 
 

@@ -62,7 +62,7 @@ def _find(env: Environment, plan_path: Path, said: str) -> Episode | None:
             return found
         known = f"the newest is {newest.id}" if newest else "there is none yet"
         raise UsageError(f"no episode {number} ({known})", "`vcrecovery history` lists them")
-    from vcrecovery.plan.load import suggest
+    from vcrecovery.plan.problems import suggest
 
     # One that has left the plan may still have a history.
     if gone := journal.history(as_text(said), 1):

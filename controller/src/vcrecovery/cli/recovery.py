@@ -19,7 +19,7 @@ from vcrecovery.operations.several import Result, as_data, fail_over_all, result
 from vcrecovery.operations.start_conditions import LiveConditions
 from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.groups import hypervisors_of
-from vcrecovery.plan.load import suggest
+from vcrecovery.plan.problems import suggest
 
 
 class SeveralError(VCRecoveryError):
