@@ -211,14 +211,14 @@ def test_compare_and_swap(site: Site, tmp_path: Path, name: str, change: Change,
     # Another controller is faster by a moment: with the value, then with the epoch only.
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} {elsewhere}")
-    with pytest.raises(ExternalError, match="changed by somebody else at this moment; run it again"):
+    with pytest.raises(ExternalError, match="just changed by another client; run it again"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="which the plan does not know"):
         zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} 5 {change.kind} {change.old}")
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f'update add _vcrecovery.{full} 60 TXT "epoch=4"')
-    with pytest.raises(ExternalError, match="changed by somebody else"):
+    with pytest.raises(ExternalError, match="just changed by another client"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="belongs to epoch 4"):
         zone.prepare(full, [change], 3)

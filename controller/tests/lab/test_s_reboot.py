@@ -313,7 +313,7 @@ def test_a_vm_that_no_hypervisor_has_any_more_has_failed(place: Place) -> None:
         place.hv1.lose_power()
         wait_until_said(said, "connection to hypervisor hv1 lost")
         place.hv1.start()
-        wait_until_said(said, "no hypervisor of the plan knows the VM any more, nobody was seen to stop it")
+        wait_until_said(said, "no hypervisor of the plan knows the VM any more, no shutdown was seen")
         wait_until_said(said, "done: web is served by its standby")
     assert place.served_by_standby()
 
