@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from vcrecovery.core.episode import Step
 from vcrecovery.core.evidence import Failed, Proof, Unreadable
-from vcrecovery.core.states import Step
 from vcrecovery.store.evidence_json import of_data
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from simulated.site import Site
-from vcrecovery.core.states import Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Probes
 from vcrecovery.operations.steps.ages import ages_of

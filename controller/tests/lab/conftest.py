@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vcrecovery.core.states import Suspension
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, TryAgainError
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from vcrecovery.core.states import Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab.private_libvirt import PrivateLibvirt

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vcrecovery.core.states import Episode, Request, Step
+from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.drivers.dns import Change
 from vcrecovery.errors import ExitCode, ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment

@@ -22,8 +22,9 @@ from click.testing import CliRunner
 
 from evidence_cases import proof
 from vcrecovery.cli import standby
+from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Outcome, Request, Side, Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
 from vcrecovery.drivers.libvirt import connection as driver
 from vcrecovery.errors import ExternalError

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from vcrecovery.core.states import ServiceState, Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY, STANDBY
 from vcrecovery.standby.modes import REFRESHED_KEY, refreshed
 from vcrecovery.store.quarantines import QuarantineBook

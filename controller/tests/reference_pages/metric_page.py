@@ -9,7 +9,7 @@ import yaml
 from view_cases import DONE, OPEN, view
 
 from reference_pages.markdown import code, head, table
-from vcrecovery.core.states import ServiceState
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.report.exposition import Family
 from vcrecovery.report.metrics import families
 

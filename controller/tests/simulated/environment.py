@@ -14,9 +14,9 @@ from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
 from simulated.scheduler import SimulatedRuntime
 from simulated.world import Service, World
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import Episode, Step
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.dns import Key, Server
 from vcrecovery.drivers.probe import Probes, Result, label_of

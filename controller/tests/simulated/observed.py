@@ -10,8 +10,9 @@ from typing import Any
 from simulated.scheduler import Process
 from simulated.site import Site
 from simulated.world import Service
+from vcrecovery.core.episode import Episode, Outcome, Step
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Policy, Step
 
 #: What the plan of an observed site says; the rest is the plan's default.
 POLICY = Policy(max_staleness=60.0, cool_down=600.0)

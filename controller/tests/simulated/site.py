@@ -21,8 +21,9 @@ from simulated.scheduler import START, KilledError, Process, Scheduler, Simulate
 from simulated.world import Container, Service, World
 from vcrecovery.cli import recovery
 from vcrecovery.cli.watch import watching
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import Episode, Suspension
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import VCRecoveryError

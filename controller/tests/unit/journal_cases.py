@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evidence_cases import proof
-from vcrecovery.core.states import Episode, Outcome, Step
+from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.store.journal import Journal
 
 #: Without DNS, a failover is done then.

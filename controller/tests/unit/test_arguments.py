@@ -14,7 +14,8 @@ from journal_cases import finish
 
 from vcrecovery.cli import options
 from vcrecovery.cli.main import cli
-from vcrecovery.core.states import Request, ServiceState
+from vcrecovery.core.episode import Request
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 

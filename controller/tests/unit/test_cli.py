@@ -14,7 +14,7 @@ import pytest
 from journal_cases import finish
 
 from vcrecovery.cli.main import VERBS
-from vcrecovery.core.states import Request
+from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 

@@ -13,9 +13,9 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Request, Step, Symptom
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Request, Step, Symptom
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment

@@ -10,8 +10,9 @@ import pytest
 from evidence_cases import proof
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Run
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed, Restored
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, StepRecord, Symptom
+from vcrecovery.core.policy import Policy
 
 CONFIRMED: dict[str, Any] = {
     "power": "shutoff",

@@ -10,6 +10,7 @@ import pytest
 
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Run
+from vcrecovery.core.episode import Request, Step, Symptom
 from vcrecovery.core.evidence import (
     Answered,
     Confirmation,
@@ -23,8 +24,9 @@ from vcrecovery.core.evidence import (
     Unreadable,
     Verified,
 )
+from vcrecovery.core.phase import Phase, phase_of
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Phase, Policy, Request, Step, Symptom, phase_of
 from vcrecovery.errors import ExternalError
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.journal import Journal

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from vcrecovery.core.episode import Episode, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced
 from vcrecovery.core.fencing import Silent, must_be_silent, must_look_again, waited_for_libvirt
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Request, Step, StepRecord
 
 NOW = 1000.0
 AWAY, RUNS, OFF = (Power.UNREACHABLE, Power.RUNNING, Power.SHUTOFF)

@@ -16,9 +16,10 @@ from journal_cases import finish
 
 from evidence_cases import proof
 from vcrecovery.cli.recovery import _table
+from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.evidence import Proof
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Request, Step, Suspension
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.core.verdict import judge
 from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from journal_cases import finish
 
-from vcrecovery.core.states import Request
+from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.store.journal import Journal
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from journal_cases import finish
 
-from vcrecovery.core.states import Outcome, Policy, Request, Step
+from vcrecovery.core.episode import Outcome, Request, Step
+from vcrecovery.core.policy import Policy
 from vcrecovery.report import explain
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.quarantines import QuarantineBook

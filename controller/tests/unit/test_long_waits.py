@@ -8,9 +8,10 @@ import pytest
 
 from evidence_cases import proof
 from vcrecovery.cli.timeline import NoTimeline
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, Symptom
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.failover import fail_over

@@ -24,8 +24,8 @@ import pytest
 import yaml
 
 from recovery_bench.overhead_lxd import Connection, Server
+from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.evidence import Confirmation
-from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession

@@ -7,10 +7,11 @@ from dataclasses import replace
 import libvirt
 import pytest
 
+from vcrecovery.core.episode import Symptom
 from vcrecovery.core.meaning import ENDS, MEANINGS, TELLING, End, Meaning, end_of, meaning_of
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import ServiceState, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, judge
 from vcrecovery.drivers.libvirt.readings import POWER, REASON, STOPPED, reason_of
 

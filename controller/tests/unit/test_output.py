@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.core.states import Outcome
+from vcrecovery.core.episode import Outcome
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 

@@ -14,9 +14,10 @@ from journal_cases import finish
 from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide
-from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Side, Step, StepRecord, Suspension
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.detect import quarantine_keeper
 from vcrecovery.detect.quarantine_keeper import QuarantineKeeper
 from vcrecovery.errors import ExternalError

@@ -16,9 +16,11 @@ from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Go, Readiness, Run, Unmet, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, ExternalError, NotStartedError, RefusedError

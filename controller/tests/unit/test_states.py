@@ -13,20 +13,11 @@ from hypothesis import strategies as st
 from evidence_cases import proof
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed
+from vcrecovery.core.phase import ALLOWED, Phase, phase_of
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import (
-    ALLOWED,
-    Episode,
-    Outcome,
-    Phase,
-    Policy,
-    Request,
-    Step,
-    StepRecord,
-    Symptom,
-    phase_of,
-)
 from vcrecovery.errors import InternalError
 from vcrecovery.store.journal import Journal
 

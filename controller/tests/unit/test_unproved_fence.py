@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced, Proof
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.detect.answers import Finding, answer_of
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import locked

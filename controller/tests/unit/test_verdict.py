@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import ServiceState, Side, Suspension, Symptom
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)

@@ -18,20 +18,11 @@ from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Close, Run
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import (
-    Episode,
-    Outcome,
-    Policy,
-    Request,
-    ServiceState,
-    Side,
-    Step,
-    StepRecord,
-    Suspension,
-    Symptom,
-)
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.text import cells, cut, plain, span, wrapped
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode

@@ -16,8 +16,9 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Request, Step, Symptom
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Request, Step, Suspension, Symptom
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch

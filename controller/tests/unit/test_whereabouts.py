@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import whereabouts

@@ -15,9 +15,10 @@ import pytest
 from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Suspension
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Step, Suspension, Symptom
 from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning

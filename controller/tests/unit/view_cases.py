@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.verdict import judge
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.store.evidence_json import of_data

@@ -13,7 +13,7 @@ from vcrecovery.cli.terminal import paint, width
 from vcrecovery.errors import UsageError
 
 if TYPE_CHECKING:
-    from vcrecovery.core.states import Episode
+    from vcrecovery.core.episode import Episode
     from vcrecovery.operations.environment import Environment
 
 
@@ -27,7 +27,7 @@ def explain(episode: str, as_json: bool, plan_path: Path) -> None:
     EPISODE is the number that `history` shows; a SERVICE means its newest failover, `last` the newest of all. For one
     that is not finished: what it waits for, and what to type.
     """
-    from vcrecovery.core.states import Policy
+    from vcrecovery.core.policy import Policy
     from vcrecovery.operations.environment import Environment
     from vcrecovery.operations.policy import policy_for
     from vcrecovery.report import explain as report

@@ -8,7 +8,7 @@ import click
 
 from vcrecovery.cli.options import as_text, known_service, operator, plan_option, read_plan
 from vcrecovery.cli.timeline import day_and_time
-from vcrecovery.core.states import Suspension
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.fields import parse_duration

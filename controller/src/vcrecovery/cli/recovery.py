@@ -9,7 +9,7 @@ from pathlib import Path
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
-from vcrecovery.core.states import Episode, Outcome, Request
+from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment

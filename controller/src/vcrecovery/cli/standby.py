@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
-from vcrecovery.core.states import Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vcrecovery.cli.options import colour, is_terminal
 from vcrecovery.cli.output import say
+from vcrecovery.core.episode import DONE_WORD, Episode, Step
 from vcrecovery.core.evidence import Proof
-from vcrecovery.core.states import DONE_WORD, Episode, Step
 from vcrecovery.core.text import clock_time, day_and_time
 from vcrecovery.report.timeline import line, of_episode
 

@@ -13,8 +13,8 @@ import click
 from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import tell_systemd
+from vcrecovery.core.episode import DONE_WORD, Episode, Step
 from vcrecovery.core.evidence import Proof
-from vcrecovery.core.states import DONE_WORD, Episode, Step
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.watch import Watch
 from vcrecovery.drivers.runtime import Event

@@ -7,12 +7,13 @@ a port that was not seen open at this epoch.
 from __future__ import annotations
 
 from vcrecovery.core.decisions import GO, Blocked, Close, Decision, Go, Readiness, Run, Unmet, Wait
+from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.fencing import not_again, not_to_be_powered_off
 from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import Episode, Outcome, Policy, Step, StepRecord, Symptom
 
 
 def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.core.states import Outcome, Step
+from vcrecovery.core.episode import Outcome, Step
 
 
 @dataclass(frozen=True)

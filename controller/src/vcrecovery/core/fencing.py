@@ -15,9 +15,10 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from vcrecovery.core.decisions import Blocked, Close
+from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Policy, Step, StepRecord, Symptom
 
 #: Seconds for which the ports that a confirmation asked need not be asked again.
 JUST_ASKED = 3.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import ServiceState, Side
+from vcrecovery.core.service_state import ServiceState, Side
 
 
 @dataclass(frozen=True)

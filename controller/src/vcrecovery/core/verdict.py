@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.core.meaning import End, Meaning, end_of, meaning_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import ServiceState, Side, Symptom
+from vcrecovery.core.service_state import ServiceState, Side
 
 #: Seconds for which nobody may have the VM in the middle of its migration, as far as is told.
 MIGRATION_TAKES = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.states import DONE_WORD, Episode, Outcome
+from vcrecovery.core.episode import DONE_WORD, Episode, Outcome
 from vcrecovery.core.text import took
 
 #: The most characters of an acknowledgement in Zabbix 6.0 and 7.0.

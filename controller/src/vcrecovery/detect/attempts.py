@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from vcrecovery.core.states import Episode, Outcome
+from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.drivers.runtime import Runtime, Task
 from vcrecovery.errors import BusyError, NotNowError, RefusedError, VCRecoveryError
 from vcrecovery.operations.failover import retry_delay

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.episode import Episode, Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.sighting import Place, Sighting
-from vcrecovery.core.states import Episode, Side, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.drivers.runtime import each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from vcrecovery.core.states import Symptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.drivers.runtime import Task
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment

@@ -16,7 +16,7 @@ from functools import partial
 from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
-from vcrecovery.core.states import ServiceState
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
 from vcrecovery.keeping import SayOnce

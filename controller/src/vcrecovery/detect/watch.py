@@ -16,9 +16,10 @@ from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
+from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, ServiceState, Step, Symptom
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.attempts import Attempts

@@ -8,8 +8,10 @@ from typing import Protocol
 
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.evidence import Failed, Proof
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Step
+from vcrecovery.core.policy import Policy
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.errors import ExternalError, NotNowError, NotStartedError, RefusedError, VCRecoveryError
 from vcrecovery.store.journal import Journal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Proof
-from vcrecovery.core.states import Episode, Step
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment

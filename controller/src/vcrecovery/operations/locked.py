@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.states import Episode, Request, Side
+from vcrecovery.core.episode import Episode, Request
+from vcrecovery.core.service_state import Side
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.states import Policy
+from vcrecovery.core.policy import Policy
 from vcrecovery.operations.environment import Environment
 
 

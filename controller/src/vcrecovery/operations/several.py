@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.states import Episode
+from vcrecovery.core.episode import Episode
 from vcrecovery.drivers.runtime import THREADS, Runtime, each
 from vcrecovery.errors import BusyError, ExitCode, NotStartedError, RefusedError, VCRecoveryError
 from vcrecovery.operations.start_gate import StartGate, trouble_of

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from vcrecovery.core.states import ServiceState
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.modes import Mode

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from vcrecovery.core.decisions import GO, Readiness, Unmet, Wait
-from vcrecovery.core.states import ServiceState, Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Event, Runtime
 from vcrecovery.errors import NotStartedError, VCRecoveryError

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from vcrecovery.core.states import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.errors import ExternalError, NotNowError, RefusedError
 from vcrecovery.logs import about
 from vcrecovery.operations.environment import Environment

@@ -12,7 +12,8 @@ from typing import Any
 
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Close, Decision, Run
-from vcrecovery.core.states import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
+from vcrecovery.core.episode import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Request, StepRecord
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.text import clock_time, day_and_time, plain, span, took, wrapped
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data

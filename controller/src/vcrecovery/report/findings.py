@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode

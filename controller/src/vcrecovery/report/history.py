@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from vcrecovery.core.states import Episode
+from vcrecovery.core.episode import Episode
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.store.evidence_json import evidence_data

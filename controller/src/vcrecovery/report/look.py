@@ -11,8 +11,8 @@ from typing import TypeVar
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.sighting import Place, ran_for
-from vcrecovery.core.states import ServiceState, Side
 from vcrecovery.core.verdict import Circumstances, Verdict, judge
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
+from vcrecovery.core.episode import Outcome
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Outcome, Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings

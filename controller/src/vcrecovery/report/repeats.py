@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from vcrecovery.core.states import StepRecord
+from vcrecovery.core.episode import StepRecord
 
 #: So many things at most make up what repeats itself, and so often at least.
 _LONGEST, _OFTEN = 3, 4

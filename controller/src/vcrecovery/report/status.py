@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vcrecovery.core.states import CAME_TO_NOTHING
+from vcrecovery.core.episode import CAME_TO_NOTHING
 from vcrecovery.core.text import cells, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, all_findings, findings

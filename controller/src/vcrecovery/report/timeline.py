@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.states import DONE_WORD, Episode, Outcome, ServiceState
+from vcrecovery.core.episode import DONE_WORD, Episode, Outcome
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.text import clock_time, day_and_time, plain
 from vcrecovery.report.repeats import Repeats, condensed, same
 

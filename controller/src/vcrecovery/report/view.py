@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import Episode, ServiceState, Side, Suspension
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
 

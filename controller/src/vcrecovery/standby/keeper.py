@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from vcrecovery.core.states import ServiceState, Side
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED

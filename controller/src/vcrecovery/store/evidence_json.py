@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from vcrecovery.core.episode import Step
 from vcrecovery.core.evidence import (
     Answered,
     Confirmation,
@@ -22,7 +23,6 @@ from vcrecovery.core.evidence import (
     Unreadable,
     Verified,
 )
-from vcrecovery.core.states import Step
 
 #: Of what is written here. What has none was written before there was one, with the same keys.
 VERSION = 1

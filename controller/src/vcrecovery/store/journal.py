@@ -18,22 +18,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Evidence
+from vcrecovery.core.phase import ALLOWED, phase_of
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.sighting import OffTime, Sighting
-from vcrecovery.core.states import (
-    ALLOWED,
-    Episode,
-    Outcome,
-    Request,
-    ServiceState,
-    Side,
-    Step,
-    StepRecord,
-    Suspension,
-    Symptom,
-    phase_of,
-)
 from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit

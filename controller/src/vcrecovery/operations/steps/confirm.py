@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from vcrecovery.core.cpu import CpuSample, utilisation
+from vcrecovery.core.episode import SEEN_TO_END, Episode, Step, Symptom
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Place
-from vcrecovery.core.states import SEEN_TO_END, Episode, Step, Symptom
 from vcrecovery.drivers.probe import Result
 from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Fenced, ProvedBy
 from vcrecovery.core.fencing import Silent, finds_a_change, must_be_silent, must_look_again, waited_for_libvirt
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import Episode
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.host_fence import fence_host

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Restored
-from vcrecovery.core.states import Episode
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError, VCRecoveryError

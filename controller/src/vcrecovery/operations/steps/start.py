@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Started
-from vcrecovery.core.states import Episode
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.steps.subject import Subject

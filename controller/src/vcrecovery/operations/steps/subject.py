@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from vcrecovery.core.episode import Episode
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.sighting import Place
-from vcrecovery.core.states import Episode, Policy
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations import records

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Switched
-from vcrecovery.core.states import Episode
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import records, virtual_address
 from vcrecovery.operations.steps.subject import Subject

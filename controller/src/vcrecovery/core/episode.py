@@ -1,4 +1,4 @@
-"""What the decision core knows of a service: immutable values, no I/O.
+"""One failover, from its cause to its end: what was asked, its steps, how it ended. Values.
 
 Times are seconds since the epoch (of Unix), as the clock driver gives them.
 """
@@ -11,8 +11,7 @@ from enum import StrEnum
 from itertools import takewhile
 
 from vcrecovery.core.evidence import Confirmation, Evidence, Failed, Restored
-from vcrecovery.core.power import ENDED_BY_A_FENCE, Power
-from vcrecovery.core.sighting import Sighting
+from vcrecovery.core.power import Power
 
 
 class Step(StrEnum):
@@ -42,13 +41,6 @@ DONE_WORD: Mapping[Step, str] = {
 }
 
 
-class Side(StrEnum):
-    """Who serves."""
-
-    PRIMARY = "primary"
-    STANDBY = "standby"
-
-
 class Outcome(StrEnum):
     """How an episode ended."""
 
@@ -63,10 +55,6 @@ class Outcome(StrEnum):
 
 #: Nothing has happened to the primary, and the reason is worth a look.
 CAME_TO_NOTHING = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN})
-
-
-#: Seconds after the withdrawal of a failover in which its fence may act all the same: libvirtd had it in its queue.
-FENCE_ACTS_WITHIN = 60.0
 
 
 class Symptom(StrEnum):
@@ -211,174 +199,3 @@ class Episode:
         proof = newest.evidence if newest is not None and newest.ok else None
         in_place = isinstance(proof, Restored) and asked in (proof.asked, proof.restore_point)
         return None if in_place else asked
-
-
-class Phase(StrEnum):
-    """How far an episode is: derived from its steps and nowhere stored.
-
-    Those that end in -ing have begun and not ended well yet, or not for good.
-    """
-
-    OPENED = "opened"
-    CONFIRMING = "confirming"
-    CONFIRMED = "confirmed"
-    FENCING = "fencing"
-    #: It was proved off before, and may be back.
-    FENCING_AGAIN = "fencing again"
-    FENCED = "fenced"
-    RESTORING = "restoring"
-    RESTORED = "restored"
-    STARTING = "starting"
-    STARTED = "started"
-    PROBING = "probing"
-    PROBED = "probed"
-    SWITCHING = "switching"
-    SWITCHED = "switched"
-    VERIFYING = "verifying"
-    VERIFIED = "verified"
-    CLOSED = "closed"
-
-
-def phase_of(episode: Episode) -> Phase:
-    """What counts is the newest finished try of each step: what failed since is to be done again."""
-    if episode.closed_at is not None:
-        return Phase.CLOSED
-    if not episode.tried(Step.FENCE):
-        if episode.done(Step.CONFIRM) is None:
-            return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
-        return Phase.CONFIRMED
-    if episode.done(Step.FENCE) is None:
-        return Phase.FENCING_AGAIN if episode.ever_fenced else Phase.FENCING
-    if episode.done(Step.START) is None:
-        return _before_the_start(episode)
-    if episode.done(Step.SWITCH) is not None:
-        if episode.done(Step.VERIFY) is not None:
-            return Phase.VERIFIED
-        return Phase.VERIFYING if episode.tried(Step.VERIFY) else Phase.SWITCHED
-    if episode.done(Step.PROBE) is not None:
-        return Phase.SWITCHING if episode.tried(Step.SWITCH) else Phase.PROBED
-    return Phase.PROBING if episode.tried(Step.PROBE) else Phase.STARTED
-
-
-def _before_the_start(episode: Episode) -> Phase:
-    restore = episode.newest(Step.RESTORE)
-    if episode.to_restore is not None or (restore is not None and not restore.ok):
-        return Phase.RESTORING
-    if episode.tried(Step.START):
-        return Phase.STARTING
-    return Phase.FENCED if restore is None else Phase.RESTORED
-
-
-_NO = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM})
-_GIVEN_UP = frozenset({Outcome.GIVEN_UP})
-
-#: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
-#: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
-#: Before the fence a failover can be refused, and until it is proved withdrawn; after that, only finished, or given up
-#: by the operator.
-ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
-    Phase.OPENED: _NO | {Step.CONFIRM},
-    Phase.CONFIRMING: _NO | {Step.CONFIRM},
-    Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE},
-    # Before each further try somebody looks whether it serves.
-    Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Outcome.WITHDRAWN},
-    Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE},
-    # What was fenced long ago is fenced again.
-    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START},
-    Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.RESTORE},
-    Phase.RESTORED: _GIVEN_UP | {Step.FENCE, Step.START},
-    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.START},
-    Phase.STARTED: _GIVEN_UP | {Step.PROBE},
-    Phase.PROBING: _GIVEN_UP | {Step.PROBE},
-    # Done without a switch: where no DNS name follows the service.
-    Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
-    Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
-    Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
-    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
-    Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
-    Phase.CLOSED: frozenset(),
-}
-
-
-@dataclass(frozen=True)
-class Suspension:
-    """The operator's word that automatic failover of this service stops for a while."""
-
-    since: float
-    until: float | None
-    reason: str
-
-    def holds(self, now: float) -> bool:
-        return self.until is None or now < self.until
-
-
-@dataclass(frozen=True)
-class ServiceState:
-    """What the journal knows of a service.
-
-    `failed_over_at` is the end of its newest failover that was done, `withdrawn_at` of the newest that was withdrawn.
-    `seen` is what a hypervisor said last of its primary.
-    """
-
-    service: str
-    epoch: int = 0
-    side: Side = Side.PRIMARY
-    seen_running_at: float | None = None
-    suspension: Suspension | None = None
-    open_episode: Episode | None = None
-    failed_over_at: float | None = None
-    acknowledged_at: float | None = None
-    withdrawn_at: float | None = None
-    seen: Sighting | None = None
-
-    def may_be_our_doing(self, reason: str, now: float) -> bool:
-        """Whether an end for libvirt's `reason` may be the fence of a failover that was withdrawn, acting late."""
-        if reason not in ENDED_BY_A_FENCE or self.withdrawn_at is None:
-            return False
-        return 0 <= now - self.withdrawn_at < FENCE_ACTS_WITHIN
-
-    def suspension_at(self, now: float) -> Suspension | None:
-        """The suspension that holds at that time."""
-        return self.suspension if self.suspension is not None and self.suspension.holds(now) else None
-
-    def cools_until(self, cool_down: float) -> float | None:
-        """Until when no failover of it begins by itself; None when its newest one was acknowledged, or there is none.
-
-        The time may be over already. `cool_down` in seconds.
-        """
-        if self.failed_over_at is None:
-            return None
-        if self.acknowledged_at is not None and self.acknowledged_at >= self.failed_over_at:
-            return None
-        return self.failed_over_at + cool_down
-
-    def cools(self, cool_down: float, now: float) -> bool:
-        until = self.cools_until(cool_down)
-        return until is not None and now < until
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The part of the plan that decisions depend on. Seconds."""
-
-    max_staleness: float = 900.0
-    confirmation_valid_for: float = 15.0
-    #: After that a standby that could not be started since is not started without another fence.
-    fence_valid_for: float = 60.0
-    probe_valid_for: float = 15.0
-    has_dns: bool = True
-    cpu_high: float = 95.0
-    cpu_high_for: float = 60.0
-    cpu_zero_for: float = 60.0
-    host_silent_for: float = 15.0
-    cool_down: float = 3600.0
-    stalled_for: float = 30.0
-
-    def noticed_after(self, symptom: Symptom) -> float:
-        """For how long a failure lasts before such a doubt arises: so long before, it still worked."""
-        after = {
-            Symptom.CPU_ZERO: self.cpu_zero_for,
-            Symptom.CPU_HIGH: self.cpu_high_for,
-            Symptom.HOST: self.host_silent_for,
-        }
-        return after.get(symptom, 0.0)
