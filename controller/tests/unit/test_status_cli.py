@@ -160,6 +160,22 @@ def test_a_pipe_gets_a_frame_for_each_change(local_plan: Path) -> None:
             process.kill()
 
 
+def test_a_pipe_without_a_reader_ends_it(local_plan: Path) -> None:
+    """Also while nothing changes, so that nothing is written."""
+    words = command("status", "--watch", "--every", "3600", "--within", str(PATIENCE), "--plan", local_plan)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env()) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            Reader(process.stdout.fileno()).until(lambda text: "needs somebody" in text)
+            assert process.poll() is None
+            process.stdout.close()
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
 def test_frames_as_data_are_a_line_each(local_plan: Path) -> None:
     words = command("status", "--watch", "--json", "--every", "0.1", "--plan", local_plan)
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=env()) as process:
