@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.core.states import Side, Step
 from vcrecovery.errors import RefusedError, UsageError
@@ -28,7 +29,7 @@ def standby() -> None:
 
 
 @standby.command(short_help="Make standbys what the plan says.")
-@click.argument("services", nargs=-1)
+@click.argument("services", shell_complete=complete.services, nargs=-1)
 @json_option
 @plan_option
 def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
@@ -47,7 +48,7 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
 
 
 @standby.command(short_help="Let the primary serve again, once it is back.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @plan_option
 def reset(service: str, plan_path: Path) -> None:
     """Let the primary of SERVICE serve again, after you have brought it back by hand.
@@ -84,7 +85,7 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
 
 
 @standby.command(short_help="Wait until a standby has everything.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
 @click.option("--any", "any_time", is_flag=True, help="Be content with one whole sync, however old.")
 @plan_option
@@ -112,7 +113,7 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
 
 
 @standby.command(short_help="Fill a standby from a tree that is here.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.option(
     "--from",
     "source",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vcrecovery.cli import output
+from vcrecovery.cli import complete, output
 from vcrecovery.cli.options import Seconds, is_terminal, json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import height, paint, width
 from vcrecovery.core.text import day_and_time
@@ -27,7 +27,7 @@ _UNKNOWN = 3
 
 
 @click.command()
-@click.argument("service", required=False)
+@click.argument("service", shell_complete=complete.service, required=False)
 @json_option
 @click.option("--check", is_flag=True, help="A line per finding; exit status 6: somebody is needed now, 7: later.")
 @click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0 to 3.")
