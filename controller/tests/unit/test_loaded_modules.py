@@ -5,9 +5,13 @@ Each verb runs as an operator calls it, in a program of its own, with a plan of 
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -30,7 +34,6 @@ HEAVY = {
     "vcrecovery.excludes",
     "vcrecovery.standby.restore_points",
     "yaml",
-    "zabbix_utils",
 }
 _RUN = """
 import sys
@@ -91,3 +94,25 @@ def test_a_verb_loads_what_it_needs(words: list[str], needed: set[str], without_
 
 def test_names_in_dns_load_its_library(plan_file: Path) -> None:
     assert "dns" in loaded(["failover", "web"], plan_file)
+
+
+def test_every_dependency_is_imported() -> None:
+    """Each is fetched, kept up to date and trusted on every secondary."""
+    controller = Path(__file__).parents[2]
+    project = tomllib.loads((controller / "pyproject.toml").read_text())["project"]
+    wanted = {re.split("[^a-z0-9-]", line.lower())[0] for line in project["dependencies"]}
+    imported = set()
+    for file in (controller / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    provided = {
+        distribution.lower() for module, names in packages_distributions().items() if module in imported
+        for distribution in names
+    }  # fmt: skip
+    assert wanted <= provided
+    locked = {line.split("==")[0] for line in (controller / "requirements.lock").read_text().splitlines()}
+    assert wanted <= locked
+    assert "zabbix-utils" not in locked
