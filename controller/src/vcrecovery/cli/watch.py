@@ -19,11 +19,15 @@ from vcrecovery.core.states import DONE_WORD, Episode, Step
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.detect.watch import Watch
+from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.runtime import Event
+from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
+from vcrecovery.report.page import Page
+from vcrecovery.report.serve import keep_serving
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
@@ -49,24 +53,18 @@ class LogTimeline:
 
 
 def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> None:
-    """Where the plan names Zabbix's API. Loaded only then."""
+    """Where the plan names Zabbix's API."""
     zabbix = env.plan.zabbix
     if zabbix is None or zabbix.api is None:
         return
-    from vcrecovery.detect.zabbix_events import ZabbixEvents
-    from vcrecovery.drivers.zabbix import ZabbixServer
-
     events = ZabbixEvents(env, ZabbixServer(zabbix.api), recover)
     env.runtime.spawn(lambda: events.run(stop), "zabbix-events")
 
 
 def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
-    """Where the plan asks for it. Loaded only then."""
+    """Where the plan asks for it."""
     if plan.metrics is None:
         return
-    from vcrecovery.report.page import Page
-    from vcrecovery.report.serve import keep_serving
-
     where = (str(plan.metrics.listen), plan.metrics.port)
     threading.Thread(target=keep_serving, args=(*where, Page(plan).text, stop), name="metrics", daemon=True).start()
 
