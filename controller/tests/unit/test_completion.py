@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 import pytest
-from view_program import PATIENCE, env, vcrecovery
+from view_program import PATIENCE, env
+from warm_program import vcrecovery
 
 import vcrecovery as vcrecovery_package
 from vcrecovery.cli.main import cli

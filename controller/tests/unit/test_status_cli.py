@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from view_program import PATIENCE, Reader, command, env, on_a_terminal, only, vcrecovery
+from view_program import PATIENCE, Reader, command, env, on_a_terminal, only
+from view_program import vcrecovery as started
+from warm_program import vcrecovery
 
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.modes import Mode
@@ -22,7 +24,7 @@ from vcrecovery.standby.modes import ChosenModes
 
 def test_what_hangs_is_said_to_hang_in_time(hanging: Path) -> None:
     begun = time.monotonic()
-    done = vcrecovery("status", "--within", "1", "--plan", hanging)
+    done = started("status", "--within", "1", "--plan", hanging)
     # One after the other would be ten seconds for libvirt, ten for LXD, six for DNS.
     assert time.monotonic() - begun < 20
     assert done.returncode == 0
@@ -62,7 +64,7 @@ def test_many_services_take_no_longer(hanging: Path) -> None:
     )
     hanging.write_text(head + services)
     begun = time.monotonic()
-    found = json.loads(vcrecovery("status", "--json", "--within", "2", "--plan", hanging).stdout)["services"]
+    found = json.loads(started("status", "--json", "--within", "2", "--plan", hanging).stdout)["services"]
     # Far from 100 times the time-outs.
     assert time.monotonic() - begun < 45
     assert [service["service"] for service in found] == names
