@@ -52,6 +52,19 @@ services:
 """
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers each begins with one of the longest: each gets a run of neighbours."""
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    longest = [item for item in items if "begins_first" in item.keywords]
+    others = [item for item in items if "begins_first" not in item.keywords]
+    share = len(others) // workers
+    found: list[pytest.Item] = []
+    for number in range(workers):
+        end = len(others) if number == workers - 1 else (number + 1) * share
+        found += longest[number::workers] + others[number * share : end]
+    items[:] = found
+
+
 @pytest.fixture(autouse=True)
 def simulated_sites_are_closed() -> Iterator[None]:
     yield

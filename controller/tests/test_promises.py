@@ -667,6 +667,7 @@ class EnoughError(BaseException):
 MACHINES = [(Promises, 120), (PromisesOfSeveral, 40)]
 
 
+@pytest.mark.begins_first
 @pytest.mark.timeout(0 if STEPS else 600)
 @pytest.mark.parametrize(("machine", "short"), MACHINES, ids=["one-service", "several-services"])
 def test_the_promises_hold(
