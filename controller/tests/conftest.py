@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,14 @@ import pytest
 from simulated.scheduler import START as SIMULATED_START
 from simulated.site import Site
 
+# Hundreds of tests start the program: also where no byte code may lie beside it, it is compiled once.
+sys.dont_write_bytecode = False
+sys.pycache_prefix = str(Path(__file__).resolve().parents[2] / ".cache/bytecode")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+#: Where the machine has one, a file system in its memory.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  a folder of its own is made in it
 START = 1_790_000_000.0
 PLAN = """\
 version: 1
@@ -42,11 +52,31 @@ services:
 """
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers each begins with one of the longest: each gets a run of neighbours."""
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    longest = [item for item in items if "begins_first" in item.keywords]
+    others = [item for item in items if "begins_first" not in item.keywords]
+    share = len(others) // workers
+    found: list[pytest.Item] = []
+    for number in range(workers):
+        end = len(others) if number == workers - 1 else (number + 1) * share
+        found += longest[number::workers] + others[number * share : end]
+    items[:] = found
+
+
 @pytest.fixture(autouse=True)
 def simulated_sites_are_closed() -> Iterator[None]:
     yield
     for site in list(Site.left_open):
         site.close()
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """For what loses no power in the test: a journal there waits for no disk."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -66,7 +96,7 @@ def local_plan(plan_file: Path) -> Path:
 
 def _after_a_crash(plan: Path, kill_at: str | None = None) -> None:
     """The plan's journal is that of a watcher that saw its primary crash."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as scratch:
         site = Site(Path(scratch))
         site.scheduler.set_by = START - SIMULATED_START
         site.watch(3)

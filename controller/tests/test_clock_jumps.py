@@ -37,8 +37,8 @@ def is_done(site: Site) -> None:
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 @pytest.mark.parametrize("at", EVERY_BOUNDARY)
-def test_in_the_middle_of_a_failover(at: int, jump: float, tmp_path: Path) -> None:
-    site = crashed(tmp_path)
+def test_in_the_middle_of_a_failover(at: int, jump: float, memory_path: Path) -> None:
+    site = crashed(memory_path)
 
     def jumps() -> None:
         site.scheduler.set_by += jump
@@ -57,8 +57,8 @@ def test_in_the_middle_of_a_failover(at: int, jump: float, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 @pytest.mark.parametrize("at", EVERY_BOUNDARY)
-def test_while_no_controller_runs(at: int, jump: float, tmp_path: Path) -> None:
-    site = crashed(tmp_path)
+def test_while_no_controller_runs(at: int, jump: float, memory_path: Path) -> None:
+    site = crashed(memory_path)
     site.kill_at = at
     site.watch(3, again=False)
     site.scheduler.set_by += jump
@@ -77,8 +77,8 @@ def test_while_no_controller_runs(at: int, jump: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-def test_before_the_crash(jump: float, tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_before_the_crash(jump: float, memory_path: Path) -> None:
+    site = Site(memory_path)
     site.watch(1)
     web = site.world.services["web"]
     web.syncs = False

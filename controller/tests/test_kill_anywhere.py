@@ -25,8 +25,8 @@ def crashed(folder: Path) -> Site:
     return site
 
 
-def test_every_boundary_is_meant(tmp_path: Path) -> None:
-    site = crashed(tmp_path)
+def test_every_boundary_is_meant(memory_path: Path) -> None:
+    site = crashed(memory_path)
     site.watch(3)
     assert site.boundaries == len(EVERY_BOUNDARY)
 
@@ -41,8 +41,8 @@ def is_done(site: Site) -> None:
 
 @pytest.mark.parametrize("second_kill", [None, 1, 3, 7])
 @pytest.mark.parametrize("first_kill", EVERY_BOUNDARY)
-def test_killed_at(first_kill: int, second_kill: int | None, tmp_path: Path) -> None:
-    site = crashed(tmp_path)
+def test_killed_at(first_kill: int, second_kill: int | None, memory_path: Path) -> None:
+    site = crashed(memory_path)
     site.kill_at = first_kill
     site.watch(3, again=False)
     if second_kill is not None:
@@ -61,8 +61,8 @@ def with_restore_points(folder: Path) -> Site:
     return site
 
 
-def test_every_boundary_of_a_restore_is_meant(tmp_path: Path) -> None:
-    site = with_restore_points(tmp_path)
+def test_every_boundary_of_a_restore_is_meant(memory_path: Path) -> None:
+    site = with_restore_points(memory_path)
     site.failover(restore_point="latest")
     assert site.boundaries == len(EVERY_BOUNDARY_OF_A_RESTORE)
 
@@ -71,9 +71,9 @@ def test_every_boundary_of_a_restore_is_meant(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first_kill", EVERY_BOUNDARY_OF_A_RESTORE)
 @pytest.mark.parametrize("who_goes_on", ["the same words", "without the restore point", "the watcher"])
 def test_killed_at_with_a_restore_point(
-    who_goes_on: str, first_kill: int, second_kill: int | None, tmp_path: Path
+    who_goes_on: str, first_kill: int, second_kill: int | None, memory_path: Path
 ) -> None:
-    site = with_restore_points(tmp_path)
+    site = with_restore_points(memory_path)
     site.kill_at = first_kill
     site.failover(restore_point=POINTS[0])
     state = site.journal.state("web")

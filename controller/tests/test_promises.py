@@ -30,6 +30,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from conftest import MEMORY
 from simulated.observed import POLICY, Observed
 from simulated.scheduler import Process
 from simulated.world import MODES as ALL_MODES
@@ -41,8 +42,6 @@ from vcrecovery.errors import ExternalError, VCRecoveryError
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))
 RULES_OF_ONE_WALK = 30
-#: In memory where there is one: what is tested is the order of the writes, not the disk.
-SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  a directory of its own is made in it
 NEVER = 1e9
 POINTS = ("vcr-20261121T110000Z", "vcr-20261121T120000Z")
 MODES = sorted(ALL_MODES)
@@ -77,7 +76,7 @@ class Walk(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="vcr-promises-", dir=SCRATCH))
+        self.folder = Path(tempfile.mkdtemp(prefix="vcr-promises-", dir=MEMORY))
 
     def lay_out(self, seed: int, services: Mapping[str, Mapping[str, Any]] | None = None, **how: Any) -> None:
         detection = {"cool_down": f"{POLICY.cool_down:g}s", **how.pop("detection", {})}
@@ -669,6 +668,7 @@ class EnoughError(BaseException):
 MACHINES = [(Promises, 120), (PromisesOfSeveral, 40)]
 
 
+@pytest.mark.begins_first
 @pytest.mark.timeout(0 if STEPS else 600)
 @pytest.mark.parametrize(("machine", "short"), MACHINES, ids=["one-service", "several-services"])
 def test_the_promises_hold(

@@ -172,9 +172,9 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("in_utc")
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(name: str, tmp_path: Path) -> None:
+def test_scenario(name: str, memory_path: Path) -> None:
     scenario = yaml.safe_load((index.folder_of(name) / "scenario.yml").read_text())
-    log = "\n".join([f"# {scenario['title']}", *play(scenario, tmp_path)]) + "\n"
+    log = "\n".join([f"# {scenario['title']}", *play(scenario, memory_path)]) + "\n"
     golden = index.folder_of(name) / "expect.log"
     if os.environ.get("VCRECOVERY_REWRITE"):
         golden.write_text(log)

@@ -36,6 +36,9 @@ _value:
 """
 
 
+from ansible_collections.vcrecovery.standby.plugins.plugin_utils.plan_schema import with_defaults
+
+
 def dns_keys(plan):
     found = []
     zones = plan.get("dns", {}).get("zones", {}).values()
@@ -43,7 +46,7 @@ def dns_keys(plan):
         groups = [zone["servers"] for zone in zones if zone["key"] == file]
         if not groups:
             continue
-        algorithm, origin = key.get("algorithm", "hmac-sha256"), groups[0][0]
+        algorithm, origin = with_defaults(key, "TsigKey")["algorithm"], groups[0][0]
         wanted = [
             (file, key["name"], key["secret_file"], [servers[0] for servers in groups]),
             (

@@ -41,13 +41,14 @@ _value:
 """
 
 
+from ansible_collections.vcrecovery.standby.plugins.plugin_utils.plan_schema import with_defaults
+
+
 def values(record, service):
     """What the record holds while the primary serves; the plan's own rule, which `vcrecovery plan check` enforces."""
-    kind, own = record.get("type", "A"), record.get("primary")
+    kind, own = record["type"], record["primary"]
     if kind == "SRV":
-        return "{} {} {} {}.".format(
-            own.get("priority", 0), own.get("weight", 0), own["port"], own["target"].rstrip(".")
-        )
+        return "{} {} {} {}.".format(own["priority"], own["weight"], own["port"], own["target"].rstrip("."))
     if kind == "CNAME":
         return own.rstrip(".") + "."
     return own or service["primary"]["address6" if kind == "AAAA" else "address"]
@@ -63,11 +64,11 @@ def dns_zones(plan, server):
         key = plan["dns"]["keys"][zone["key"]]["name"]
         grants, records = [], []
         for service in plan.get("services", {}).values():
-            for record in service.get("dns", []):
+            for record in with_defaults(service.get("dns", []), "Service.dns"):
                 if record["zone"] != name:
                     continue
-                text, kind = record["name"].rstrip("."), record.get("type", "A")
-                records.append(f"{text}. {record.get('ttl', 30)} IN {kind} {values(record, service)}")
+                text, kind = record["name"].rstrip("."), record["type"]
+                records.append(f"{text}. {record['ttl']} IN {kind} {values(record, service)}")
                 grants += [f"name {text}. {kind}", f"name _vcrecovery.{text}. TXT"]
         primary = server == source
         files = [zone["key"]] if primary else []

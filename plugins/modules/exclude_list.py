@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.database import backend_of
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.errors import ExcludeError
-from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.files import would_change, write_if_changed
+from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.list_file import would_change, write_if_changed
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.rules import rules_from_json
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.selection import selection_from
 from ansible_collections.vcrecovery.standby.plugins.module_utils.excludes.service import service_rules

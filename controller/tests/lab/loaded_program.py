@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,15 @@ class LoadedProgram:
         self._lock = threading.Lock()
         self._requests: socket.socket | None = None
 
-    def run(self, words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
-        """`vcrecovery` with these words, in a session of its own. Raises TimeoutExpired after `timeout` seconds."""
-        asked = json.dumps({"words": words, "environment": dict(os.environ), "folder": str(Path.cwd())}).encode()
+    def run(
+        self, words: list[str], timeout: float, changes: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`vcrecovery` with these words, in a session of its own. Raises TimeoutExpired after `timeout` seconds.
+
+        `changes` are made to its environment.
+        """
+        environment = {**os.environ, **(changes or {})}
+        asked = json.dumps({"words": words, "environment": environment, "folder": str(Path.cwd())}).encode()
         here, there = socket.socketpair()
         with here, there, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             with self._lock:
@@ -77,6 +85,12 @@ def load_everything() -> None:
     for module in pkgutil.walk_packages(vcrecovery.__path__, "vcrecovery."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    from vcrecovery.plan.model import Plan
+
+    # Its schema is built at the first use.
+    Plan.model_rebuild(force=True)
+    # To look for garbage in all that would copy it into each fork.
+    gc.freeze()
 
 
 def become_the_program(asked: dict[str, Any], out: int, err: int) -> None:

@@ -98,6 +98,7 @@ def receiver(tmp_path: Path) -> Iterator[TrapReceiver]:
     daemon.stop()
 
 
+@pytest.mark.begins_first
 def test_the_notifier_tells_one_relay_while_the_other_is_away(tmp_path: Path, receiver: TrapReceiver) -> None:
     with away() as gone:
         for name, secret in (("auth", AUTH), ("privacy", PRIVACY)):

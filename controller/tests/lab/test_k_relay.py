@@ -11,7 +11,8 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -242,48 +243,73 @@ def as_libvirt_snmp(agent: Agent, *guests: Guest) -> None:
     agent.show(guests, libvirt=None, copy=COPY_LIVES)
 
 
-def test_libvirt_snmp_at_the_default_poll(tmp_path: Path, pair_of_agents: list[Agent]) -> None:
-    """Every value right, whether the plan says what it is or not; and silence once it has lost its libvirtd."""
+BUSY = {"hv1": replace(WEB, rate=2 * 10**9), "hv2": OTHER}
+
+
+@dataclass
+class Copying:
+    """The relay at the default poll, with two agents that are libvirt-snmp; of hv1 the plan says so."""
+
+    agents: list[Agent]
+    recorder: Recorder
+    program: Program
+
+    def beats(self, host: str) -> list[Recorded]:
+        return self.recorder.values(host, "vcr.heartbeat")
+
+
+@pytest.fixture
+def copying(tmp_path: Path) -> Iterator[Copying]:
     recorder = Recorder("127.0.1.8", free_port("127.0.1.8"))
-    plan = plan_of(tmp_path, pair_of_agents, recorder, 5.0, v2c=False)
-    plan["hypervisors"]["hv1"]["snmp"]["agent"] = "libvirt-snmp"
-    busy = {"hv1": replace(WEB, rate=2 * 10**9), "hv2": OTHER}
-    for agent in pair_of_agents:
-        as_libvirt_snmp(agent, busy[agent.name], HALF_BUSY)
-    program = Program(tmp_path, plan)
-    recorder.start()
-    program.start()
-    try:
+    with agents(tmp_path / "agents", 2) as pair:
+        plan = plan_of(tmp_path, pair, recorder, 5.0, v2c=False)
+        plan["hypervisors"]["hv1"]["snmp"]["agent"] = "libvirt-snmp"
+        for agent in pair:
+            as_libvirt_snmp(agent, BUSY[agent.name], HALF_BUSY)
+        program = Program(tmp_path, plan)
+        recorder.start()
+        program.start()
+        try:
+            yield Copying(pair, recorder, program)
+        finally:
+            status = program.stop()
+            recorder.stop()
+        assert status == 0
 
-        def beats(host: str) -> list[Recorded]:
-            return recorder.values(host, "vcr.heartbeat")
 
-        recorder.wait_for(lambda: all(len(beats(host)) >= 7 for host in busy), "seven polls")
-        for host in busy:
-            # At first the agents are asked in turn, and what was read too soon gives no value.
-            heard = beats(host)[2:]
-            assert min(b.clock - a.clock for a, b in itertools.pairwise(heard)) > COPY_LIVES + 0.5
-            for uuid, load in ((busy[host].uuid, 100 if host == "hv1" else 0), (HALF_BUSY.uuid, 50)):
-                values = [v for v in recorder.values(host, cpu(uuid)) if v.clock >= heard[0].clock]
-                # On a busy machine a walk may last too long for a value.
-                assert len(values) >= len(heard) - 1
-                assert [float(v.text) for v in values] == [pytest.approx(load, abs=5)] * len(values)
-        said = [line for line in program.log.read_text().splitlines() if "is asked every 6 s" in line]
-        assert len(said) == 1
-        assert "hypervisors.hv2.snmp.agent: libvirt-snmp" in said[0]
-        as_libvirt_snmp(pair_of_agents[0])
-        wait_for(
-            lambda: "has lost libvirt: its table is empty; restart it there" in program.log.read_text(), "the loss"
-        )
-        silent, others = len(beats("hv1")), len(beats("hv2"))
-        recorder.wait_for(lambda: len(beats("hv2")) >= others + 2, "polls of the other")
-        assert len(beats("hv1")) == silent
-        as_libvirt_snmp(pair_of_agents[0], WEB)
-        recorder.wait_for(lambda: len(beats("hv1")) > silent, "its return")
-        assert {v.text for v in recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
-    finally:
-        assert program.stop() == 0
-        recorder.stop()
+@pytest.mark.begins_first
+def test_libvirt_snmp_at_the_default_poll(copying: Copying) -> None:
+    """Every value right, whether the plan says what it is or not."""
+    recorder, beats = copying.recorder, copying.beats
+    recorder.wait_for(lambda: all(len(beats(host)) >= 7 for host in BUSY), "seven polls")
+    for host in BUSY:
+        # At first the agents are asked in turn, and what was read too soon gives no value.
+        heard = beats(host)[2:]
+        assert min(b.clock - a.clock for a, b in itertools.pairwise(heard)) > COPY_LIVES + 0.5
+        for uuid, load in ((BUSY[host].uuid, 100 if host == "hv1" else 0), (HALF_BUSY.uuid, 50)):
+            values = [v for v in recorder.values(host, cpu(uuid)) if v.clock >= heard[0].clock]
+            # On a busy machine a walk may last too long for a value.
+            assert len(values) >= len(heard) - 1
+            assert [float(v.text) for v in values] == [pytest.approx(load, abs=5)] * len(values)
+    said = [line for line in copying.program.log.read_text().splitlines() if "is asked every 6 s" in line]
+    assert len(said) == 1
+    assert "hypervisors.hv2.snmp.agent: libvirt-snmp" in said[0]
+    assert {v.text for v in recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
+
+
+@pytest.mark.begins_first
+def test_libvirt_snmp_is_silent_once_it_has_lost_its_libvirtd(copying: Copying) -> None:
+    recorder, beats = copying.recorder, copying.beats
+    recorder.wait_for(lambda: all(len(beats(host)) >= 2 for host in BUSY), "two polls")
+    as_libvirt_snmp(copying.agents[0])
+    lost = "has lost libvirt: its table is empty; restart it there"
+    wait_for(lambda: lost in copying.program.log.read_text(), "the loss")
+    silent, others = len(beats("hv1")), len(beats("hv2"))
+    recorder.wait_for(lambda: len(beats("hv2")) >= others + 2, "polls of the other")
+    assert len(beats("hv1")) == silent
+    as_libvirt_snmp(copying.agents[0], WEB)
+    recorder.wait_for(lambda: len(beats("hv1")) > silent, "its return")
+    assert {v.text for v in recorder.values("hv1", state(SERVICE_UUID))} == {"running"}
 
 
 def relay_of(folder: Path, plan: dict[str, Any]) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from disks import command, file_system, mounted, need_root
 from lockstep import ahead, lockstep, wait_for
 from test_reconcile import Pair
 
-from vcrecovery.excludes.identity import SNAPSHOT_PREFIX
+from vcrecovery.excludes.machine_specific import SNAPSHOT_PREFIX
 from vcrecovery.primary.reconcile import ReconcileError
 from vcrecovery.primary.settings import Consistency, Hook
 

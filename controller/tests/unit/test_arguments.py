@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from journal_cases import finish
+from warm_program import vcrecovery
 
 from vcrecovery.cli import options
 from vcrecovery.cli.main import cli
@@ -18,13 +17,6 @@ from vcrecovery.core.episode import Request
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
-
-
-def vcrecovery(*words: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vcrecovery", *(str(word) for word in words)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **changes}
-    )
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from journal_cases import finish
+from warm_program import vcrecovery
 
 from vcrecovery.cli.main import VERBS
 from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
-
-
-def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vcrecovery", *(str(word) for word in words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
     variables = {
         "ansible_managed": "Ansible managed",
         "controller_watch_argv": ["/bin/true", "watch"],
-        "controller_plan": {"state_dir": "/var/lib/vcrecovery", "services": {"web": optional["service"]}},
+        "controller_state_dir": "/var/lib/vcrecovery",
+        "controller_plan": {"services": {"web": optional["service"]}},
         "hypervisor_libvirt_snmp_argv": ["/bin/true", "-f"],
         "hypervisor_snmp_notify_argv": ["/bin/true", "snmp-agent"],
         "hypervisor_snmp_uri": "qemu:///system",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-from view_program import PATIENCE, env, vcrecovery
+from view_program import PATIENCE, env
+from warm_program import vcrecovery
+
+import vcrecovery as vcrecovery_package
+from vcrecovery.cli.main import cli
 
 
 def completed(line: str, plan: Path, shell: str = "bash") -> list[str]:
@@ -57,6 +64,50 @@ def test_completion_of_a_failover(plan_file: Path) -> None:
         ("--primary-is-down hv1 --host ", ["hv1", "hv2"]),
     ):
         assert completed(f"vcrecovery failover {said}", plan_file) == offered, said
+
+
+#: Parameters by name -> what is offered for them, whatever the verb.
+ALIKE = {
+    "service": ["web"],
+    "services": ["web"],
+    "vm": ["6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0001"],
+    "host": ["hv1"],
+    "site": ["main"],
+    "group": [],
+    "primary_is_down": ["web", "hv1", "main"],
+    "restore_point": ["latest"],
+    "episode": ["last", "web"],
+}
+
+
+def verbs(command: click.Command, context: click.Context) -> Iterator[click.Command]:
+    if not isinstance(command, click.Group):
+        yield command
+        return
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from verbs(found, context)
+
+
+def test_every_verb_completes_alike(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VCRECOVERY_PLAN", str(plan_file))
+    with click.Context(cli, resilient_parsing=True) as context:
+        asked = [parameter for verb in verbs(cli, context) for parameter in verb.params if parameter.name in ALIKE]
+        for parameter in asked:
+            offered = [item.value for item in parameter.shell_complete(context, "")]
+            assert offered == ALIKE[parameter.name or ""], parameter
+    assert len(asked) > 20
+
+
+def test_nothing_private_of_another_library_is_used() -> None:
+    """What a library does not promise, its next version may not have."""
+    source = Path(vcrecovery_package.__file__).parent
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and not f"{node.module}.".startswith(("vcrecovery.", "__future__.")):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                assert node.level or not [name for name in names if name.startswith("_")], f"{file}: {names}"
 
 
 def test_completion_of_a_broken_plan_is_empty(tmp_path: Path) -> None:

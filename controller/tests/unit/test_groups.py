@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from journal_cases import finish
+from warm_program import vcrecovery
 
 from evidence_cases import proof
 from vcrecovery.cli.recovery import _table
@@ -53,11 +54,6 @@ def shop(plan_file: Path) -> Path:
         text += SERVICE.format(name=name, host=host, number=20 + number, needs=needs)
     plan_file.write_text(text)
     return plan_file
-
-
-def vcrecovery(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vcrecovery", *(str(word) for word in words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 # -- the plan --------------------------------------------------------------------------------------------------

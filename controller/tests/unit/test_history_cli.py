@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from view_program import vcrecovery
+from warm_program import vcrecovery
 
 from vcrecovery.errors import ExitCode
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from journal_cases import finish
+from warm_program import vcrecovery
 
 from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode, ExternalError
@@ -20,8 +19,7 @@ VERBS = [["status"], ["status", "--json"], ["history"], ["explain"], ["metrics"]
 
 
 def error_of(plan: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(plan)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = vcrecovery(*words, "--plan", plan)
     assert (done.returncode, done.stdout) == (ExitCode.EXTERNAL, ""), done.stderr
     (line,) = done.stderr.splitlines()
     return line

@@ -5,9 +5,13 @@ Each verb runs as an operator calls it, in a program of its own, with a plan of 
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -30,7 +34,6 @@ HEAVY = {
     "vcrecovery.excludes",
     "vcrecovery.standby.restore_points",
     "yaml",
-    "zabbix_utils",
 }
 _RUN = """
 import sys
@@ -91,3 +94,59 @@ def test_a_verb_loads_what_it_needs(words: list[str], needed: set[str], without_
 
 def test_names_in_dns_load_its_library(plan_file: Path) -> None:
     assert "dns" in loaded(["failover", "web"], plan_file)
+
+
+def test_every_dependency_is_imported() -> None:
+    """Each is fetched, kept up to date and trusted on every secondary."""
+    controller = Path(__file__).parents[2]
+    project = tomllib.loads((controller / "pyproject.toml").read_text())["project"]
+    wanted = {re.split("[^a-z0-9-]", line.lower())[0] for line in project["dependencies"]}
+    imported = set()
+    for file in (controller / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    provided = {
+        distribution.lower() for module, names in packages_distributions().items() if module in imported
+        for distribution in names
+    }  # fmt: skip
+    assert wanted <= provided
+    locked = {line.split("==")[0] for line in (controller / "requirements.lock").read_text().splitlines()}
+    assert wanted <= locked
+    assert "zabbix-utils" not in locked
+
+
+#: Who may load in a function, and which start that serves. Figures: what the library adds to a start, in ms.
+LOADED_LATE = {
+    "cli/main.py": "every verb: only the one that is called is loaded",
+    "cli/options.py": "completion and --help: the plan's schema (90)",
+    "cli/complete.py": "completion: YAML (10) and SQLite (1), where an answer needs them",
+    "cli/failover.py": "completion and --help: what carries it out (140)",
+    "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (140)",
+    "cli/explain.py": "completion and --help: the same",
+    "cli/history.py": "completion and --help: the journal and the plan (110)",
+    "cli/metrics.py": "--help: the same as status",
+    "cli/snmp_agent.py": "snmpd waits for `table`, which needs no pysnmp (190)",
+    "snmp/table_program.py": "the same: libvirt's library (50) is loaded while snmpd is answered already",
+    "drivers/lxd/connection.py": "a failover over LXD's socket needs no pylxd (60)",
+    "drivers/probe.py": "a failover whose ports are plain needs no TLS",
+    "drivers/process.py": "a failover that runs no program needs no ctypes (1)",
+    "plan/model.py": "a plan without an exclude profile needs none (14)",
+    "standby/container.py": "a failover makes no standby: excludes (14), cryptography (5)",
+    "standby/modes.py": "a failover makes no standby: excludes (14)",
+}
+
+
+def test_only_what_serves_a_start_is_loaded_in_a_function() -> None:
+    """What keeps running, such as the watcher, loads all that it may need when it starts, and not in a failover."""
+    package = Path(__file__).parents[2] / "src/vcrecovery"
+    late = set()
+    for file in package.rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_bytes())):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(function)):
+                late.add(file.relative_to(package).as_posix())
+    assert {name for name in late if not name.startswith("operations/")} == set(LOADED_LATE)

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from view_program import PATIENCE, Reader, command, env, on_a_terminal, only, vcrecovery
+from view_program import PATIENCE, Reader, command, env, on_a_terminal, only
+from view_program import vcrecovery as started
+from warm_program import vcrecovery
 
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.modes import Mode
@@ -22,7 +24,7 @@ from vcrecovery.standby.modes import ChosenModes
 
 def test_what_hangs_is_said_to_hang_in_time(hanging: Path) -> None:
     begun = time.monotonic()
-    done = vcrecovery("status", "--within", "1", "--plan", hanging)
+    done = started("status", "--within", "1", "--plan", hanging)
     # One after the other would be ten seconds for libvirt, ten for LXD, six for DNS.
     assert time.monotonic() - begun < 20
     assert done.returncode == 0
@@ -62,7 +64,7 @@ def test_many_services_take_no_longer(hanging: Path) -> None:
     )
     hanging.write_text(head + services)
     begun = time.monotonic()
-    found = json.loads(vcrecovery("status", "--json", "--within", "2", "--plan", hanging).stdout)["services"]
+    found = json.loads(started("status", "--json", "--within", "2", "--plan", hanging).stdout)["services"]
     # Far from 100 times the time-outs.
     assert time.monotonic() - begun < 45
     assert [service["service"] for service in found] == names
@@ -154,6 +156,22 @@ def test_a_pipe_gets_a_frame_for_each_change(local_plan: Path) -> None:
             assert said.count("--- ") == 2
             assert "\x1b" not in said
             process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def test_a_pipe_without_a_reader_ends_it(local_plan: Path) -> None:
+    """Also while nothing changes, so that nothing is written."""
+    words = command("status", "--watch", "--every", "3600", "--within", str(PATIENCE), "--plan", local_plan)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env()) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            Reader(process.stdout.fileno()).until(lambda text: "needs attention" in text)
+            assert process.poll() is None
+            process.stdout.close()
             assert process.wait(PATIENCE) == 0
             assert process.stderr.read() == b""
         finally:

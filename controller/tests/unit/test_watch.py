@@ -19,7 +19,7 @@ from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.episode import Episode, Request, Step, Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Suspension
-from vcrecovery.detect import host_watch
+from vcrecovery.detect import host_watch, watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
 from vcrecovery.errors import ExternalError, NotNowError, RefusedError
@@ -153,6 +153,7 @@ def stage(
     tmp_path: Path, door: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Stage:
     monkeypatch.setattr(host_watch, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(watch, "TICK", 0.1)
     caplog.set_level(logging.INFO, "vcrecovery.watch")
     return Stage(tmp_path, door.getsockname()[1], "true")
 

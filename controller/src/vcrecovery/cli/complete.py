@@ -1,57 +1,36 @@
 """What the tab key offers beside verbs and options: the plan's services, hypervisors, sites, and episodes.
 
 The plan is read as plain YAML, without its schema: that takes a tenth of the time, and a plan with a mistake in it
-still completes. A parameter is known by its name, so that every verb completes alike.
+still completes. Every verb that is completed loads this, so what only an answer needs is loaded for the answer.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
 
 from vcrecovery.plan import DEFAULT_PATH
 
 #: So many of the newest episodes are offered.
 EPISODES = 20
 #: What the plan has for the rest of this command line.
-Offer = Callable[[dict[str, Any], click.Context], Iterator[str]]
+_Offer = Callable[[dict[str, Any], click.Context], Iterator[str]]
+#: What click wants as `shell_complete` of a parameter.
+_Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 #: The options that name services by something else.
 _INSTEAD = ("vm", "host", "site", "group")
 
 
-def know_the_plan() -> None:
-    """From now on, completion in this process offers what the plan has."""
-    for shell in (BashComplete, ZshComplete, FishComplete):
-        add_completion_class(type(shell.__name__, (_FromThePlan, shell), {}))
+def _completing(offer: _Offer) -> _Completion:
+    def found(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        words = dict.fromkeys(_plain_words(offer(_plan(context), context)))
+        return [word for word in words if word.startswith(incomplete)]
 
-
-class _FromThePlan:
-    """Before click's own classes: looks first whether the plan knows what is wanted."""
-
-    cli: click.Command
-    ctx_args: Any
-    prog_name: str
-
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        from click.shell_completion import _resolve_context, _resolve_incomplete
-
-        context = _resolve_context(self.cli, self.ctx_args, self.prog_name, args)
-        wanted, incomplete = _resolve_incomplete(context, args, incomplete)
-        offer = _OFFERS.get(wanted.name or "") if isinstance(wanted, click.Parameter) else None
-        if offer is None or not isinstance(wanted, click.Parameter) or not _is_text(wanted):
-            return wanted.shell_complete(context, incomplete)
-        found = dict.fromkeys(_plain_words(offer(_plan(context), context)))
-        return [CompletionItem(word) for word in found if word.startswith(incomplete)]
-
-
-def _is_text(parameter: click.Parameter) -> bool:
-    return isinstance(parameter.type, click.types.StringParamType) and not getattr(parameter, "is_flag", False)
+    return found
 
 
 def _plan(context: click.Context) -> dict[str, Any]:
@@ -72,7 +51,7 @@ def _plain_words(words: Iterator[str]) -> Iterator[str]:
     return (word for word in words if word and all(c.isalnum() or c in "-._:" for c in word))
 
 
-def _keys(*path: str) -> Offer:
+def _keys(*path: str) -> _Offer:
     def found(plan: dict[str, Any], _context: click.Context) -> Iterator[str]:
         here: Any = plan
         for part in path:
@@ -129,6 +108,8 @@ def _sites(plan: dict[str, Any], _context: click.Context) -> Iterator[str]:
 def _episodes(plan: dict[str, Any], context: click.Context) -> Iterator[str]:
     yield "last"
     yield from _keys("services")(plan, context)
+    import sqlite3
+
     journal = Path(str(plan.get("state_dir", "/var/lib/vcrecovery"))) / "journal.db"
     try:
         # Read only: pressing a key must not make a journal.
@@ -142,16 +123,13 @@ def _episodes(plan: dict[str, Any], context: click.Context) -> Iterator[str]:
     yield from (str(number) for (number,) in rows)
 
 
-_OFFERS: dict[str, Offer] = {
-    "service": _services,
-    "services": _keys("services"),
-    "primary_is_down": _what_is_meant,
-    "vm": _uuids,
-    "restore_point": _latest,
-    "host": _keys("hypervisors"),
-    "hypervisor": _keys("hypervisors"),
-    "site": _sites,
-    "group": _keys("groups"),
-    "secondary": _keys("secondaries"),
-    "episode": _episodes,
-}
+#: For the `service` of a verb that may be told by its VM, host, site or group instead.
+service = _completing(_services)
+services = _completing(_keys("services"))
+primary_is_down = _completing(_what_is_meant)
+vm = _completing(_uuids)
+restore_point = _completing(_latest)
+hypervisor = _completing(_keys("hypervisors"))
+site = _completing(_sites)
+group = _completing(_keys("groups"))
+episode = _completing(_episodes)

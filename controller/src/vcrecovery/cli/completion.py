@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import ShellComplete, get_completion_class
 
 from vcrecovery.cli.main import COMPLETE_VARIABLE
 
@@ -18,8 +19,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     zsh:  vcrecovery completion zsh > /usr/local/share/zsh/site-functions/_vcrecovery
     fish: vcrecovery completion fish > /etc/fish/completions/vcrecovery.fish
     """
-    from click.shell_completion import ShellComplete, get_completion_class
-
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  click knows these three
     # Not the class's own `source`: for bash that runs bash, to look at its version.

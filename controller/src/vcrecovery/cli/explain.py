@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.options import as_text, json_option, plan_option, read_plan
 from vcrecovery.cli.terminal import paint, width
 from vcrecovery.errors import UsageError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("episode", default="last", metavar="[EPISODE|SERVICE|last]")
+@click.argument("episode", shell_complete=complete.episode, default="last", metavar="[EPISODE|SERVICE|last]")
 @json_option
 @plan_option
 def explain(episode: str, as_json: bool, plan_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.loading import without_collection
 from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
@@ -23,20 +24,31 @@ _ONE: Any = {"multiple": True, "callback": _once}
 
 
 @click.command()
-@click.argument("service", required=False)
-@click.option("--vm", **_ONE, metavar="UUID", help="Name the service by its VM.")
-@click.option("--host", **_ONE, metavar="HYPERVISOR", help="Every service of this hypervisor.")
-@click.option("--site", **_ONE, metavar="NAME", help="Every service of this site's hypervisors.")
-@click.option("--group", **_ONE, metavar="NAME", help="Every service of this group of the plan.")
+@click.argument("service", shell_complete=complete.service, required=False)
+@click.option("--vm", **_ONE, shell_complete=complete.vm, metavar="UUID", help="Name the service by its VM.")
+@click.option(
+    "--host", **_ONE, shell_complete=complete.hypervisor, metavar="HYPERVISOR", help="Every service of this hypervisor."
+)
+@click.option(
+    "--site", **_ONE, shell_complete=complete.site, metavar="NAME", help="Every service of this site's hypervisors."
+)
+@click.option(
+    "--group", **_ONE, shell_complete=complete.group, metavar="NAME", help="Every service of this group of the plan."
+)
 @click.option("--force", is_flag=True, help="Even if the primary still answers or the standby is too old.")
 @click.option(
     "--primary-is-down",
     **_ONE,
+    shell_complete=complete.primary_is_down,
     metavar="NAME",
     help="Skip fencing on your word: type the name of the service, host, site or group.",
 )
 @click.option(
-    "--restore-point", **_ONE, metavar="NAME", help="Restore this point before the start; `latest` is the newest."
+    "--restore-point",
+    **_ONE,
+    shell_complete=complete.restore_point,
+    metavar="NAME",
+    help="Restore this point before the start; `latest` is the newest.",
 )
 @json_option
 @plan_option

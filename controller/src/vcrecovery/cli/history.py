@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import paint
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("service", required=False)
+@click.argument("service", shell_complete=complete.service, required=False)
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000), help="How many failovers.")
 @click.option("--since", metavar="TIME", help="Only those that began since: 2h, 3d, 2026-11-21, 2026-11-21T03:00.")
 @json_option

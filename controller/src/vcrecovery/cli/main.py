@@ -104,10 +104,6 @@ def _said(error: click.ClickException) -> str:
 
 def main() -> NoReturn:
     """Runs the command line. Errors are one line on stderr; the exit status is an ExitCode."""
-    if COMPLETE_VARIABLE in os.environ:
-        from vcrecovery.cli.complete import know_the_plan
-
-        know_the_plan()
     # Plugins of other packages have no business here, and to look for some takes time.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     output.prepare()

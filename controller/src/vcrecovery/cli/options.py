@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import math
 import os
 import sys
@@ -60,8 +61,6 @@ def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
 
 def operator() -> str:
     """Who calls, for the journal."""
-    import getpass
-
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -52,6 +53,17 @@ def broken(stream: TextIO) -> bool:
     except OSError:
         return True
     return False
+
+
+def reader_leaves(stream: TextIO, within: float) -> bool:
+    """Waits for so many seconds, or until nobody can read any more what is written to it: then True.
+
+    Who writes only what is new would meet the closed pipe at the next change, which may never come.
+    """
+    poll = select.poll()
+    # Neither waits for room nor for input: what remains is POLLERR, POLLHUP and POLLNVAL.
+    poll.register(stream.fileno(), 0)
+    return bool(poll.poll(1000 * within))
 
 
 def give_up(stream: TextIO) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.options import as_text, known_service, operator, plan_option, read_plan
 from vcrecovery.cli.timeline import day_and_time
 from vcrecovery.core.service_state import Suspension
@@ -15,7 +16,7 @@ from vcrecovery.plan.fields import parse_duration
 
 
 @click.command()
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.option("--for", "duration", default="1h", show_default=True, help="How long: 30m, 2h, or `forever`.")
 @click.option("--reason", default="", help="Shown by `vcrecovery status`.")
 @plan_option
@@ -39,7 +40,7 @@ def suspend(service: str, duration: str, reason: str, plan_path: Path) -> None:
 
 
 @click.command()
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @plan_option
 def resume(service: str, plan_path: Path) -> None:
     """Resume automatic failover of SERVICE."""
@@ -53,7 +54,7 @@ def resume(service: str, plan_path: Path) -> None:
 
 
 @click.command()
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @plan_option
 def acknowledge(service: str, plan_path: Path) -> None:
     """Re-enable automatic failover of SERVICE: you have seen to its last failover.

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.errors import UsageError
 from vcrecovery.transfer.receiver import receive as receive_files
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.option("--state-dir", type=click.Path(path_type=Path), default=Path("/var/lib/vcrecovery"), show_default=True)
 @click.option("--local", is_flag=True, help="Take the command from rsync's -e instead of from sshd.")
 @click.option("--seeds", is_flag=True, help="The files do not come from the primary.")

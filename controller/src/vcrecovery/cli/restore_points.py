@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from vcrecovery.cli import timeline
+from vcrecovery.cli import complete, timeline
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.standby import standby
 from vcrecovery.operations.environment import Environment
@@ -15,7 +15,7 @@ from vcrecovery.standby.restore_points import age_in_words, make, restore_points
 
 
 @standby.command(short_help="Make a restore point, if one is due.")
-@click.argument("service", required=False)
+@click.argument("service", shell_complete=complete.service, required=False)
 @plan_option
 def snapshot(service: str | None, plan_path: Path) -> None:
     """Make a restore point of SERVICE (or of all) if one is due and the standby is complete.
@@ -32,7 +32,7 @@ def snapshot(service: str | None, plan_path: Path) -> None:
 
 
 @standby.command(short_help="List the restore points, newest first.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @json_option
 @plan_option
 def snapshots(service: str, as_json: bool, plan_path: Path) -> None:

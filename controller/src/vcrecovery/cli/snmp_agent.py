@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.snmp.mib import ENTERPRISE
 
 
@@ -18,7 +19,7 @@ def snmp_agent() -> None:
 
 @snmp_agent.command()
 @click.option("--uri", default="qemu:///system", show_default=True, help="libvirt, as this host reaches it.")
-@click.option("--host", required=True, help="This hypervisor's name in the plan.")
+@click.option("--host", required=True, shell_complete=complete.hypervisor, help="This hypervisor's name in the plan.")
 @click.option(
     "--enterprise",
     type=click.Choice(["36957", "12345"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.core.episode import Step
 from vcrecovery.core.service_state import Side
@@ -29,7 +30,7 @@ def standby() -> None:
 
 
 @standby.command(short_help="Bring standbys to what the plan says.")
-@click.argument("services", nargs=-1)
+@click.argument("services", shell_complete=complete.services, nargs=-1)
 @json_option
 @plan_option
 def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
@@ -48,7 +49,7 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
 
 
 @standby.command(short_help="Return the service to its repaired primary.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @plan_option
 def reset(service: str, plan_path: Path) -> None:
     """Return SERVICE to its repaired primary.
@@ -85,7 +86,7 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
 
 
 @standby.command(short_help="Wait for a complete sync.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
 @click.option("--any", "any_time", is_flag=True, help="Accept a complete sync of any age.")
 @plan_option
@@ -113,7 +114,7 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
 
 
 @standby.command(short_help="Fill a standby from a local tree.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.option(
     "--from",
     "source",

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.standby import standby
 from vcrecovery.errors import BusyError, ExternalError, UsageError
@@ -22,7 +23,7 @@ PLAN = "plan"
 
 
 @standby.command("set", short_help="Change the mode in which a standby waits.")
-@click.argument("service")
+@click.argument("service", shell_complete=complete.service)
 @click.argument("mode", type=click.Choice([*(mode.value for mode in Mode), PLAN]))
 @click.option("--timeout", default="5m", show_default=True, help="How long to wait: 90s, 10m.")
 @plan_option

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vcrecovery.cli import complete, output
 from vcrecovery.cli.options import Seconds, is_terminal, json_option, known_service, plan_option, read_plan
 from vcrecovery.cli.terminal import height, paint, width
 from vcrecovery.core.text import day_and_time
@@ -26,7 +27,7 @@ _UNKNOWN = 3
 
 
 @click.command()
-@click.argument("service", required=False)
+@click.argument("service", shell_complete=complete.service, required=False)
 @json_option
 @click.option("--check", is_flag=True, help="One line per finding; exit status 6: needs attention now, 7: later.")
 @click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0 to 3.")
@@ -117,7 +118,7 @@ def _check(views: Sequence[ServiceView], *, nagios: bool) -> int:
 
 
 def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *, detailed: bool, as_json: bool) -> None:
-    """Looks again and again, until it is interrupted."""
+    """Looks again and again, until it is interrupted or nobody reads it any more."""
     from vcrecovery.report.status import fingerprint
 
     live = is_terminal() and not as_json
@@ -137,7 +138,8 @@ def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *,
             elif now != before:
                 click.echo("\n".join(lines if as_json else [f"--- {day_and_time(begun)}", *lines]))
             before = now
-            clock.sleep(max(0.0, begun + every - clock.now()))
+            if output.reader_leaves(sys.stdout, max(0.0, begun + every - clock.now())):
+                return
 
 
 def _redraw(lines: Sequence[str], at: float, every: float, *, first: bool) -> None:

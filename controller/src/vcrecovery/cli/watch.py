@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import signal
 import threading
@@ -12,16 +13,21 @@ import click
 
 from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
-from vcrecovery.cli.systemd import tell_systemd
+from vcrecovery.cli.systemd import sign_of_life, tell_systemd
 from vcrecovery.core.episode import DONE_WORD, Episode, Step
 from vcrecovery.core.evidence import Proof
 from vcrecovery.detect.quarantine_keeper import hold_returning
+from vcrecovery.detect.rounds import Rounds
 from vcrecovery.detect.watch import Watch
+from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.runtime import Event
+from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
+from vcrecovery.report.page import Page
+from vcrecovery.report.serve import keep_serving
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
@@ -47,30 +53,29 @@ class LogTimeline:
 
 
 def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> None:
-    """Where the plan names Zabbix's API. Loaded only then."""
+    """Where the plan names Zabbix's API."""
     zabbix = env.plan.zabbix
     if zabbix is None or zabbix.api is None:
         return
-    from vcrecovery.detect.zabbix_events import ZabbixEvents
-    from vcrecovery.drivers.zabbix import ZabbixServer
-
     events = ZabbixEvents(env, ZabbixServer(zabbix.api), recover)
     env.runtime.spawn(lambda: events.run(stop), "zabbix-events")
 
 
 def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
-    """Where the plan asks for it. Loaded only then."""
+    """Where the plan asks for it."""
     if plan.metrics is None:
         return
-    from vcrecovery.report.page import Page
-    from vcrecovery.report.serve import keep_serving
-
     where = (str(plan.metrics.listen), plan.metrics.port)
     threading.Thread(target=keep_serving, args=(*where, Page(plan).text, stop), name="metrics", daemon=True).start()
 
 
-def watching(env: Environment, stop: Event, ready: Callable[[], None] = lambda: None) -> None:
-    """All that goes on while `vcrecovery watch` runs, until `stop` is set. `ready` is called once it watches."""
+def watching(
+    env: Environment, stop: Event, ready: Callable[[], None] = lambda: None, beat: Callable[[], None] = lambda: None
+) -> None:
+    """All that goes on while `vcrecovery watch` runs, until `stop` is set.
+
+    `ready` is called once it watches, and `beat` again and again for as long as it does.
+    """
     plan, runtime = env.plan, env.runtime
     recover = Unattended(env, LogTimeline())
     # Each with connections of its own.
@@ -80,10 +85,11 @@ def watching(env: Environment, stop: Event, ready: Callable[[], None] = lambda: 
     keeper = StandbyKeeper(plan, standbys.lxd, env.journal, env.clock, runtime)
     runtime.spawn(lambda: keeper.run(stop), "standbys")
     runtime.spawn(lambda: keep_addresses(addresses, stop), "addresses")
-    hold_returning(env.another(), stop)
+    rounds = Rounds()
+    hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     log.info("watching %d service(s)", len(plan.services))
-    Watch(env, recover).run(stop, ready)
+    Watch(env, recover, rounds).run(stop, ready, beat)
 
 
 @click.command()
@@ -94,10 +100,12 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
     """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
     logs.set_up(log_format, verbose=verbose)
     plan = read_plan(plan_path)
+    # systemd aborts one that hangs: the log then shows where each thread was.
+    faulthandler.enable()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
     _serve_metrics(plan, stop)
     log.info("plan %s", plan_path)
-    watching(Environment(plan), stop, ready=lambda: tell_systemd("READY=1"))
+    watching(Environment(plan), stop, lambda: tell_systemd("READY=1"), sign_of_life)

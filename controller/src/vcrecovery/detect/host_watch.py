@@ -14,6 +14,7 @@ from functools import partial
 
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
+from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.runtime import THREADS, Event, Inbox, Runtime
@@ -27,6 +28,12 @@ RECONNECT_DELAY = 1.0
 #: Seconds for which it has to go well before the same trouble is told again.
 SAID_FOR = 60.0
 TICK = 1.0
+#: What the threads are called.
+_TASKS = {
+    "_keep_subscribed": "subscription to",
+    "_keep_reading": "reading of VMs on",
+    "_keep_asking": "questions to",
+}
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,7 @@ class HostWatch:
         inbox: Inbox[Message],
         clock: Clock | None = None,
         runtime: Runtime = THREADS,
+        rounds: Rounds | None = None,
     ) -> None:
         self._name = name
         self._host = host
@@ -100,6 +108,7 @@ class HostWatch:
         self._inbox = inbox
         self._runtime = runtime
         self._monotonic = (clock or SystemClock()).steady
+        self._rounds = rounds or Rounds()
         self._heard_at = self._monotonic()
         self._ask_now = runtime.event()
         self._events: Inbox[DomainEvent] = runtime.inbox()
@@ -108,13 +117,18 @@ class HostWatch:
         self._heard_at = self._monotonic()
         for target in (self._keep_subscribed, self._keep_reading, self._keep_asking):
             name = f"{target.__name__}-{self._name}"
+            self._goes_round(target)
             self._runtime.spawn(partial(self._keep_on, target, stop), name)
+
+    def _goes_round(self, target: Callable[[Event], None]) -> None:
+        self._rounds.begin(f"{_TASKS[target.__name__]} hypervisor {self._name}")
 
     def _keep_on(self, target: Callable[[Event], None], stop: Event) -> None:
         """Whatever breaks, as where this machine can start no thread for a moment: a task that ends goes unnoticed."""
         said = ""
         while not stop.is_set():
             begun = self._monotonic()
+            self._goes_round(target)
             try:
                 target(stop)
             except Exception as error:  # noqa: BLE001  see above
@@ -129,6 +143,7 @@ class HostWatch:
         lost = self._runtime.event()
         said = ""
         while not stop.is_set():
+            self._goes_round(self._keep_subscribed)
             lost.clear()
             try:
                 end = self._host.subscribe(
@@ -147,7 +162,7 @@ class HostWatch:
                 self._inbox.put(Connected(self._name))
                 self._ask_now.set()
                 while not stop.is_set() and not lost.wait(TICK) and self._host.alive():
-                    pass
+                    self._goes_round(self._keep_subscribed)
             finally:
                 end()
             if not stop.is_set():
@@ -161,6 +176,7 @@ class HostWatch:
     def _keep_reading(self, stop: Event) -> None:
         """Reads the state of each VM of which libvirt reports something."""
         while not stop.is_set():
+            self._goes_round(self._keep_reading)
             with contextlib.suppress(queue.Empty):
                 event = self._events.get(timeout=TICK)
                 try:
@@ -171,6 +187,7 @@ class HostWatch:
 
     def _keep_asking(self, stop: Event) -> None:
         while not stop.is_set():
+            self._goes_round(self._keep_asking)
             asked_at = self._monotonic()
             try:
                 usage = self._host.usage(self._uuids)

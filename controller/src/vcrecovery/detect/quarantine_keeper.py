@@ -17,6 +17,7 @@ from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
 from vcrecovery.core.service_state import ServiceState
+from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
 from vcrecovery.keeping import SayOnce
@@ -33,14 +34,15 @@ WITHIN = 5.0
 _RUNS = frozenset({"started", "resumed"})
 
 
-def hold_returning(env: Environment, stop: Event) -> None:
+def hold_returning(env: Environment, stop: Event, rounds: Rounds) -> None:
     """Starts the threads, if the plan wants it. They end soon after `stop` is set."""
     if not env.plan.detection.hold_returning:
         return
     # It may come back on any of them: whoever starts it need not know where it was last.
     for host in env.plan.hypervisors:
         names = list(env.plan.services)
-        env.runtime.spawn(partial(QuarantineKeeper(env, host, names).run, stop), f"quarantine-{host}")
+        keeper = QuarantineKeeper(env, host, names, rounds)
+        env.runtime.spawn(partial(keeper.run, stop), f"quarantine-{host}")
 
 
 class QuarantineKeeper:
@@ -49,7 +51,7 @@ class QuarantineKeeper:
     Nor would it be good to wait behind their questions.
     """
 
-    def __init__(self, env: Environment, host: str, services: Sequence[str]) -> None:
+    def __init__(self, env: Environment, host: str, services: Sequence[str], rounds: Rounds | None = None) -> None:
         self._env = env
         self._name = host
         self._host = env.hosts[host]
@@ -62,9 +64,15 @@ class QuarantineKeeper:
         self._unsubscribe: Callable[[], None] | None = None
         self._next_look = 0.0
         self._say = SayOnce(log)
+        self._rounds = rounds or Rounds()
+        self._goes_round()
+
+    def _goes_round(self) -> None:
+        self._rounds.begin(f"hold of old primaries on hypervisor {self._name}")
 
     def run(self, stop: Event) -> None:
         while not stop.is_set():
+            self._goes_round()
             try:
                 self._round(stop)
             except VCRecoveryError as error:  # the journal
@@ -145,6 +153,7 @@ class QuarantineKeeper:
             return
         for name in names:
             usage = found.get(self._uuids[name])
+            self._goes_round()
             self._consider(name, Power.ABSENT if usage is None else usage.reading.power, None)
         self._say.well(self._name)
 

@@ -21,11 +21,12 @@ from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
-from vcrecovery.detect import host_watch
+from vcrecovery.detect import host_watch, rounds
 from vcrecovery.detect.attempts import Attempts
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
 from vcrecovery.detect.port_questions import PortQuestions
 from vcrecovery.detect.primaries import Primaries
+from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import ExternalError, VCRecoveryError
 from vcrecovery.keeping import SayOnce
@@ -90,9 +91,14 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
-    def __init__(self, env: Environment, recover: Recover) -> None:
+    def __init__(self, env: Environment, recover: Recover, tasks: Rounds | None = None) -> None:
         self._env = env
         self._recover = recover
+        #: Of all the tasks without which a failure goes unseen. While one of them hangs, there is no sign of life.
+        self._tasks = tasks or Rounds()
+        self._hung: list[str] = []
+        self._next_beat = 0.0
+        self._beat: Callable[[], None] = lambda: None
         self._monotonic = env.clock.steady
         self._detection = env.plan.detection
         self._inbox: Inbox[Message] = env.runtime.inbox()
@@ -105,21 +111,38 @@ class Watch:
         self._heard_at: dict[str, float] = {}
         self._failed: dict[str, str] = {}
 
-    def run(self, stop: Event, ready: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self, stop: Event, ready: Callable[[], None] = lambda: None, beat: Callable[[], None] = lambda: None
+    ) -> None:
+        """`beat` is called every BEAT_EVERY seconds while everything goes round."""
+        self._beat = beat
         if self._detection.embedded:
             # A VM may be migrated to any of them.
             uuids = [str(service.primary.uuid) for service in self._env.plan.services.values()]
             for name, host in self._env.hosts.items():
-                HostWatch(name, host, uuids, self._inbox, self._env.clock, self._env.runtime).start(stop)
+                watch = HostWatch(name, host, uuids, self._inbox, self._env.clock, self._env.runtime, self._tasks)
+                watch.start(stop)
         ready()
         next_round = self._monotonic()
         while not stop.is_set():
+            self._give_sign_of_life()
             with contextlib.suppress(queue.Empty):
                 self._consider_all(self._take(self._inbox.get(timeout=TICK)))
             if self._monotonic() >= next_round:
                 next_round = self._monotonic() + TICK
                 self._look_for_failed_hosts()
                 self._consider_all(self._watched)
+
+    def _give_sign_of_life(self) -> None:
+        if (now := self._monotonic()) < self._next_beat:
+            return
+        self._next_beat = now + rounds.BEAT_EVERY
+        hung = self._tasks.hung()
+        for task in sorted(set(hung) - set(self._hung)):
+            log.error("the watcher hangs: no progress for %g s in the %s", rounds.HUNG_AFTER, task)
+        self._hung = hung
+        if not hung:
+            self._beat()
 
     # -- what comes in -----------------------------------------------------------------------------------------
 
@@ -191,6 +214,8 @@ class Watch:
         self._env.whereabouts.silent = self._primaries.silent
         self._write_down(found)
         for service in found:
+            # Many of them may each wait for a disk.
+            self._give_sign_of_life()
             self._consider(service)
 
     def _forget(self, service: str, why: str) -> None:

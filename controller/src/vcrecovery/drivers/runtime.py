@@ -9,13 +9,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from vcrecovery.errors import ExternalError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 _T = TypeVar("_T")
 
@@ -86,8 +84,6 @@ class Threads:
         return queue.Queue()
 
     def answer(self) -> Future[Any]:
-        from concurrent.futures import Future
-
         return Future()
 
 

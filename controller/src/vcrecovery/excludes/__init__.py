@@ -12,7 +12,7 @@ from .decide import AnyPath, Decision, decide, labels
 from .dialects import FORMATS, ambiguous_for_lsyncd, as_json, as_lsyncd, as_plain, as_rsync
 from .errors import ExcludeError
 from .explanation import explanation
-from .files import would_change, write_if_changed
+from .list_file import would_change, write_if_changed
 from .rules import Rules, rules_from_json, shipped_rules
 
 __all__ = [

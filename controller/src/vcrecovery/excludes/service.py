@@ -8,8 +8,8 @@ from typing import Dict, Optional, Sequence
 from . import ExcludeList, exclude_list, render
 from .dialects import as_rsync_filter, lsyncd_pattern, rsync_pattern
 from .errors import ExcludeError
-from .files import AnyPath
-from .identity import kept_out
+from .list_file import AnyPath
+from .machine_specific import kept_out
 from .rules import Rules
 from .selection import Selection
 

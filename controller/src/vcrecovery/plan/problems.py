@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,6 @@ def suggest(word: str, known: list[str]) -> str:
     """`(known: a, b; did you mean a?)` for an error line."""
     if not known:
         return "(none is defined)"
-    import difflib
-
     near = difflib.get_close_matches(word, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")

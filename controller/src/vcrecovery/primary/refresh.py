@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Callable, List
 
-from ..excludes.files import AnyPath, would_change, write_if_changed
+from ..excludes.list_file import AnyPath, would_change, write_if_changed
 from ..excludes.service import service_rules
 from .settings import Settings
 

@@ -10,7 +10,7 @@ import os
 import zlib
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..excludes.identity import SNAPSHOT_PREFIX
+from ..excludes.machine_specific import SNAPSHOT_PREFIX
 from . import btrfs, lvm
 from .mounts import Mount, is_under, mount_of, read_mounts
 from .programs import ProgramError, Run

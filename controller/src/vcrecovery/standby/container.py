@@ -208,7 +208,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
 
 def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary, changes: Changes) -> None:
     """Makes a tree that came from a primary the standby's own."""
-    from vcrecovery.excludes import identity  # with its package, which a failover does without
+    from vcrecovery.excludes import machine_specific  # with its package, which a failover does without
 
     for folder, mode in (("/dev", 0o755), ("/proc", 0o555), ("/sys", 0o555), ("/run", 0o755), ("/tmp", 0o1777)):  # noqa: S108
         changes.note(tree.folder(folder, mode), f"folder {folder}")
@@ -223,12 +223,12 @@ def own_identity(tree: Rootfs, name: str, service: Service, secondary: Secondary
     if not tree.read("/etc/machine-id", 1):
         # Without one, systemd takes the boot for the first ever and enables units by its presets.
         changes.note(tree.file("/etc/machine-id", f"{uuid.uuid4().hex}\n".encode(), 0o444), "/etc/machine-id")
-    for unit in identity.MASKED_UNITS:
-        changes.note(tree.link(identity.unit_path(unit), "/dev/null"), f"{unit} masked")
-    for generator in identity.MASKED_GENERATORS:
-        changes.note(tree.link(identity.generator_path(generator), "/dev/null"), f"{generator} masked")
+    for unit in machine_specific.MASKED_UNITS:
+        changes.note(tree.link(machine_specific.unit_path(unit), "/dev/null"), f"{unit} masked")
+    for generator in machine_specific.MASKED_GENERATORS:
+        changes.note(tree.link(machine_specific.generator_path(generator), "/dev/null"), f"{generator} masked")
     for unit, text in rest_units(service.first_units).items():
-        rest = tree.file(identity.unit_path(unit), text.encode())
+        rest = tree.file(machine_specific.unit_path(unit), text.encode())
         changes.note(rest, f"{unit}, first units: {' '.join(service.first_units) or 'none'}")
     if service.standby.host_keys == "own" and not tree.read("/etc/ssh/ssh_host_ed25519_key", 1):
         _make_host_key(tree)

@@ -129,7 +129,7 @@ def init_of_all(first_units: Sequence[str]) -> list[str]:
     """
     if not first_units:
         return []
-    from vcrecovery.excludes.identity import REST_UNIT  # with its package, which a failover does without
+    from vcrecovery.excludes.machine_specific import REST_UNIT  # with its package, which a failover does without
 
     wants = [f"systemd.wants={unit}" for unit in (*first_units, REST_UNIT)]
     return [" ".join([_INIT, *wants, f"systemd.mask={_JOURNAL_FLUSH}", "systemd.unit=sysinit.target"])]
@@ -140,7 +140,7 @@ def rest_units(first_units: Sequence[str]) -> dict[str, str]:
 
     Until the first units run it is a job of systemd's and no process, which would take their time.
     """
-    from vcrecovery.excludes.identity import REST_NOW_UNIT, REST_UNIT  # see above
+    from vcrecovery.excludes.machine_specific import REST_NOW_UNIT, REST_UNIT  # see above
 
     unit = """\
 [Unit]

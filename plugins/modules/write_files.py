@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: files
+module: write_files
 short_description: Writes several small files in one call
 version_added: 0.1.0
 author:
@@ -48,7 +48,7 @@ attributes:
 
 EXAMPLES = r"""
 - name: Write two files
-  vcrecovery.standby.files:
+  vcrecovery.standby.write_files:
     files:
       - {path: /etc/example/one, content: "1\n"}
       - {path: /etc/example/two, content: "2\n", mode: "0600"}
