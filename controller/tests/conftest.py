@@ -13,6 +13,8 @@ import pytest
 from simulated.scheduler import START as SIMULATED_START
 from simulated.site import Site
 
+pytest.register_assert_rewrite("contracts")
+
 START = 1_790_000_000.0
 PLAN = """\
 version: 1
