@@ -162,6 +162,24 @@ def another_controller_switches_meanwhile(on: NameServers) -> None:
 
 
 @case
+def another_controller_marks_the_name_meanwhile(on: NameServers) -> None:
+    """The address is what it was."""
+    prepared = prepare(on, 1)
+    on.others_switch(2, on.primary)
+    is_refused(on, prepared)
+    holds(on, on.primary, 2)
+
+
+@case
+def somebody_gives_it_an_address_meanwhile(on: NameServers) -> None:
+    on.others_write("A")
+    prepared = prepare(on, 1)
+    on.others_write("A", ELSEWHERE)
+    is_refused(on, prepared)
+    holds(on, ELSEWHERE, 0)
+
+
+@case
 def an_epoch_that_is_over(on: NameServers) -> None:
     on.others_switch(5, on.standby)
     with pytest.raises(RefusedError) as caught:
