@@ -74,9 +74,10 @@ def a_closed_port(on: Server) -> None:
 def a_silent_machine(on: Server) -> None:
     on.go_away()
     for port in (on.tcp, on.http):
-        label = label_of(on.address, port)
+        label, began = label_of(on.address, port), on.clock.steady()
         found = on.probes.ask(on.address, port, SHORT)
         assert found == Result(label, f"no answer within {SHORT:g} s", reached=False)
+        assert on.clock.steady() - began >= 0.9 * SHORT
         assert on.probes.alive(on.address, [port], SHORT) == []
 
 

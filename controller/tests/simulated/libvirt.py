@@ -109,7 +109,7 @@ class _Connection:
 class SimulatedHost(LibvirtHost):
     """Answers as libvirtd on hypervisor `name` would."""
 
-    def __init__(self, name: str, scheduler: Scheduler, world: World, timeout: float = 5.0) -> None:
+    def __init__(self, name: str, scheduler: Scheduler, world: World, timeout: float = 10.0) -> None:
         super().__init__(name, "test:///default", timeout)
         self._scheduler = scheduler
         self._world = world
