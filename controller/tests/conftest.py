@@ -15,6 +15,8 @@ import pytest
 from simulated.scheduler import START as SIMULATED_START
 from simulated.site import Site
 
+pytest.register_assert_rewrite("contracts")
+
 # Hundreds of tests start the program: also where no byte code may lie beside it, it is compiled once.
 sys.dont_write_bytecode = False
 sys.pycache_prefix = str(Path(__file__).resolve().parents[2] / ".cache/bytecode")

@@ -56,6 +56,10 @@ class PrivateLibvirt:
     def answers(self) -> bool:
         return run(["virsh", "-c", self.uri, "-q", "version"], timeout=PATIENCE, check=False).returncode == 0
 
+    def stop(self) -> None:
+        """In good order."""
+        self._end(signal.SIGTERM)
+
     def kill(self) -> None:
         """SIGKILL, as when it crashes."""
         self._end(signal.SIGKILL)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+
+import dns.exception
 import dns.rcode
 import dns.rdataclass
 import dns.rdatatype
@@ -10,6 +13,7 @@ import dns.update
 from simulated.scheduler import SimulatedRuntime
 from simulated.world import Service, World
 from vcrecovery.core.power import OFF
+from vcrecovery.drivers import dns as driver
 from vcrecovery.drivers.dns import Server, Zone
 from vcrecovery.errors import ExternalError
 
@@ -35,42 +39,55 @@ class SimulatedZone(Zone):
     def _ask(self, server: Server, name: str, kind: str) -> tuple[list[str], int, str]:
         self._scheduler.takes(TAKES)
         service = self._of(name)
-        self._reached(service, server)
+        self._reached(service, server, f"try `dig @{server.address} -p {server.port} {self.name} SOA`")
         if server.name == "ns2":
             # It has heard of all changes by now.
             service.records["ns2"] = {of: set(values) for of, values in service.records["ns1"].items()}
-        return sorted(service.records[server.name].get(kind, ())), 30, ""
+        records = service.records[server.name]
+        alias = next(iter(records.get("CNAME", ())), "") if kind not in ("CNAME", "TXT") else ""
+        return sorted(records.get(kind, ())), service.ttl, alias
 
-    def _reached(self, service: Service, server: Server) -> None:
+    def _reached(self, service: Service, server: Server, hint: str) -> None:
+        if server.name == "ns1" and service.dns_hangs:
+            self._scheduler.sleep(driver.QUERY_TIMEOUT)
+            raise self._silent(server, dns.exception.Timeout(), hint)  # type: ignore[no-untyped-call]
         if server.name == "ns1" and not service.dns_answers:
-            raise ExternalError("DNS server ns1 does not answer: timed out", "see that it runs")
+            raise self._silent(server, ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), hint)
         if server.name == "ns2" and service.ns2:
-            raise ExternalError(f"DNS server ns2 {service.ns2}", "see that it runs")
+            raise ExternalError(f"DNS server {server} {service.ns2}", f"see that it runs, and {hint}")
 
     def _send(self, update: dns.update.UpdateMessage) -> dns.rcode.Rcode:
         self._scheduler.takes(TAKES)
         host = next(str(rrset.name) for rrset in update.update)
-        service = self._of(host)
-        self._reached(service, self.servers[0])
+        service, server = self._of(host), self.servers[0]
+        self._reached(service, server, "run it again")
         if not service.dns_key_good:
-            raise ExternalError("DNS server ns1 rejects TSIG key vcr.key (hmac-sha256)", "make both keys the same")
+            raise ExternalError(
+                f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
+                f"make {self._key.secret_file} and the server's key the same, then run it again",
+            )
         records = service.records["ns1"]
         for wanted in update.prerequisite:
-            kind = dns.rdatatype.to_text(wanted.rdtype)
-            there = records.get(kind, set()) if kind != "CNAME" else set()
+            there = records.get(dns.rdatatype.to_text(wanted.rdtype), set())
             if wanted.rdclass == dns.rdataclass.NONE:
                 if there:
                     return dns.rcode.YXRRSET
             elif {rdata.to_text() for rdata in wanted} != there:
                 return dns.rcode.NXRRSET
+        before = {kind: set(values) for kind, values in records.items() if values}
         for change in update.update:
-            kind = dns.rdatatype.to_text(change.rdtype)
+            kind, values = dns.rdatatype.to_text(change.rdtype), {rdata.to_text() for rdata in change}
             if change.deleting == dns.rdataclass.ANY:
                 records[kind] = set()
+            elif change.deleting == dns.rdataclass.NONE:
+                records[kind] = records.get(kind, set()) - values
             else:
-                records.setdefault(kind, set()).update(rdata.to_text() for rdata in change)
-        service.switches += 1
-        self._look(service)
+                records[kind] = records.get(kind, set()) | values
+                if kind != "TXT":
+                    service.ttl = change.ttl
+        if before != {kind: values for kind, values in records.items() if values}:
+            service.switches += 1
+            self._look(service)
         self._scheduler.may_be_lost()
         return dns.rcode.NOERROR
 

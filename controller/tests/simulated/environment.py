@@ -27,8 +27,8 @@ from vcrecovery.plan.model import Plan
 from vcrecovery.plan.probes import Port
 from vcrecovery.store.journal import Journal
 
-#: Seconds for a probe: of what answers or refuses, and of what is not there.
-ANSWERS, IS_NOT_THERE = 0.005, 0.2
+#: Seconds for a probe of what answers or refuses. What is not there takes all the time that it is given.
+ANSWERS = 0.005
 FENCE_TAKES = 2.0
 
 
@@ -44,10 +44,15 @@ class SimulatedProbes(Probes):
         assert found is not None, address
         service, of_primary = found
         gone = (service.network_cut or service.power in OFF) and not service.address_answers
-        self._scheduler.takes(min(timeout, IS_NOT_THERE) if of_primary and gone else ANSWERS)
+        if of_primary and gone:
+            self._scheduler.sleep(timeout)
+            return Result(label, f"no answer within {timeout:g} s", reached=False)
+        self._scheduler.takes(ANSWERS)
         good = service.open_ports if of_primary else service.standby_answers
         if not good:
-            return Result(label, "no answer" if gone and of_primary else "connection refused", reached=False)
+            return Result(label, "connection refused", reached=False)
+        if port.http and of_primary and service.answers_wrongly:
+            return Result(label, "status 503, not 200 to 399", reached=True)
         if not of_primary and service.serves:
             service.answered.add(service.epoch)
         return Result(label, "", reached=True)
@@ -195,18 +200,32 @@ class SimulatedEnvironment(Environment):
         return SimulatedJournal(self.plan.state_dir / "journal.db", self.simulated, self._world, self._at)
 
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
-        begun = self.simulated.scheduler.time
-        self.simulated.scheduler.takes(FENCE_TAKES)
+        """As `drivers.fence` does it."""
+        scheduler, begun = self.simulated.scheduler, self.simulated.scheduler.time
         there = self._world.on(host)
-        if not there[0].fence_command_works:
-            SimulatedHost(host, self.simulated.scheduler, self._world).acts_late(there, "crashed")
+        if there[0].fence_command_hangs:
+            scheduler.sleep(timeout)
+        else:
+            scheduler.takes(FENCE_TAKES)
+        if (failure := _failure(command[0], there[0], timeout)) is not None:
+            SimulatedHost(host, scheduler, self._world).acts_late(there, "crashed")
             raise ExternalError(
-                f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC",
-                "run it again, or end it by hand",
+                f"hypervisor {host} was not fenced: {failure}",
+                f"see that it works, or power {host} off by hand and say so: "
+                "`vcrecovery failover SERVICE --primary-is-down SERVICE`",
             )
         for service in there:
             if service.power not in OFF:
                 service.ended("power-off", begun)
                 self._world.becomes(service, Power.SHUTOFF, "crashed")
-        self.simulated.scheduler.may_be_lost()
+        scheduler.may_be_lost()
         return "Chassis Power is off"
+
+
+def _failure(command: str, service: Service, timeout: float) -> str | None:
+    """What `drivers.process` says of the command."""
+    if service.fence_command_hangs:
+        return f"{command} did not finish within {timeout:g} s"
+    if service.fence_command_is_killed:
+        return f"{command} failed with status -9: it printed nothing"
+    return None if service.fence_command_works else f"{command} failed with status 1: no route to the BMC"

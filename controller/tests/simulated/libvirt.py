@@ -1,78 +1,159 @@
-"""A hypervisor of the simulated world, behind the interface of the real driver."""
+"""A hypervisor of the simulated world: the real driver, over libvirtd's side of a connection."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import libvirt
 
 from simulated.scheduler import Scheduler
 from simulated.world import Service, World
-from vcrecovery.core.domain import DomainEvent, DomainReading
+from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.drivers.libvirt import Guest, LibvirtHost
+from vcrecovery.drivers.libvirt import LibvirtHost, connection
+from vcrecovery.drivers.libvirt.connection import Call
+from vcrecovery.drivers.libvirt.readings import REASON
 from vcrecovery.errors import ExternalError
 
-#: Seconds that an answer takes, and after which one that does not come is given up.
-TAKES, GIVEN_UP = 0.05, 5.0
+#: Seconds that an answer takes.
+TAKES = 0.05
 _STATE = {
     Power.RUNNING: libvirt.VIR_DOMAIN_RUNNING,
     Power.PAUSED: libvirt.VIR_DOMAIN_PAUSED,
     Power.SHUTOFF: libvirt.VIR_DOMAIN_SHUTOFF,
     Power.CRASHED: libvirt.VIR_DOMAIN_CRASHED,
 }
+#: States that the driver tells as another one, with a word of its own.
+_TOLD_AS = {
+    (Power.RUNNING, "shutting down"): libvirt.VIR_DOMAIN_SHUTDOWN,
+    (Power.PAUSED, "suspended by the guest"): libvirt.VIR_DOMAIN_PMSUSPENDED,
+}
+T = TypeVar("T")
+
+
+class _LibvirtError(libvirt.libvirtError):  # type: ignore[misc]
+    """One that libvirt has not raised."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.err = (code, libvirt.VIR_FROM_NONE, text, libvirt.VIR_ERR_ERROR, text, None, None, -1, -1)
+
+
+class _Domain:
+    """A VM, as python-libvirt shows it."""
+
+    def __init__(self, service: Service, world: World) -> None:
+        self._service, self._world = service, world
+
+    def UUIDString(self) -> str:  # noqa: N802
+        return self._service.uuid
+
+    def name(self) -> str:
+        return self._service.name
+
+    def state(self) -> tuple[int, int]:
+        power, reason = self._service.power, self._service.reason
+        if (told := _TOLD_AS.get((power, reason))) is not None:
+            return told, 0
+        numbers = {word: number for number, word in REASON.get(_STATE[power], {}).items()}
+        return _STATE[power], numbers[reason] if reason else 0
+
+    def info(self) -> tuple[int, int, int, int, int]:
+        return self.state()[0], 0, 0, 1, self._service.uses()
+
+    def isActive(self) -> bool:  # noqa: N802
+        return self._service.power not in OFF
+
+    def isPersistent(self) -> bool:  # noqa: N802
+        return True
+
+    def hasManagedSaveImage(self) -> bool:  # noqa: N802
+        return False
+
+    def autostart(self) -> bool:
+        return self._service.autostart
+
+    def setAutostart(self, value: int) -> None:  # noqa: N802
+        self._service.autostart = bool(value)
+
+    def destroy(self) -> None:
+        self._service.ended("destroy", self._service.scheduler.time)
+        self._world.becomes(self._service, Power.SHUTOFF, "destroyed")
+
+    def suspend(self) -> None:
+        self._world.becomes(self._service, Power.PAUSED)
+        self._service.quarantined = True
+
+    def resume(self) -> None:
+        self._service.quarantined = False
+        self._world.becomes(self._service, Power.RUNNING)
+
+
+class _Connection:
+    """A connection to libvirtd, as python-libvirt shows it."""
+
+    def __init__(self, host: str, world: World) -> None:
+        self._host, self._world = host, world
+
+    def lookupByUUIDString(self, uuid: str) -> _Domain:  # noqa: N802
+        service = self._world.by_uuid(uuid)
+        if service is None or service.host != self._host:
+            raise _LibvirtError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching uuid '{uuid}'")
+        return _Domain(service, self._world)
+
+    def listAllDomains(self) -> list[_Domain]:  # noqa: N802
+        return [_Domain(service, self._world) for service in self._world.on(self._host)]
 
 
 class SimulatedHost(LibvirtHost):
     """Answers as libvirtd on hypervisor `name` would."""
 
-    def __init__(self, name: str, scheduler: Scheduler, world: World) -> None:
-        super().__init__(name, "test:///default")
+    def __init__(self, name: str, scheduler: Scheduler, world: World, timeout: float = 10.0) -> None:
+        super().__init__(name, "test:///default", timeout)
         self._scheduler = scheduler
         self._world = world
         self._listening: tuple[Callable[[str, str, str], None], Callable[[], None]] | None = None
+        #: Since when the connection of the subscription has been silent.
+        self._silent_since: float | None = None
 
-    def _asked(self, takes: float = TAKES, within: float = GIVEN_UP) -> None:
-        """Raises ExternalError where the real one would."""
-        self._scheduler.takes(takes)
+    def _call(
+        self,
+        function: Callable[[Call[T]], T],
+        timeout: float | None = None,
+        *,
+        keep: bool = False,
+        slow: bool = False,
+        undo: Callable[[T], None] = lambda _: None,
+    ) -> T:
+        self._asked(timeout or self._timeout)
+        return function(Call(connection=_Connection(self.name, self._world)))
+
+    def _asked(self, within: float) -> None:
+        """Raises what the real one would."""
+        self._scheduler.takes(TAKES)
         services = self._world.on(self.name)
         if any(not service.hypervisor_answers for service in services):
-            raise ExternalError(f"hypervisor {self.name} does not answer: no route to host", "see that libvirtd runs")
+            text = "Failed to connect socket to '/run/libvirt/libvirt-sock': No such file or directory"
+            raise _LibvirtError(libvirt.VIR_ERR_SYSTEM_ERROR, text)
         if not self._world.answers(self.name):
             end = self._scheduler.time + within
             while self._scheduler.time < end:
                 self._scheduler.sleep(min(0.25, end - self._scheduler.time))
                 if self._world.answers(self.name):
                     return
-            raise ExternalError(f"hypervisor {self.name} does not answer within {within:g} s", "see that libvirtd runs")
-
-    def _of(self, uuid: str) -> Service | None:
-        service = self._world.by_uuid(uuid)
-        return service if service is not None and service.host == self.name else None
-
-    def read(self, uuid: str) -> DomainReading:
-        self._asked()
-        if (service := self._of(uuid)) is None:
-            return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} does not know VM {uuid}")
-        return _guest(service).reading
-
-    def guests(self) -> list[Guest]:
-        self._asked()
-        return [_guest(service) for service in self._world.on(self.name)]
+            raise self._unreachable(f"no answer within {within:.0f} s")
 
     def destroy(self, uuid: str, timeout: float | None = None) -> None:
-        service = self._of(uuid)
+        service = self._world.by_uuid(uuid)
+        there = service if service is not None and service.host == self.name else None
         try:
-            self._asked(within=timeout or GIVEN_UP)
+            super().destroy(uuid, timeout)
         except ExternalError:
-            if service is not None:
-                self.acts_late([service], "destroyed")
+            if there is not None:
+                self.acts_late([there], "destroyed")
             raise
-        if service is not None:
-            service.autostart = False
-            if service.power not in OFF:
-                service.ended("destroy", self._scheduler.time)
-                self._world.becomes(service, Power.SHUTOFF, "destroyed")
+        if there is not None:
             self._scheduler.may_be_lost()
 
     def acts_late(self, services: Sequence[Service], reason: str) -> None:
@@ -89,47 +170,32 @@ class SimulatedHost(LibvirtHost):
 
         self._scheduler.at(self._scheduler.time + after, act)
 
-    def suspend(self, uuid: str, timeout: float | None = None) -> bool:
-        self._asked(within=timeout or GIVEN_UP)
-        service = self._of(uuid)
-        if service is None:
-            return False
-        service.autostart = False
-        if service.power is not Power.RUNNING:
-            return False
-        self._world.becomes(service, Power.PAUSED)
-        service.quarantined = True
-        return True
-
-    def resume(self, uuid: str, timeout: float | None = None) -> bool:
-        self._asked(within=timeout or GIVEN_UP)
-        service = self._of(uuid)
-        if service is None or service.power is not Power.PAUSED:
-            return False
-        service.quarantined = False
-        self._world.becomes(service, Power.RUNNING)
-        return True
-
     def subscribe(
         self,
         on_event: Callable[[DomainEvent], None],
         on_close: Callable[[], None],
         on_begin: Callable[[str], None] = lambda _uuid: None,
     ) -> Callable[[], None]:
-        self._asked()
+        try:
+            self._asked(self._timeout)
+        except libvirt.libvirtError as error:
+            raise self._unreachable(error) from error
 
         def report(uuid: str, event: str, why: str) -> None:
             if event == "started":
                 on_begin(uuid)
-            stopped = event == "stopped"
-            on_event(DomainEvent(uuid, stopped, why if stopped else "", "", event, why))
+            service = self._world.by_uuid(uuid)
+            assert service is not None
+            reason = {"stopped": why, "crashed": "crashed"}.get(event, "")
+            on_event(DomainEvent(uuid, bool(reason), reason, service.name, event, why))
 
         listening = (report, on_close)
         self._world.listeners.setdefault(self.name, []).append(listening)
-        self._listening = listening
+        self._listening, self._silent_since = listening, None
 
         def end() -> None:
-            self._listening = None
+            if self._listening is listening:
+                self._listening = None
             there = self._world.listeners[self.name]
             if listening in there:
                 there.remove(listening)
@@ -137,20 +203,21 @@ class SimulatedHost(LibvirtHost):
         return end
 
     def alive(self) -> bool:
-        listening = self._listening
-        return (
-            listening is not None and listening in self._world.listeners[self.name] and self._world.answers(self.name)
-        )
+        """Keep-alives find out after a while that nobody answers."""
+        listening, there = self._listening, self._world.listeners.get(self.name, [])
+        if listening is None or listening not in there:
+            return False
+        if self._world.answers(self.name):
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = self._scheduler.time
+        elif self._scheduler.time - self._silent_since >= _kept_alive_for():
+            there.remove(listening)
+            listening[1]()
+            return False
+        return True
 
 
-def _guest(service: Service) -> Guest:
-    unknown = (service.power, service.reason) == (Power.SHUTOFF, "")
-    return Guest(
-        uuid=service.uuid,
-        name=service.name,
-        state=_STATE[service.power],
-        vcpus=1,
-        cpu_time=service.uses(),
-        reason=service.reason,
-        starts_by_itself="autostart" if service.autostart and unknown else "",
-    )
+def _kept_alive_for() -> float:
+    """Seconds of silence after which libvirt gives a connection up."""
+    return float(connection.KEEPALIVE_SECONDS * (connection.KEEPALIVE_COUNT + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,10 +12,21 @@ from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExternalError
-from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
+from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
 
 TAKES = 0.01
 _GIB = 2**30
+#: What LXD will not do, and what it says then.
+_OBJECTIONS = {
+    ("start", RUNNING): "The instance is already running",
+    ("start", FROZEN): "The instance is already running",
+    ("stop", STOPPED): "The instance is already stopped",
+    ("freeze", STOPPED): "The container isn't running",
+    ("freeze", FROZEN): "The container is already frozen",
+    ("unfreeze", STOPPED): "The container isn't running",
+    ("unfreeze", RUNNING): "The container is already running",
+}
 
 
 class SimulatedLxd(LxdServer):
@@ -33,16 +45,24 @@ class SimulatedLxd(LxdServer):
     def _asked(self, takes: float = TAKES) -> None:
         self._scheduler.takes(takes)
         if any(not service.lxd_answers for service in self._world.services.values()):
-            raise ExternalError(f"LXD on secondary {self.name} does not answer: no such file", "see that it runs")
+            raise self._unreachable(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+
+    def _says(self, text: str) -> ExternalError:
+        """What the driver makes of LXD's words."""
+        return ExternalError(f"LXD on secondary {self.name}: {text}")
 
     def _of(self, name: str) -> tuple[Service, Container]:
-        service = self._world.services[name]
+        service = self._world.services.get(name)
+        if service is None:
+            raise self._says("Instance not found")
         return service, service.container
 
     # -- instances ---------------------------------------------------------------------------------------------
 
     def get(self, instance: str) -> Instance | None:
         self._asked()
+        if instance not in self._world.services:
+            return None
         _, container = self._of(instance)
         return Instance(
             instance,
@@ -50,7 +70,7 @@ class SimulatedLxd(LxdServer):
             container.status,
             dict(container.config),
             {},
-            str(container.etag),
+            container.etag,
             container.started_at,
         )
 
@@ -62,33 +82,32 @@ class SimulatedLxd(LxdServer):
     ) -> None:
         self._asked()
         service, container = self._of(instance.name)
-        if instance.etag != str(container.etag):
-            raise TryAgainError(f"container {instance.name} was changed at this moment", "run it again")
-        container.config |= config
-        container.etag += 1
+        if instance.etag != container.etag:
+            raise TryAgainError(f"container {instance.name} was just changed by another client", "run it again")
+        changed = {**container.config, **config}
+        container.config = {key: value for key, value in changed.items() if value}
         service.look_for_two()
         self._scheduler.may_be_lost()
 
     def _set_state(
         self, instance: str, action: str, timeout: float, doing: str, *, force: bool = False, patience: float = 0
     ) -> None:
-        service, container = self._of(instance)
         takes, _ = MODES["cold" if action == "start" else "frozen"]
         self._asked(takes)
-        match action, container.status:
-            case "start", str(status) if status == STOPPED:
+        service, container = self._of(instance)
+        if (objection := _OBJECTIONS.get((action, container.status))) is not None:
+            raise self._says(f"{doing}: {objection}")
+        match action:
+            case "start":
                 container.started_at = self._scheduler.wall
                 service.boots(1.0)
-            case "unfreeze", str(status) if status == FROZEN:
+            case "unfreeze":
                 service.boots(MODES["frozen"][1])
-            case "freeze", str(status) if status == RUNNING:
+            case "freeze":
                 container.status = FROZEN
-            case "stop", _:
+            case "stop":
                 container.status = STOPPED
                 service.answered.clear()
-            case _:
-                raise ExternalError(f"{doing} failed: the container is {container.status.lower()}")
-        container.etag += 1
         self._scheduler.may_be_lost()
 
     def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int:
@@ -99,7 +118,7 @@ class SimulatedLxd(LxdServer):
         self._asked(MODES["hot"][0])
         service, container = self._of(instance)
         if container.status != RUNNING:
-            raise ExternalError(f"container {instance} does not run", "start it")
+            raise self._says(f"Instance is {'frozen' if container.status == FROZEN else 'not running'}")
         if "promote" in command and service.mode in ("warm", "hot"):
             service.boots(MODES[service.mode][1])
         return 0, f"now {int(self._scheduler.wall)}\n"
@@ -108,30 +127,35 @@ class SimulatedLxd(LxdServer):
 
     def snapshots(self, instance: str) -> list[str]:
         self._asked()
-        return list(self._of(instance)[0].restore_points)
+        return list(self._of(instance)[0].restore_points) if instance in self._world.services else []
 
     def restore(self, instance: str, snapshot: str, timeout: float) -> None:
-        service, container = self._of(instance)
         self._asked()
+        service, container = self._of(instance)
+        if snapshot not in service.restore_points:
+            doing = f"the restore of {instance} from snapshot {snapshot}"
+            raise self._says(f"{doing}: Snapshot {instance}/{snapshot} does not exist")
         service.may_start()
         if container.status != STOPPED:
-            raise ExternalError(f"container {instance} runs", "stop it")
+            # LXD would stop it, and start it again afterwards.
+            service.violated(f"a restore throws away what the standby of {instance} has written")
         service.tree = "half"
         self._scheduler.sleep(1.0)
         self._in_the_middle()
         service.tree = snapshot
         self.rootfs("default", instance).mkdir(parents=True, exist_ok=True)
         service.restores += 1
-        container.config |= {"user.vcrecovery.role": "standby"}
-        container.etag += 1
+        # It is the one of then, when no failover had claimed it.
+        then = {**container.config, ROLE_KEY: STANDBY}
+        container.config = {key: value for key, value in then.items() if key not in (EPOCH_KEY, "boot.autostart")}
 
     def file(self, instance: str, path: str) -> bytes | None:
         self._asked()
-        service, _ = self._of(instance)
-        return service.heartbeat_file if path == HEARTBEAT else None
+        service = self._world.services.get(instance)
+        return service.heartbeat_file if service is not None and path == HEARTBEAT else None
 
     def template(self, instance: str, name: str) -> bytes | None:
-        return self.file(instance, HEARTBEAT)
+        return self.file(instance, HEARTBEAT if name == TEMPLATE else name)
 
     def size(self) -> Size:
         self._asked()

@@ -120,10 +120,15 @@ class Observed(Site):
                     self._violated(f"{service.name} starts without {need}")
         if service.mode not in ("cold", "warm"):
             return
-        self._starting = {name: of for name, of in self._starting.items() if of.alive}
+        self._starting = {name: of for name, of in self._starting.items() if of.alive and not self._has_failed(name)}
         self._starting[service.name] = task.process
         if list(self._starting.values()).count(task.process) > self.starts_at_once:
             self._violated("too many start at once")
+
+    def _has_failed(self, name: str) -> bool:
+        """Whether its last step did, or was given up: then its place is another's."""
+        episode = self.journal.state(name).open_episode
+        return episode is None or (episode.steps[-1].ended_at is not None and not episode.steps[-1].ok)
 
     def closed(self) -> None:
         """After something was done: what the journal says of failovers that are over."""

@@ -13,6 +13,7 @@ import math
 import queue
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import InvalidStateError
 from contextlib import AbstractContextManager
 from random import Random
 from types import TracebackType
@@ -291,6 +292,8 @@ class SimulatedInbox:
             wake()
 
     def get(self, *, timeout: float) -> Any:
+        if timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
         end = self._scheduler.time + timeout
         while not self._items:
             if self._scheduler.time >= end:
@@ -313,12 +316,18 @@ class SimulatedAnswer:
         self._error: BaseException | None = None
 
     def set_result(self, result: Any) -> None:
+        self._give_once()
         self._result = result
         self._came.set()
 
     def set_exception(self, error: BaseException) -> None:
+        self._give_once()
         self._error = error
         self._came.set()
+
+    def _give_once(self) -> None:
+        if self.done():
+            raise InvalidStateError("invalid state: it has been given")
 
     def done(self) -> bool:
         return self._came.is_set()
@@ -348,6 +357,8 @@ class SimulatedRuntime:
         return self.scheduler.time
 
     def sleep(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
         self.scheduler.sleep(seconds)
 
     def spawn(self, work: Callable[[], object], name: str) -> SimulatedTask:

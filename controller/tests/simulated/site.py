@@ -192,6 +192,8 @@ class Site:
         file = folder / "plan.yml"
         file.write_text(yaml.safe_dump(text, sort_keys=False))
         (folder / "state").mkdir(exist_ok=True)
+        (folder / "lxd").mkdir(exist_ok=True)
+        (folder / "lxd/unix.socket").touch()
         return load_plan(file)
 
     def _service(self, number: int, name: str, values: Mapping[str, Any]) -> None:
@@ -241,7 +243,6 @@ class Site:
                             records["TXT"] = {f'"epoch={value}"'}
                     case "container_epoch":
                         service.container.config["user.vcrecovery.epoch"] = str(value)
-                        service.container.etag += 1
                     case "standby_running":
                         service.container.status = RUNNING if value else STOPPED
                     case "restore_points":
@@ -483,7 +484,6 @@ class Site:
         service = self.world.services[name]
         service.container.status = "Stopped"
         service.container.config |= {"user.vcrecovery.role": "standby"}
-        service.container.etag += 1
         service.virtual_ip_is_here = False
         for records in service.records.values():
             records["A"] = {service.address}

@@ -35,12 +35,17 @@ class Container:
 
     status: str = STOPPED
     config: dict[str, str] = field(default_factory=dict)
-    etag: int = 0
     #: By the wall clock, as LXD tells it.
     started_at: float = 0.0
     #: By the steady clock: since when its services start, and how much of a boot that is.
     serves_since: float = 0.0
     left: float = 1.0
+
+    @property
+    def etag(self) -> str:
+        """Of the configuration, in which LXD notes a start and forgets it with the stop."""
+        started_at = 0.0 if self.status == STOPPED else self.started_at
+        return f"{sorted(self.config.items())} {started_at!r}"
 
 
 @dataclass
@@ -64,6 +69,8 @@ class Service:
     #: Per cent of the primary's CPU.
     cpu: float = 5.0
     primary_ports_open: bool = True
+    #: It accepts connections, and whoever asks for a page gets an error.
+    answers_wrongly: bool = False
     #: Something at the primary's address answers, whoever it is.
     address_answers: bool = False
     #: Whether what the primary writes arrives.
@@ -82,11 +89,14 @@ class Service:
     network_cut: bool = False
     fence_command: bool = False
     fence_command_works: bool = True
+    fence_command_hangs: bool = False
+    fence_command_is_killed: bool = False
     #: Seconds after which a fence that has failed acts all the same; None: it never does.
     fence_acts_late: float | None = None
     lxd_answers: bool = True
     #: ns1, which takes the updates.
     dns_answers: bool = True
+    dns_hangs: bool = False
     dns_key_good: bool = True
     #: What is wrong with ns2; None where there is none.
     ns2: str | None = None
@@ -101,6 +111,8 @@ class Service:
     restores: int = 0
     #: By its server: type -> values.
     records: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    #: Seconds, of its addresses.
+    ttl: int = 30
     switches: int = 0
     #: The operator says that the primary is down, or has started it beside a standby that serves.
     operators_word: bool = False
@@ -127,6 +139,8 @@ class Service:
         if name in _BEATS and self.__dict__.get("_ready"):
             self.beat()
             self.uses()
+            if name == "power" and value in OFF:
+                self._cpu_time = 0.0
         super().__setattr__(name, value)
         if name in _SEEN and self.__dict__.get("_ready"):
             self._note()
@@ -266,13 +280,9 @@ class World:
     def becomes(self, service: Service, power: Power, reason: str = "") -> None:
         """The VM changes its state, and libvirt reports that to whoever listens and can hear it."""
         before, service.power, service.reason = service.power, power, reason
-        if before is power:
+        if before is power or not self.answers(service.host):
             return
-        event, why = {
-            Power.RUNNING: ("resumed", "unpaused") if before is Power.PAUSED else ("started", "booted"),
-            Power.PAUSED: ("suspended", reason or "paused"),
-        }.get(power, ("stopped", reason))
-        if self.answers(service.host):
+        for event, why in _events(before, power, reason):
             for report, _lost in list(self.listeners.get(service.host, ())):
                 report(service.uuid, event, why)
 
@@ -283,3 +293,23 @@ class World:
                 for _report, lost in list(listening):
                     lost()
                 listening.clear()
+
+
+def _events(before: Power, power: Power, reason: str) -> list[tuple[str, str]]:
+    """What libvirt reports, in its words, which are not always those of the state."""
+    match power, reason:
+        case Power.RUNNING, _:
+            resumed = ("resumed", "unpaused")
+            return [resumed] if before is Power.PAUSED else [resumed, ("started", "booted")]
+        case Power.PAUSED, _:
+            return [("suspended", reason or "paused")]
+        case Power.CRASHED, _:
+            return [("crashed", "panicked")]
+        case _, "shutdown":
+            return [("shutdown", "guest"), ("stopped", "shutdown")]
+        case _, "destroyed":
+            return [("shutdown", "host"), ("stopped", "destroyed")]
+        case _, "crashed":
+            return [("stopped", "failed")]
+        case _:
+            return [("stopped", reason)]

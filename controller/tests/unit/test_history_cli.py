@@ -17,11 +17,11 @@ def test_explain(failed_over: Path) -> None:
     for word in ("last", "web", "#1"):
         assert vcrecovery("explain", word, "--plan", failed_over).stdout == by_number.stdout
     for part in (
-        "web, epoch 1, episode 1: done after 2.135 s",
+        "web, epoch 1, episode 1: done after 2.435 s",
         "every port answers: switching DNS",
         "1.300 s (the biggest part)  ports open: 10.20.0.10:80",
         "ports that answer  none",
-        "where the 2.135 s went",
+        "where the 2.435 s went",
     ):
         assert part in by_number.stdout
     data = json.loads(vcrecovery("explain", "--json", "--plan", failed_over).stdout)

@@ -27,7 +27,7 @@ from recovery_bench.overhead_lxd import Connection, Server
 from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection, unix_socket
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
@@ -555,6 +555,19 @@ def test_a_connection_that_the_server_ends_is_not_used_again(place: Path) -> Non
         session = UnixSocketSession(place)
         for _ in answers:
             assert session.request("GET", "/1.0", timeout=30).json() == {}
+    assert len(asked) == 3
+
+
+def test_one_that_it_ends_while_it_is_used_again_is_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only reads is asked for once more; of what changes something nobody knows whether it was done."""
+    monkeypatch.setattr(unix_socket._Connection, "was_ended", False)
+    with saying(place, *([GOOD + b"Content-Length: 2\r\n\r\n{}"] * 3)) as asked:
+        session = UnixSocketSession(place)
+        for _ in range(2):
+            assert session.request("GET", "/1.0", timeout=30).json() == {}
+        with pytest.raises(ConnectionError):
+            session.request("PUT", "/1.0", json={}, timeout=30)
+        assert session.request("PUT", "/1.0", json={}, timeout=30).json() == {}
     assert len(asked) == 3
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from view_program import PATIENCE, command, env
 
-from simulated import libvirt as simulated_libvirt
+from simulated.libvirt import SimulatedHost
 from simulated.site import Site
 from vcrecovery.cli.watch import watching
 from vcrecovery.detect.rounds import BEAT_EVERY, HUNG_AFTER
@@ -152,7 +152,7 @@ def test_nobody_who_did_not_ask_for_them_gets_any(
 
 def test_a_libvirt_that_is_slow_ends_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call waits for as long as the driver allows: 10 s for its turn, 10 s for its answer."""
-    monkeypatch.setattr(simulated_libvirt, "GIVEN_UP", 20.0)
+    monkeypatch.setattr(SimulatedHost.__init__, "__defaults__", (20.0,))
     site = Site(tmp_path, {"web": {}, "mail": {}}, plan={"detection": {"hold_returning": True}})
     beats: list[float] = []
     process, environment = site.process("watch")

@@ -73,7 +73,7 @@ def test_many_services_take_no_longer(hanging: Path) -> None:
 def test_status_as_data(failed_over: Path) -> None:
     entry = only(vcrecovery("status", "--json", "--plan", failed_over).stdout)
     assert (entry["serves"], entry["epoch"], entry["verdict"]) == ("standby", 1, "failed over")
-    assert entry["last_failover"]["seconds"] == pytest.approx(2.135, abs=0.001)
+    assert entry["last_failover"]["seconds"] == pytest.approx(2.435, abs=0.001)
     assert entry["dns"] == {"www.example.test": None}
     assert entry["standby"]["state"] == "unreachable"
     assert {finding["level"] for finding in entry["findings"]} == {"attention", "warning"}

@@ -97,10 +97,27 @@ class UnixSocketSession:
         if json is not None:
             body = _encoded(json)
             described["Content-Type"] = "application/json"
-        connection = self._take()
+        connection, kept = self._take()
+        try:
+            return self._answer(connection, timeout, method, place, body, described)
+        except ConnectionError:
+            # LXD may hang up on a connection that was kept, at the moment in which it is used again.
+            if not kept or method != "GET":
+                raise
+        return self._answer(_Connection(self._place), timeout, method, place, body, described)
+
+    def _answer(
+        self,
+        connection: _Connection,
+        timeout: float,
+        method: str,
+        place: str,
+        body: bytes | None,
+        described: Mapping[str, str],
+    ) -> Answer:
         try:
             connection.wait_at_most(timeout)
-            connection.request(method, place, body, described)
+            connection.request(method, place, body, dict(described))
             response = connection.getresponse()
             if (response.length or 0) > LARGEST:
                 raise ConnectionError(f"it answers with more than {LARGEST} bytes")
@@ -117,16 +134,17 @@ class UnixSocketSession:
             connection.close()
         return answer
 
-    def _take(self) -> _Connection:
+    def _take(self) -> tuple[_Connection, bool]:
+        """A connection, and whether it was used before."""
         while self._idle:
             try:
                 connection = self._idle.pop()
             except IndexError:  # another thread was quicker
                 break
             if not connection.was_ended:
-                return connection
+                return connection, True
             connection.close()
-        return _Connection(self._place)
+        return _Connection(self._place), False
 
 
 def _close(connections: list[_Connection]) -> None:

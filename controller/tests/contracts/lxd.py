@@ -1,0 +1,316 @@
+"""The LXD of a secondary: what it says of a standby, what it does with one, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from contracts.cases import Cases, Waits, refusal
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
+
+COMMAND = ("sh", "-c", ":")
+#: Seconds for what LXD does. No container has this name.
+PATIENCE, NOBODY = 60.0, "nobody"
+
+
+class Secondary(Waits, Protocol):
+    """Secondary sec1, with the standby `name`: it is stopped and ready, and no failover has ever claimed it."""
+
+    @property
+    def lxd(self) -> LxdServer: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def take_restore_point(self, name: str) -> None: ...
+
+    def end(self) -> None:
+        """LXD ends; the containers live on."""
+
+    def begin(self) -> None: ...
+
+
+case = Cases[Secondary]()
+
+
+def read(on: Secondary) -> Instance:
+    found = on.lxd.get(on.name)
+    assert found is not None
+    return found
+
+
+def is_in(on: Secondary, status: str) -> None:
+    found = read(on)
+    assert (found.name, found.status, found.running) == (on.name, status, status == RUNNING)
+
+
+def refuses(call: Callable[[], object], *words: str) -> None:
+    error = refusal(call)
+    assert error.message.startswith("LXD on secondary sec1: ")
+    assert all(word in error.message for word in words), error.message
+
+
+@case
+def a_standby_that_is_stopped(on: Secondary) -> None:
+    is_in(on, STOPPED)
+    found = read(on)
+    assert (found.config[ROLE_KEY], found.config[READY_KEY]) == (STANDBY, "true")
+    assert EPOCH_KEY not in found.config
+    assert found.etag
+
+
+@case
+def a_container_that_is_not_there(on: Secondary) -> None:
+    lxd = on.lxd
+    assert lxd.get(NOBODY) is None
+    assert lxd.snapshots(NOBODY) == []
+    assert lxd.file(NOBODY, HEARTBEAT) is None
+    assert lxd.template(NOBODY, TEMPLATE) is None
+    for call in (
+        lambda: lxd.start(NOBODY, PATIENCE),
+        lambda: lxd.stop(NOBODY, PATIENCE),
+        lambda: lxd.freeze(NOBODY, PATIENCE),
+        lambda: lxd.unfreeze(NOBODY, PATIENCE),
+        lambda: lxd.ask(NOBODY, COMMAND, PATIENCE),
+        lambda: lxd.status_of(NOBODY, COMMAND, PATIENCE),
+        lambda: lxd.restore(NOBODY, "point", PATIENCE),
+        lambda: lxd.configure(replace(read(on), name=NOBODY), {EPOCH_KEY: "1"}),
+    ):
+        refuses(call, "Instance not found")
+    lxd.shut_down(NOBODY, PATIENCE)
+
+
+@case
+def a_start(on: Secondary) -> None:
+    before = on.clock.now()
+    on.lxd.start(on.name, PATIENCE)
+    is_in(on, RUNNING)
+    found = read(on)
+    assert before - 1 <= found.started_at <= on.clock.now() + 1
+    # Nothing happens to one that runs.
+    on.lxd.start(on.name, PATIENCE)
+    assert read(on) == found
+
+
+@case
+def a_start_of_what_was_read_before(on: Secondary) -> None:
+    """Somebody else has started it meanwhile."""
+    known = read(on)
+    on.lxd.start(on.name, PATIENCE)
+    found = read(on)
+    on.lxd.start(on.name, PATIENCE, known)
+    assert read(on) == found
+
+
+@case
+def a_stop(on: Secondary) -> None:
+    on.lxd.start(on.name, PATIENCE)
+    started_at = read(on).started_at
+    on.lxd.stop(on.name, PATIENCE)
+    is_in(on, STOPPED)
+    assert read(on).started_at == started_at
+    refuses(lambda: on.lxd.stop(on.name, PATIENCE), f"the stop of {on.name}: ", "already stopped")
+    # Who wants it stopped, whatever it was, asks for this.
+    on.lxd.shut_down(on.name, PATIENCE)
+    is_in(on, STOPPED)
+
+
+@case
+def a_restart(on: Secondary) -> None:
+    on.lxd.start(on.name, PATIENCE)
+    before = read(on)
+    on.lxd.restart(on.name, PATIENCE)
+    is_in(on, RUNNING)
+    assert read(on).started_at > before.started_at
+
+
+@case
+def a_freeze_and_a_thaw(on: Secondary) -> None:
+    on.lxd.start(on.name, PATIENCE)
+    started_at = read(on).started_at
+    on.lxd.freeze(on.name, PATIENCE)
+    is_in(on, FROZEN)
+    refuses(lambda: on.lxd.freeze(on.name, PATIENCE), f"the freezing of {on.name}: ", "already frozen")
+    on.lxd.unfreeze(on.name, PATIENCE)
+    is_in(on, RUNNING)
+    refuses(lambda: on.lxd.unfreeze(on.name, PATIENCE), f"the thawing of {on.name}: ", "already running")
+    on.lxd.freeze(on.name, PATIENCE)
+    on.lxd.start(on.name, PATIENCE)
+    is_in(on, RUNNING)
+    assert read(on).started_at == started_at
+
+
+@case
+def one_that_is_stopped_is_not_frozen(on: Secondary) -> None:
+    refuses(lambda: on.lxd.freeze(on.name, PATIENCE), f"the freezing of {on.name}: ", "isn't running")
+    refuses(lambda: on.lxd.unfreeze(on.name, PATIENCE), f"the thawing of {on.name}: ", "isn't running")
+    is_in(on, STOPPED)
+
+
+@case
+def one_that_is_frozen_is_stopped(on: Secondary) -> None:
+    for stop in (on.lxd.stop, on.lxd.shut_down):
+        on.lxd.start(on.name, PATIENCE)
+        on.lxd.freeze(on.name, PATIENCE)
+        stop(on.name, PATIENCE)
+        is_in(on, STOPPED)
+
+
+@case
+def a_command_needs_one_that_runs(on: Secondary) -> None:
+    def fails(word: str) -> None:
+        refuses(lambda: on.lxd.ask(on.name, COMMAND, PATIENCE), f"Instance is {word}")
+        refuses(lambda: on.lxd.status_of(on.name, COMMAND, PATIENCE), f"Instance is {word}")
+
+    fails("not running")
+    on.lxd.start(on.name, PATIENCE)
+    assert on.lxd.ask(on.name, COMMAND, PATIENCE)[0] == 0
+    assert on.lxd.status_of(on.name, COMMAND, PATIENCE) == 0
+    on.lxd.execute(on.name, COMMAND, PATIENCE)
+    on.lxd.freeze(on.name, PATIENCE)
+    fails("frozen")
+
+
+@case
+def what_is_set_is_read_back(on: Secondary) -> None:
+    before = read(on)
+    on.lxd.configure(before, {ROLE_KEY: ACTIVE, EPOCH_KEY: "3"})
+    found = read(on)
+    # Other keys stay as they were.
+    assert found.config == {**before.config, ROLE_KEY: ACTIVE, EPOCH_KEY: "3"}
+    on.lxd.configure(found, {EPOCH_KEY: ""})
+    assert read(on).config == {**before.config, ROLE_KEY: ACTIVE}
+
+
+@case
+def whoever_writes_second_is_refused(on: Secondary) -> None:
+    first = second = read(on)
+    on.lxd.configure(first, {EPOCH_KEY: "1"})
+    error = refusal(lambda: on.lxd.configure(second, {EPOCH_KEY: "2"}), TryAgainError)
+    assert error.message == f"container {on.name} was just changed by another client"
+    assert read(on).config[EPOCH_KEY] == "1"
+
+
+@case
+def who_was_refused_reads_again(on: Secondary) -> None:
+    old, reads = read(on), []
+    on.lxd.configure(old, {EPOCH_KEY: "1"})
+
+    def stale_at_first() -> Instance:
+        reads.append(1)
+        return old if len(reads) == 1 else read(on)
+
+    on.lxd.reconfigure(stale_at_first, lambda _found: {EPOCH_KEY: "2"})
+    assert (len(reads), read(on).config[EPOCH_KEY]) == (2, "2")
+    refusal(lambda: on.lxd.reconfigure(lambda: old, lambda _found: {EPOCH_KEY: "3"}))
+    assert read(on).config[EPOCH_KEY] == "2"
+
+
+@case
+def a_start_or_a_stop_counts_as_a_change(on: Secondary) -> None:
+    for act in (on.lxd.start, on.lxd.stop):
+        before = read(on)
+        act(on.name, PATIENCE)
+        refusal(lambda before=before: on.lxd.configure(before, {EPOCH_KEY: "1"}), TryAgainError)  # type: ignore[misc]
+        assert EPOCH_KEY not in read(on).config
+
+
+@case
+def a_freeze_or_a_thaw_is_no_change(on: Secondary) -> None:
+    on.lxd.start(on.name, PATIENCE)
+    for number, act in enumerate((on.lxd.freeze, on.lxd.unfreeze)):
+        before = read(on)
+        act(on.name, PATIENCE)
+        on.lxd.configure(before, {EPOCH_KEY: str(number)})
+        assert read(on).config[EPOCH_KEY] == str(number)
+
+
+@case
+def what_changes_nothing_is_no_change(on: Secondary) -> None:
+    before = read(on)
+    on.lxd.configure(before, {ROLE_KEY: before.config[ROLE_KEY]})
+    on.lxd.configure(before, {EPOCH_KEY: "1"})
+    assert read(on).config[EPOCH_KEY] == "1"
+
+
+@case
+def a_restore_brings_back_the_configuration_of_then(on: Secondary) -> None:
+    assert on.lxd.snapshots(on.name) == []
+    on.take_restore_point("one")
+    on.take_restore_point("two")
+    assert on.lxd.snapshots(on.name) == ["one", "two"]
+    on.lxd.configure(read(on), {ROLE_KEY: ACTIVE, EPOCH_KEY: "7"})
+    claimed = read(on)
+    on.lxd.restore(on.name, "one", PATIENCE)
+    is_in(on, STOPPED)
+    found = read(on)
+    assert found.config[ROLE_KEY] == STANDBY
+    assert EPOCH_KEY not in found.config
+    refusal(lambda: on.lxd.configure(claimed, {EPOCH_KEY: "8"}), TryAgainError)
+    assert on.lxd.snapshots(on.name) == ["one", "two"]
+
+
+@case
+def a_restore_point_that_is_not_there(on: Secondary) -> None:
+    words = f"the restore of {on.name} from snapshot three: "
+    refuses(lambda: on.lxd.restore(on.name, "three", PATIENCE), words, f"Snapshot {on.name}/three does not exist")
+    is_in(on, STOPPED)
+
+
+@case
+def files_of_a_standby(on: Secondary) -> None:
+    """Running or not."""
+
+    def looks() -> None:
+        heartbeat = on.lxd.file(on.name, HEARTBEAT)
+        assert heartbeat is not None
+        assert json.loads(heartbeat)["at"] > 0
+        assert on.lxd.file(on.name, "/nowhere/at/all") is None
+        assert on.lxd.template(on.name, "nothing.tpl") is None
+
+    looks()
+    on.lxd.start(on.name, PATIENCE)
+    looks()
+
+
+@case
+def the_size_of_its_machine(on: Secondary) -> None:
+    size = on.lxd.size()
+    assert size.cores >= 1
+    assert size.memory >= 2**28
+
+
+@case
+def one_that_does_not_answer(on: Secondary) -> None:
+    lxd, name = on.lxd, on.name
+    lxd.start(name, PATIENCE)
+    known = read(on)
+    on.end()
+    for call in (
+        lambda: lxd.get(name),
+        lambda: lxd.start(name, PATIENCE),
+        lambda: lxd.stop(name, PATIENCE),
+        lambda: lxd.configure(known, {EPOCH_KEY: "1"}),
+        lambda: lxd.status_of(name, COMMAND, PATIENCE),
+        lambda: lxd.ask(name, COMMAND, PATIENCE),
+        lambda: lxd.snapshots(name),
+        lambda: lxd.restore(name, "one", PATIENCE),
+        lambda: lxd.file(name, HEARTBEAT),
+        lambda: lxd.template(name, TEMPLATE),
+        lxd.size,
+    ):
+        error = refusal(call)
+        assert error.message == f"LXD on secondary sec1 ({lxd.socket}) does not answer: Connection refused"
+        assert error.hint == "start it, and try `lxc list` there"
+    on.begin()
+    # It has gone on meanwhile, and the same object gets answers again.
+    assert read(on) == known

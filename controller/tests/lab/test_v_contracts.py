@@ -1,0 +1,88 @@
+"""The contracts of the drivers, kept by the real things; `unit/test_contracts.py` holds their fakes to the same.
+
+They need nothing of the lab but its programs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contracts import dns, fence, libvirt, lxd, probe, runtime
+from vcrecovery.drivers import dns as driver
+from vcrecovery.drivers.libvirt import connection
+
+from .contract_stages import RealBmc, RealHypervisor, RealNameServers, RealSecondary, RealServer, RealStage
+from .small_site import small_site
+
+pytestmark = pytest.mark.lab
+
+
+@runtime.case.each
+def test_runtime(case: Callable[[runtime.Process], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = RealStage()
+    monkeypatch.setattr(threading, "excepthook", stage.has_broken)
+    case(stage)
+
+
+@pytest.fixture(scope="module")
+def hypervisor() -> Iterator[RealHypervisor]:
+    with closing(RealHypervisor()) as made:
+        yield made
+
+
+@libvirt.case.each
+def test_libvirt(
+    case: Callable[[libvirt.Hypervisor], None], hypervisor: RealHypervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "KEEPALIVE_SECONDS", 1)
+    monkeypatch.setattr(connection, "KEEPALIVE_COUNT", 1)
+    hypervisor.reset()
+    case(hypervisor)
+
+
+@probe.case.each
+def test_probe(case: Callable[[probe.Server], None]) -> None:
+    server = RealServer()
+    try:
+        case(server)
+    finally:
+        server.reset()
+
+
+@fence.case.each
+def test_fence(case: Callable[[fence.Bmc], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    case(RealBmc(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def secondary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSecondary]:
+    with small_site(tmp_path_factory.mktemp("contracts"), [RealSecondary.name]) as site:
+        yield RealSecondary(site)
+
+
+@lxd.case.each
+def test_lxd(case: Callable[[lxd.Secondary], None], secondary: RealSecondary) -> None:
+    secondary.reset()
+    case(secondary)
+
+
+@pytest.fixture(scope="module")
+def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNameServers]:
+    with closing(RealNameServers(tmp_path_factory.mktemp("contracts"))) as made:
+        yield made
+
+
+@dns.case.each
+def test_dns(
+    case: Callable[[dns.NameServers], None], name_servers: RealNameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 1.0)
+    name_servers.reset()
+    case(name_servers)
