@@ -30,7 +30,7 @@ lint:  ## ruff, mypy --strict, import-linter, ansible-lint
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
 
 test-unit:  ## Tests that need neither root nor the lab
-	cd controller && ../.venv/bin/pytest -q -n 6 -m "not lab"
+	cd controller && ../.venv/bin/pytest -q -n 8 -m "not lab"
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)
