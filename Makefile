@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -23,11 +23,22 @@ lab-down:  ## Remove everything that the lab made
 
 test: setup lint test-unit test-lab  ## Run every test
 
-lint:  ## ruff, mypy --strict, import-linter, ansible-lint
+lint: lint-python lint-imports lint-primary lint-ansible  ## ruff, mypy --strict, import-linter, ansible-lint
+
+lint-python:
 	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
+
+lint-imports:
 	cd controller && ../.venv/bin/lint-imports --no-cache --no-logo
+
+lint-primary:
 	cd controller && ../.venv/bin/ruff check -q --isolated --target-version py38 --select E9,F src/vcrecovery/{excludes,primary}
+
+lint-ansible:
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
+
+docs:  ## Write the reference pages under docs/ that are generated from the code
+	cd controller && VCRECOVERY_REWRITE=1 ../.venv/bin/pytest -q tests/unit/test_reference_pages.py
 
 test-unit:  ## Tests that need neither root nor the lab
 	cd controller && ../.venv/bin/pytest -q -n 8 -m "not lab"

@@ -36,10 +36,10 @@ PROMISES: Mapping[str, str] = {
     "confined key": "Nothing outside a service's own files can be written",
     "max staleness": "A failover refuses, with the reason, when the standby is older",
     "own wish": "Switching off your own VM is no failure",
-    "withdrawn": "By itself it never ends a primary that is seen to serve",
+    "withdrawn": "It never automatically ends a primary that is seen to serve",
     "second signal": "A signal is a hint",
-    "power off": "By itself it powers a hypervisor off only",
-    "cool down": "failed over by itself a second time",
+    "power off": "It powers a hypervisor off automatically only",
+    "cool down": "failed over automatically twice",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
@@ -79,7 +79,7 @@ REST: Mapping[str, str] = {
     "virtual ip": "an address that follows the service",
     "hung guest": "two signals speak for a hang",
     "restore point": "back to an older state",
-    "pause": "the operator's word that nothing is a failure now",
+    "suspension": "the operator's word that automatic failover stops for a while",
 }
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "promise": PROMISES,

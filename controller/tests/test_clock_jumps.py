@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from simulated.site import Site
-from vcrecovery.core.states import Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Probes
-from vcrecovery.operations.outside import ages_of
+from vcrecovery.operations.steps.ages import ages_of
 from vcrecovery.plan.probes import Port
 from vcrecovery.transfer.freshness import AHEAD_AT_MOST, Freshness
 

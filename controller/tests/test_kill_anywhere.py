@@ -8,7 +8,8 @@ import pytest
 
 from simulated.scheduler import KilledError
 from simulated.site import Site
-from vcrecovery.core.states import Outcome, Side
+from vcrecovery.core.episode import Outcome
+from vcrecovery.core.service_state import Side
 
 POINTS = ["vcr-20261121T110000Z", "vcr-20261121T120000Z"]
 # Six steps, each with a boundary after its journal entry, before and after its act, and after its end.

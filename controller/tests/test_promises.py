@@ -35,8 +35,9 @@ from simulated.observed import POLICY, Observed
 from simulated.scheduler import Process
 from simulated.world import MODES as ALL_MODES
 from simulated.world import Service
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import Episode, Side, Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.errors import ExternalError, VCRecoveryError
 
 STEPS = int(os.environ.get("VCRECOVERY_STEPS", "0"))

@@ -113,7 +113,7 @@ class Stage:
                 site.kill_watcher()
             case "wait":
                 site.run(argument)
-            case "stop primary" | "suspend" | "pause" | "standby set":
+            case "stop primary" | "suspend" | "standby set":
                 self._of_one(verb, self.names[0], argument)
             case _:
                 for name in self._named(argument):
@@ -140,7 +140,7 @@ class Stage:
             case "acknowledge":
                 site.say(f"operator: vcrecovery acknowledge {name}")
                 site.acknowledge(name)
-            case "suspend" | "pause":
+            case "suspend":
                 site.say(f"operator: vcrecovery suspend {name}" + (f" --for {argument}s" if argument else ""))
                 site.suspend(name, argument)
             case "resume":

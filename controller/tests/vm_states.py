@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs/vm-states.md"
 _HEAD = """\
 # What libvirt says of a VM, and what VCRecovery makes of it
 
-Made of `controller/src/vcrecovery/core/meaning.py` by `VCRECOVERY_REWRITE=1 pytest tests/unit/test_meaning.py`.
+Generated from `controller/src/vcrecovery/core/meaning.py` by `make docs`. Do not edit it.
 
 ## Each state
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends the rules for generated files along: only code reaches a managed host by itself."""
+"""Sends the rules for generated files along: by itself, Ansible sends only code."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class ByHand:
         if entry is None and state == "restarted":
             return {"changed": False, "msg": "it does not run yet"}
         if entry is None and endpoint and answers(endpoint):
-            return {"changed": False, "msg": "somebody else runs it"}
+            return {"changed": False, "msg": "another supervisor runs it"}
         if entry is not None and state == "started" and entry["argv"] == self.options["argv"]:
             return {"changed": False, "pid": entry["pid"]}
         if self.module.check_mode:

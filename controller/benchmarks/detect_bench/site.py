@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from vcrecovery.core.states import Episode
+from vcrecovery.core.episode import Episode
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab.detection.chain import HOST, PROGRAM, plan_without_standby
 from vcrecovery_lab.domain import boot_sector_domain

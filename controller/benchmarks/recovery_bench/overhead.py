@@ -21,7 +21,7 @@ from pathlib import Path
 from exclude_bench.command import Benchmark
 from exclude_bench.targets import Target
 from relay_bench.results import section
-from vcrecovery.core.states import Outcome, Step
+from vcrecovery.core.episode import Outcome, Step
 from vcrecovery.store.journal import Journal
 
 from .overhead_site import fail_over, site

@@ -66,7 +66,7 @@ class Site:
                 "ports": [self._port],
                 "dns": [{"name": f"{name_of(number)}.{ZONE}", "zone": ZONE}] if with_dns else [],
                 # It would only be waited for.
-                "timeouts": {"settle": "1ms"},
+                "timeouts": {"stable_for": "1ms"},
             }
             for number in range(self.services)
         }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from vcrecovery.core.states import Episode, Step
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.plan.modes import Mode
 from vcrecovery.store.journal import Journal

@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 
 from vcrecovery.cli import timeline
-from vcrecovery.core.states import DONE_WORD, Step
+from vcrecovery.core.episode import DONE_WORD, Step
 
 from .client import fetch
 from .image import Image

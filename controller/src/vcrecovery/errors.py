@@ -57,7 +57,12 @@ class ExternalError(VCRecoveryError):
 
 
 class NotStartedError(ExternalError):
-    """A service that this one needs is not up. The same call goes on once it is."""
+    """Others stand in the way. The same call goes on once they do not. `unmet`: services that this one needs."""
+
+    def __init__(self, reason: str, hint: str = "", *, unmet: bool = False) -> None:
+        super().__init__(f"not started: {reason}" if unmet else reason, hint)
+        self.reason = reason
+        self.unmet = unmet
 
 
 class BusyError(VCRecoveryError):

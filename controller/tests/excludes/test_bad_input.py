@@ -194,7 +194,7 @@ def test_a_loop_in_the_place_of_lib(tmp_path: Path) -> None:
     make_dpkg(tmp_path, {"kernel": [b"/lib/modules/k/file"], "other": [b"/lib/o"]})
     make_link(tmp_path, b"/lib", b"usr/lib")
     make_link(tmp_path, b"/usr/lib", b"../lib")
-    assert "leads in a loop: mend or remove it" in message(tmp_path)
+    assert "leads in a loop: fix or remove it" in message(tmp_path)
 
 
 def test_a_loop_on_the_way_to_the_database(root: Path) -> None:

@@ -186,10 +186,10 @@ def test_a_loop_of_symlinks(tmp_path: Path) -> None:
     make_link(root, b"/lib", b"usr/lib")
     make_link(root, b"/usr/lib", b"../lib")
     # The way to the other place of the database leads through the loop too.
-    assert survives(root, "kernel-core").endswith("leads in a loop: mend or remove it")
+    assert survives(root, "kernel-core").endswith("leads in a loop: fix or remove it")
     (root / "usr/lib").unlink()
     make_link(root, b"/usr/lib/modules", b"/lib/modules")
-    assert survives(root, "kernel-core").endswith("usr/lib/modules leads in a loop: mend or remove it")
+    assert survives(root, "kernel-core").endswith("usr/lib/modules leads in a loop: fix or remove it")
 
 
 def test_rpm_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

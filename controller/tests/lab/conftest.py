@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vcrecovery.core.states import Pause
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, TryAgainError
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY
@@ -83,7 +83,7 @@ class Lab:
                 self.lxd.configure(instance, {ROLE_KEY: "standby", EPOCH_KEY: "", "boot.autostart": "false"})
                 break
         else:
-            pytest.fail(f"{SERVICE} is changed by somebody else all the time")
+            pytest.fail(f"{SERVICE} keeps being changed by another client")
         service = self.layout.plan["services"][SERVICE]
         name, key = self.layout.name, self.layout.root / "bind" / "vcrlab.key"
         script = (
@@ -132,7 +132,7 @@ def blank(lab: Lab) -> Iterator[int]:
     """A real VM that does nothing, in the place of the primary, which is off; its QEMU's process."""
     # Whatever happens to libvirtd meanwhile: the lab's own watcher fails nothing over.
     journal = Journal(lab.layout.state_dir / "journal.db")
-    journal.pause(SERVICE, Pause(time.time(), None, "another VM is in its place"))
+    journal.suspend(SERVICE, Suspension(time.time(), None, "another VM is in its place"))
     run(["virsh", "-c", "qemu:///system", "destroy", lab.layout.primary().name], timeout=60, check=False)
     # Whatever test ran before: this one begins with the primary serving.
     lab.reset_standby()
@@ -143,4 +143,4 @@ def blank(lab: Lab) -> Iterator[int]:
     yield pid
     machine.destroy_and_undefine_blank(BLANK)
     lab.reset_standby()
-    journal.pause(SERVICE, None)
+    journal.suspend(SERVICE, None)

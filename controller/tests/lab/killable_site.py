@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from vcrecovery.core.states import Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
@@ -88,7 +88,7 @@ class KillableSite(SmallSite):
         script = f"kill -KILL $(cat {shlex.quote(str(self._pids))}) 2>/dev/null; echo Chassis power is off"
         self.data["hypervisors"]["hv1"]["fence"] = {"command": ["sh", "-c", script]}
         for service in self.data["services"].values():
-            service["timeouts"] = {"settle": "1ms"}
+            service["timeouts"] = {"stable_for": "1ms"}
         self.data["groups"] = {"all": {"services": list(self.names)}}
         self.plan.write_text(yaml.safe_dump(self.data))
 

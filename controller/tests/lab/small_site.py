@@ -249,7 +249,7 @@ class SmallSite:
                     self.instance(name), {ROLE_KEY: STANDBY, EPOCH_KEY: "", "boot.autostart": "false"}
                 )
                 return
-        raise AssertionError(f"{name} is changed by somebody else all the time")
+        raise AssertionError(f"{name} keeps being changed by another client")
 
     def close(self) -> None:
         try:

@@ -114,7 +114,7 @@ def test_a_vm_that_runs_is_destroyed_only_when_it_does_not_answer(lab: Lab, blan
 
 def test_a_vm_that_its_hypervisor_does_not_know(lab: Lab, tmp_path: Path) -> None:
     plan = lab.other_plan(tmp_path)
-    refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1 knows no VM")
+    refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1 does not know VM")
 
 
 def test_back_to_the_primary(lab: Lab, blank: int, tmp_path: Path) -> None:

@@ -71,13 +71,13 @@ def test_what_an_operator_does_is_no_failure(lab: Lab, blank: int, tmp_path: Pat
         wait_for(lambda: watcher.says("shutoff (destroyed): requested shutdown"), "the verdict")
         pid = restart_blank()
         wait_for(lambda: watcher.says("web: the primary is running", 2), "the return")
-        assert lab.vcrecovery("pause", "web", "--for", "1h", "--reason", "work", plan=plan).returncode == 0
+        assert lab.vcrecovery("suspend", "web", "--for", "1h", "--reason", "work", plan=plan).returncode == 0
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: watcher.says("the service is paused: no failure"), "the verdict in the pause")
+        wait_for(lambda: watcher.says("automatic failover is suspended: no failure"), "the verdict in the pause")
         restart_blank()
         wait_for(lambda: watcher.says("web: the primary is running", 3), "the second return")
         virsh("destroy", BLANK)
-        wait_for(lambda: watcher.says("paused: no failure", 2), "the second verdict in the pause")
+        wait_for(lambda: watcher.says("suspended: no failure", 2), "the second verdict in the pause")
         assert episodes(lab, plan) == []
 
 

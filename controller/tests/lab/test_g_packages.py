@@ -50,7 +50,7 @@ def test_a_running_standby_follows_the_packages(lab: Lab, tmp_path: Path) -> Non
             return bool(said[-1])
 
         wait_for(look, "the restart")
-        assert said[-1] == "vcrt-packages: 1 packages have changed (web); the standby was started anew"
+        assert said[-1] == "vcrt-packages: 1 packages have changed (web); the standby was restarted"
         assert started(standby.name) != before
         assert watch.look(standby.name) is None
         # A command in the container, as the choice `units` runs it.

@@ -336,7 +336,7 @@ def test_a_receiver_that_was_away_gets_all_in_order(
         receiver.stop()
         for word in ("resume", "suspend", "resume"):
             guests.virsh(word, "one")
-        wait_for(lambda: notifier.says("its notifications wait"), "the notifier's complaint", SLOW)
+        wait_for(lambda: notifier.says("its notifications are queued"), "the notifier's complaint", SLOW)
         receiver.start()
         wait_for(lambda: len(told_of(receiver, "one")) >= 4, "what happened meanwhile", SLOW)
         receiver.stop()

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from vcrecovery.core.domain import DomainUsage
-from vcrecovery.core.states import Episode, Symptom
+from vcrecovery.core.episode import Episode, Symptom
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.watch import Watch
 from vcrecovery.errors import RefusedError

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from vcrecovery.core.states import Episode, Request, Step
+from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.drivers.dns import Change
 from vcrecovery.errors import ExitCode, ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.plan.load import load_plan
 
 from .name_servers import NameServer, plan_section, zone_of
@@ -120,7 +120,7 @@ class Site:
     def step(self, step: Step, epoch: int = 1) -> str:
         """Carries a step of a failover out, as a controller does that starts now."""
         episode = Episode(1, "web", epoch, "test", Request(), 0.0)
-        return str(Outside(Environment(load_plan(self.plan_file)), "web").carry_out(step, episode)["summary"])
+        return str(FailoverSteps(Environment(load_plan(self.plan_file)), "web").carry_out(step, episode).summary)
 
     def found(self) -> dict[tuple[str, str], list[str]]:
         """What the primary server of each zone says."""
@@ -191,7 +191,7 @@ def test_an_older_epoch_changes_nothing_at_all(site: Site) -> None:
     assert site.found() == BEFORE
     assert site.markers() == {'"epoch=7"'}
     env = Environment(load_plan(site.plan_file))
-    assert Outside(env, "web").epoch_elsewhere() == 7
+    assert FailoverSteps(env, "web").epoch_elsewhere() == 7
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_compare_and_swap(site: Site, tmp_path: Path, name: str, change: Change,
     # Another controller is faster by a moment: with the value, then with the epoch only.
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} {elsewhere}")
-    with pytest.raises(ExternalError, match="changed by somebody else at this moment; call again"):
+    with pytest.raises(ExternalError, match="just changed by another client; run it again"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="which the plan does not know"):
         zone.prepare(full, [change], 3)
     ns1.change(f"update delete {full} {change.kind}", f"update add {full} 5 {change.kind} {change.old}")
     prepared = zone.prepare(full, [change], 3)
     ns1.change(f'update add _vcrecovery.{full} 60 TXT "epoch=4"')
-    with pytest.raises(ExternalError, match="changed by somebody else"):
+    with pytest.raises(ExternalError, match="just changed by another client"):
         zone.commit(prepared)
     with pytest.raises(RefusedError, match="belongs to epoch 4"):
         zone.prepare(full, [change], 3)

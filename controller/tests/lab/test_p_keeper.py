@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.core.states import Step
+from vcrecovery.core.episode import Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.plan.load import load_plan

@@ -1,4 +1,4 @@
-"""An old primary that comes back is held paused: real VMs under a libvirt of their own, and a real watcher."""
+"""An old primary that comes back is quarantined: real VMs under a libvirt of their own, and a real watcher."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from evidence_cases import proof
 from vcrecovery.cli import standby
+from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Outcome, Request, Side, Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.libvirt import MOST_AT_ONCE, LibvirtHost
 from vcrecovery.drivers.libvirt import connection as driver
 from vcrecovery.errors import ExternalError
@@ -42,7 +44,7 @@ PATIENCE = 120.0
 OLD, OLD_UUID = "vcrlab-old", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4001"
 WELL, WELL_UUID = "vcrlab-well", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4002"
 FAR, FAR_UUID = "vcrlab-far", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4003"
-HELD = re.compile(rf"VM {OLD_UUID} is held paused on hv1(?:, ([0-9.]+) s after libvirt reported it)?")
+HELD = re.compile(rf"VM {OLD_UUID} is quarantined (paused) on hv1(?:, ([0-9.]+) s after libvirt reported it)?")
 #: Seconds for the watcher to end, whatever hangs.
 END_WITHIN = 60.0
 #: Nobody listens there.
@@ -123,7 +125,7 @@ class Site:
         self.book = QuarantineBook(self.journal)
         episode = self.journal.open("old", "a test", Request(by="test"), time.time())
         for step in (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE):
-            self.journal.end(self.journal.begin(episode, step, time.time()), time.time(), ok=True, evidence={})
+            self.journal.end(self.journal.begin(episode, step, time.time()), time.time(), ok=True, evidence=proof(step))
         self.journal.close(episode, Outcome.DONE, "old is served by its standby", time.time())
 
     def write(self, **detection: Any) -> None:
@@ -205,7 +207,7 @@ def test_an_old_primary_that_comes_back_is_held_until_it_is_to_serve(
         monkeypatch.setattr(standby, "stand_by_again", lambda _lxd, _name: None)
         done = CliRunner().invoke(standby.reset, ["old", "--plan", str(site.plan)])
         assert done.exit_code == 0, done.output
-        assert "its VM was held paused, and runs again" in done.output
+        assert "its VM was quarantined, and runs again" in done.output
         wait_for(lambda: "old: the primary is running" in site.said(), "the watcher's look", PATIENCE)
         assert site.state_of(OLD) == "running"
         assert site.book.open("old") is None
@@ -214,7 +216,7 @@ def test_an_old_primary_that_comes_back_is_held_until_it_is_to_serve(
 
 
 def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> None:
-    site.vcrecovery("pause", "old", "--for", "forever")
+    site.vcrecovery("suspend", "old", "--for", "forever")
     # Zabbix detects here: that has nothing to do with this.
     site.write(embedded=False)
     with site.watched():
@@ -228,7 +230,7 @@ def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> 
         assert site.state_of(OLD) == "running"
         site.vcrecovery("resume", "old")
         site.wait_until_held()
-        site.vcrecovery("pause", "old", "--for", "forever")
+        site.vcrecovery("suspend", "old", "--for", "forever")
         site.libvirt.virsh("resume", OLD)
         wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
         assert site.state_of(OLD) == "running"
@@ -253,7 +255,7 @@ def test_one_whose_qemu_does_not_hear_is_held_when_it_hears_again(site: Site) ->
     os.kill(qemu, signal.SIGSTOP)
     try:
         with site.watched():
-            wait_for(lambda: "old: its old primary cannot be held" in site.said(), "the complaint", PATIENCE)
+            wait_for(lambda: "old: its old primary cannot be quarantined" in site.said(), "the complaint", PATIENCE)
             # The watcher goes on meanwhile.
             wait_for(lambda: "well: the primary is running" in site.said(), "its look at the others", PATIENCE)
             os.kill(qemu, signal.SIGCONT)

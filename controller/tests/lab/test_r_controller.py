@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.core.states import Step
+from vcrecovery.core.episode import Step
 from vcrecovery.errors import ExitCode
 from vcrecovery_lab.run import run
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from vcrecovery.core.states import ServiceState, Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY, STANDBY
-from vcrecovery.standby.modes import SETTLED_KEY, settled
+from vcrecovery.standby.modes import REFRESHED_KEY, refreshed
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery_lab.run import run
 
@@ -132,12 +133,12 @@ def test_the_refresh_of_a_frozen_standby(site: KillableSite) -> None:
     def due() -> None:
         site.well(*words)
         found = site.instance("b")
-        level, _, boot = found.config[SETTLED_KEY].split(" ")
-        site.lxd.server.configure(found, {SETTLED_KEY: f"{level} 1.0 {boot}"})
+        level, _, boot = found.config[REFRESHED_KEY].split(" ")
+        site.lxd.server.configure(found, {REFRESHED_KEY: f"{level} 1.0 {boot}"})
 
     def fresh() -> None:
         found = site.instance("b")
-        known = settled(found)
+        known = refreshed(found)
         assert found.status == "Frozen"
         assert known is not None
         assert known.since > 1.0
@@ -173,8 +174,8 @@ def test_words_about_protection(site: KillableSite) -> None:
     site.well("failover", "b", "--force")
     verbs: dict[tuple[str, ...], Callable[[ServiceState], bool]] = {
         ("acknowledge", "b"): lambda state: state.acknowledged_at is not None,
-        ("pause", "b", "--for", "forever"): lambda state: state.pause is not None,
-        ("resume", "b"): lambda state: state.pause is None,
+        ("suspend", "b", "--for", "forever"): lambda state: state.suspension is not None,
+        ("resume", "b"): lambda state: state.suspension is None,
     }
     for words, is_so in verbs.items():
         assert not is_so(site.journal().state("b"))

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.core.states import Outcome
+from vcrecovery.core.episode import Outcome
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain

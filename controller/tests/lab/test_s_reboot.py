@@ -112,7 +112,7 @@ def test_a_hypervisor_that_lost_its_power_and_is_back_has_lost_its_vm(place: Pla
         place.hv1.lose_power()
         wait_until_said(said, "no failover: web cannot be fenced")
         place.hv1.start()
-        wait_until_said(said, "libvirt: shutoff, and nobody was seen to stop it", "done: web is served by its standby")
+        wait_until_said(said, "libvirt: shutoff, and no shutdown was seen", "done: web is served by its standby")
     assert place.served_by_standby()
     assert place.outcomes()[-1] == "done"
     assert "refused" in place.outcomes()
@@ -172,7 +172,7 @@ def test_a_vm_whose_autostart_does_not_come_has_failed(place: Place) -> None:
         place.hv1.virsh("autostart", VM)
         wait_until_said(said, "done: web is served by its standby")
     assert place.served_by_standby()
-    assert "starts it (autostart)" in said() or "nobody was seen to stop it" in said()
+    assert "starts it (autostart)" in said() or "no shutdown was seen" in said()
 
 
 # -- a VM that was paused by a fault ---------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_a_vm_that_a_full_disk_of_its_host_pauses_has_failed(place: Place) -> No
         with place.site.watched() as said:
             place.hv1.virsh("start", VM)
             wait_until_said(said, "the primary is paused (I/O error): it has failed unless it is resumed within 3 s")
-            wait_until_said(said, "libvirt: paused (I/O error) for 3 s, and nobody resumed it")
+            wait_until_said(said, "libvirt: paused (I/O error) for 3 s, and it was not resumed")
             wait_until_said(said, "done: web is served by its standby")
         assert place.hv1.virsh("domstate", VM).strip() == "shut off"
         place.hv1.forget(VM)
@@ -260,7 +260,7 @@ def test_a_migrated_vm_is_followed_fenced_and_held_where_it_is(place: Place) -> 
         # It comes back where it was, and is paused there.
         place.hv2.virsh("start", VM)
         wait_for(lambda: place.hv2.virsh("domstate", VM).strip() == "paused", "the quarantine", PATIENCE)
-        wait_until_said(said, "is held paused on hv2")
+        wait_until_said(said, "is quarantined (paused) on hv2")
     assert place.served_by_standby()
 
 
@@ -313,7 +313,7 @@ def test_a_vm_that_no_hypervisor_has_any_more_has_failed(place: Place) -> None:
         place.hv1.lose_power()
         wait_until_said(said, "connection to hypervisor hv1 lost")
         place.hv1.start()
-        wait_until_said(said, "no hypervisor of the plan knows the VM any more, nobody was seen to stop it")
+        wait_until_said(said, "no hypervisor of the plan knows the VM any more, no shutdown was seen")
         wait_until_said(said, "done: web is served by its standby")
     assert place.served_by_standby()
 

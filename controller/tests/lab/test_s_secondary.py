@@ -213,7 +213,7 @@ def test_lxd_goes_away_while_a_standby_is_frozen(site: SmallSite) -> None:
 
 def test_a_service_that_opens_its_port_and_dies(site: SmallSite) -> None:
     site.fill(WEB, FLAPPING)
-    site.write_plan(web={"timeouts": {"ports": "5s", "settle": "3s"}})
+    site.write_plan(web={"timeouts": {"ports": "5s", "stable_for": "3s"}})
     before = site.serial()
     done = site.vcrecovery("failover", WEB)
     assert done.returncode == ExitCode.EXTERNAL

@@ -12,7 +12,7 @@ import pytest
 
 from vcrecovery.errors import ExitCode
 from vcrecovery.operations.host_fence import PROVEN_FOR
-from vcrecovery.operations.start_gate import starts_at_once
+from vcrecovery.operations.start_conditions import starts_at_once
 
 from .small_site import SERVE, SmallSite, small_site
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,9 @@ from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
 from simulated.scheduler import SimulatedRuntime
 from simulated.world import Service, World
+from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import Episode, Step
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.dns import Key, Server
 from vcrecovery.drivers.probe import Probes, Result, label_of
@@ -116,7 +117,7 @@ class SimulatedJournal(Journal):
         self._at(f"before {step}", episode)
         return number
 
-    def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
+    def end(self, row: int, at: float, *, ok: bool, evidence: Evidence) -> None:
         found = self.rows("SELECT episode, step FROM step WHERE id = ?", row)
         episode, step = self.episode(found[0][0]), found[0][1]
         assert episode is not None
@@ -201,7 +202,7 @@ class SimulatedEnvironment(Environment):
             SimulatedHost(host, self.simulated.scheduler, self._world).acts_late(there, "crashed")
             raise ExternalError(
                 f"hypervisor {host} was not fenced: power-off failed with status 1: no route to the BMC",
-                "call again, or end it by hand",
+                "run it again, or end it by hand",
             )
         for service in there:
             if service.power not in OFF:

@@ -53,7 +53,7 @@ class SimulatedHost(LibvirtHost):
     def read(self, uuid: str) -> DomainReading:
         self._asked()
         if (service := self._of(uuid)) is None:
-            return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
+            return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} does not know VM {uuid}")
         return _guest(service).reading
 
     def guests(self) -> list[Guest]:

@@ -63,7 +63,7 @@ class SimulatedLxd(LxdServer):
         self._asked()
         service, container = self._of(instance.name)
         if instance.etag != str(container.etag):
-            raise TryAgainError(f"container {instance.name} was changed at this moment", "call again")
+            raise TryAgainError(f"container {instance.name} was changed at this moment", "run it again")
         container.config |= config
         container.etag += 1
         service.look_for_two()

@@ -10,8 +10,9 @@ from typing import Any
 from simulated.scheduler import Process
 from simulated.site import Site
 from simulated.world import Service
+from vcrecovery.core.episode import Episode, Outcome, Step
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Policy, Step
 
 #: What the plan of an observed site says; the rest is the plan's default.
 POLICY = Policy(max_staleness=60.0, cool_down=600.0)
@@ -104,7 +105,7 @@ class Observed(Site):
         if episode is None or episode.request.force or episode.request.primary_is_down or episode.ever_fenced:
             return
         since = service.well_since if by == "destroy" else service.answers_since
-        # What comes back while somebody looks may not be seen; before a power-off, all ports there are asked once more.
+        # What comes back during a look may go unnoticed; before a power-off, all ports there are asked once more.
         seen = self._looked.get(episode.id) if by == "destroy" else begun - ASKED_BEFORE
         if seen is not None and since is not None and since < seen:
             self._violated(f"{service.name} was seen to serve, and is ended by {by}")

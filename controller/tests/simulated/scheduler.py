@@ -157,7 +157,7 @@ class Scheduler:
     def may_be_lost(self) -> None:
         """What was asked for is done, and nobody hears that it is. Raises ExternalError."""
         if self.loses and self.random is not None and self.random.random() < self.loses:
-            raise ExternalError("its answer was lost", "call again")
+            raise ExternalError("its answer was lost", "run it again")
 
     def takes(self, seconds: float) -> None:
         """Something outside that usually takes so long."""

@@ -21,8 +21,9 @@ from simulated.scheduler import START, KilledError, Process, Scheduler, Simulate
 from simulated.world import Container, Service, World
 from vcrecovery.cli import recovery
 from vcrecovery.cli.watch import watching
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import Episode, Pause
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import VCRecoveryError
@@ -448,10 +449,10 @@ class Site:
     def suspend(self, name: str, seconds: float | None) -> None:
         now = self.scheduler.wall
         until = None if seconds is None else now + seconds
-        self.by_hand(lambda env: env.journal.pause(name, Pause(now, until, "work")))
+        self.by_hand(lambda env: env.journal.suspend(name, Suspension(now, until, "work")))
 
     def resume(self, name: str) -> None:
-        self.by_hand(lambda env: env.journal.pause(name, None))
+        self.by_hand(lambda env: env.journal.suspend(name, None))
 
     def acknowledge(self, name: str) -> None:
         self.by_hand(lambda env: env.journal.acknowledge(name, env.clock.now()))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from journal_cases import finish
 
-from vcrecovery.core.states import Request
+from vcrecovery.core.episode import Request
 from vcrecovery.drivers import virtual_ip
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.virtual_ip import VirtualIp

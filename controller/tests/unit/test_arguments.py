@@ -13,7 +13,8 @@ from warm_program import vcrecovery
 
 from vcrecovery.cli import options
 from vcrecovery.cli.main import cli
-from vcrecovery.core.states import Request, ServiceState
+from vcrecovery.core.episode import Request
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 
@@ -21,7 +22,7 @@ from vcrecovery.store.journal import Journal
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["pause", "web", "--for", "99999999999d"], "--for: '99999999999d' is longer than 100 years"),
+        (["suspend", "web", "--for", "99999999999d"], "--for: '99999999999d' is longer than 100 years"),
         (["history", "--since", "0s"], "--since: '0s' is not longer than zero"),
         (["history", "--limit", "99999999999999999999"], "'--limit': 99999999999999999999 is not in the range"),
         (["history", "--since", ""], "--since: '' is no time"),
@@ -44,7 +45,7 @@ def test_errors(plan_file: Path, tmp_path: Path, words: list[str], said: str) ->
     # The same goes for what the verb would have written.
     assert not (tmp_path / "state/modes").exists()
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
-    assert not entry["paused"]
+    assert not entry["suspended"]
 
 
 def test_check_and_nagios_are_no_contradiction(plan_file: Path) -> None:
@@ -70,13 +71,13 @@ def test_whoever_has_no_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     "words",
-    [["pause", "web", "--reason", "\udcff"], ["history", "\udcff"], ["explain", "\udcff"], ["failover", "\udcff"]],
+    [["suspend", "web", "--reason", "\udcff"], ["history", "\udcff"], ["explain", "\udcff"], ["failover", "\udcff"]],
 )
 def test_bytes_that_are_no_text(plan_file: Path, words: list[str]) -> None:
     done = vcrecovery(*words, "--plan", plan_file)
     assert done.returncode in (ExitCode.DONE, ExitCode.USAGE), done.stderr
     assert "web" in done.stdout + done.stderr
-    if words[0] == "pause":
+    if words[0] == "suspend":
         assert r"(\udcff)" in vcrecovery("status", "web", "--plan", plan_file).stdout
 
 

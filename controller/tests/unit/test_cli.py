@@ -13,7 +13,7 @@ from journal_cases import finish
 from warm_program import vcrecovery
 
 from vcrecovery.cli.main import VERBS
-from vcrecovery.core.states import Request
+from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 
@@ -27,14 +27,14 @@ from vcrecovery.store.journal import Journal
         (["failover", "web", "mail"], ExitCode.USAGE, "(mail); see `vcrecovery failover --help`"),
         (["standby", "set", "web"], ExitCode.USAGE, "frozen, warm, cold, plan; see `vcrecovery standby set --help`"),
         (["history", "--limit", "0"], ExitCode.USAGE, "'--limit': 0 is not in the range"),
-        (["failover", "--host", "hv1", "--host", "hv2"], ExitCode.USAGE, "--host stands there twice; name one"),
-        (["failover", "--group", "a", "--group", "a"], ExitCode.USAGE, "--group stands there twice; name one"),
+        (["failover", "--host", "hv1", "--host", "hv2"], ExitCode.USAGE, "--host is given twice; name one"),
+        (["failover", "--group", "a", "--group", "a"], ExitCode.USAGE, "--group is given twice; name one"),
         (["failover"], ExitCode.USAGE, "name one service, or one VM with --vm"),
         (["failover", "web", "--vm", "x"], ExitCode.USAGE, "name one service"),
         (["failover", "--vm", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0002"], ExitCode.USAGE, "did you mean 6f1c2a54"),
         (["failover", "web", "--primary-is-down", "wbe"], ExitCode.USAGE, "type web to mean it"),
         (["failover", "web"], ExitCode.REFUSED, "no standby to start: LXD on secondary sec1"),
-        (["pause", "web", "--for", "soon"], ExitCode.USAGE, "'soon' is no duration"),
+        (["suspend", "web", "--for", "soon"], ExitCode.USAGE, "'soon' is no duration"),
         (["status", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["history", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["standby", "apply", "nope"], ExitCode.USAGE, "has no service 'nope'"),
@@ -67,16 +67,18 @@ def test_an_unusable_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
 def test_a_damaged_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/journal.db").write_text("this is no database" * 100)
-    done = vcrecovery("pause", "web", "--plan", plan_file)
+    done = vcrecovery("suspend", "web", "--plan", plan_file)
     assert done.returncode == ExitCode.EXTERNAL
     assert "journal.db" in done.stderr
 
 
-def test_pause_and_resume(plan_file: Path) -> None:
-    assert "paused until" in vcrecovery("pause", "web", "--for", "30m", "--plan", plan_file).stdout
+@pytest.mark.parametrize("verb", ["suspend", "pause"])  # as it was called before
+def test_suspend_and_resume(plan_file: Path, verb: str) -> None:
+    done = vcrecovery(verb, "web", "--for", "30m", "--plan", plan_file)
+    assert "automatic failover suspended until" in done.stdout
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
-    assert entry["paused"]
-    assert "protected again" in vcrecovery("resume", "web", "--plan", plan_file).stdout
+    assert entry["suspended"]
+    assert "automatic failover resumed" in vcrecovery("resume", "web", "--plan", plan_file).stdout
     assert "nothing to do" in vcrecovery("resume", "web", "--plan", plan_file).stdout
 
 
@@ -145,9 +147,9 @@ def test_acknowledge_ends_a_cool_down(plan_file: Path, tmp_path: Path) -> None:
     journal.serve_from_primary("web", now)
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
     assert entry["cools_until"] == pytest.approx(now + 3600)
-    assert "no failover by itself until" in vcrecovery("status", "--plan", plan_file).stdout
+    assert "no automatic failover until" in vcrecovery("status", "--plan", plan_file).stdout
     assert "`vcrecovery acknowledge web` ends it" in vcrecovery("history", "--plan", plan_file).stdout
-    assert "may begin by itself" in vcrecovery("acknowledge", "web", "--plan", plan_file).stdout
+    assert "automatic failover is enabled again" in vcrecovery("acknowledge", "web", "--plan", plan_file).stdout
     assert "no failover by itself" not in vcrecovery("status", "--plan", plan_file).stdout
     assert "acknowledged" in vcrecovery("history", "--plan", plan_file).stdout
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 import yaml
 
 from vcrecovery.plan.load import load_plan
-from vcrecovery.plan.monitoring import Detection
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (CHECKOUT / "roles").iterdir())
@@ -94,31 +91,3 @@ def test_the_inventory_holds_a_good_plan(tmp_path: Path) -> None:
     file = tmp_path / "plan.yml"
     file.write_text(text)
     assert set(load_plan(file).services) == {"web"}
-
-
-def test_the_plan_in_the_readme_is_good(tmp_path: Path) -> None:
-    file = tmp_path / "plan.yml"
-    file.write_text(readme_yaml()[0])
-    assert set(load_plan(file).services) == {"web"}
-
-
-@pytest.mark.parametrize("part", ["detection", "hypervisors"])
-def test_the_parts_of_plans_in_the_readme_are_good(part: str, tmp_path: Path) -> None:
-    plan, *others = (yaml.safe_load(text) for text in readme_yaml())
-    parts = [other for other in others if part in other]
-    assert parts
-    for other in parts:
-        file = tmp_path / "plan.yml"
-        file.write_text(yaml.safe_dump(plan | other))
-        load_plan(file)
-
-
-def test_the_thresholds_in_the_readme_are_the_defaults() -> None:
-    (shown,) = (part["detection"] for part in map(yaml.safe_load, readme_yaml()) if set(part) == {"detection"})
-    assert Detection.model_validate(shown) == Detection()
-
-
-def readme_yaml() -> list[str]:
-    """Its examples, the plan first; those in lists are indented."""
-    text = (CHECKOUT / "README.md").read_text()
-    return [textwrap.dedent(found) for found in re.findall(r"(?ms)^ *```yaml\n(.*?)^ *```$", text)]

@@ -27,7 +27,7 @@ def completed(line: str, plan: Path, shell: str = "bash") -> list[str]:
 
 def test_completion_knows_the_plan(failed_over: Path) -> None:
     assert completed("vcrecovery exp", failed_over) == ["explain"]
-    for verb in ("failover", "status", "pause", "standby reset"):
+    for verb in ("failover", "status", "suspend", "standby reset"):
         assert completed(f"vcrecovery {verb} w", failed_over) == ["web"]
     assert completed("vcrecovery failover x", failed_over) == []
     assert completed("vcrecovery explain ", failed_over) == ["last", "web", "1"]

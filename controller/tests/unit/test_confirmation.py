@@ -13,13 +13,14 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Request, Step, Symptom
+from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Request, Step, Symptom
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.neighbours import Neighbours
-from vcrecovery.operations.outside import Outside
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import READY_KEY
 
@@ -70,24 +71,25 @@ def env(plan_file: Path) -> Environment:
 
 
 @pytest.fixture
-def outside(env: Environment) -> Outside:
-    return Outside(env, "web")
+def outside(env: Environment) -> FailoverSteps:
+    return FailoverSteps(env, "web")
 
 
 def episode(*, automatic: bool) -> Episode:
     return Episode(1, "web", 1, "libvirt: shutoff (crashed)", Request(automatic=automatic), 1.0)
 
 
-def test_an_age_that_cannot_be_read_now_is_read_again(outside: Outside) -> None:
+def test_an_age_that_cannot_be_read_now_is_read_again(outside: FailoverSteps) -> None:
     """A refusal would be the end: nobody calls again."""
     with pytest.raises(ExternalError, match="LXD on secondary sec1 does not answer"):
         outside.carry_out(Step.CONFIRM, episode(automatic=True))
 
 
-def test_an_operator_is_told_at_once_that_it_cannot_be_read(outside: Outside) -> None:
+def test_an_operator_is_told_at_once_that_it_cannot_be_read(outside: FailoverSteps) -> None:
     found = outside.carry_out(Step.CONFIRM, episode(automatic=False))
-    assert found["freshness"] is None
-    assert found["freshness_detail"] == "LXD on secondary sec1 does not answer"
+    assert isinstance(found, Confirmation)
+    assert found.freshness is None
+    assert found.freshness_detail == "LXD on secondary sec1 does not answer"
 
 
 @pytest.fixture
@@ -101,7 +103,9 @@ def no_files_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_files_left")
-def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(env: Environment, outside: Outside) -> None:
+def test_a_port_that_cannot_be_asked_is_not_a_port_that_does_not_answer(
+    env: Environment, outside: FailoverSteps
+) -> None:
     """Else whoever fails over hundreds of services at once would take all that serves beside them for dead."""
     for automatic in (True, False):
         with pytest.raises(ExternalError, match=r"127\.0\.0\.1:80 cannot be asked: too many open files"):
@@ -136,4 +140,6 @@ def test_how_much_cpu_is_used_does_not_depend_on_a_clock_that_is_set(env: Enviro
     host.jump = lambda: setattr(clock, "set_by", -0.5)
     env.hosts = {"hv1": host}  # type: ignore[dict-item]
     running = replace(episode(automatic=False), request=Request(symptom=Symptom.CPU_HIGH))
-    assert Outside(env, "web").carry_out(Step.CONFIRM, running)["cpu"] == pytest.approx(50.0)
+    found = FailoverSteps(env, "web").carry_out(Step.CONFIRM, running)
+    assert isinstance(found, Confirmation)
+    assert found.cpu == pytest.approx(50.0)

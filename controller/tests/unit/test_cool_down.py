@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from journal_cases import finish
 
-from vcrecovery.core.states import Request
+from vcrecovery.core.episode import Request
 from vcrecovery.store.journal import Journal
 
 COOL_DOWN = 100.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vcrecovery.core.cpu import CpuSample, symptom_in, utilisation, with_sample
-from vcrecovery.core.states import Symptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.plan.monitoring import Detection
 
 DETECTION = Detection(cpu_zero_for=60, cpu_high_for=60, cpu_high=95)

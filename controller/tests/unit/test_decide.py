@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.core.decide import Blocked, Close, Run, decide
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, StepRecord, Symptom
+from evidence_cases import proof
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Blocked, Close, Run
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.evidence import Failed, Restored
+from vcrecovery.core.policy import Policy
 
 CONFIRMED: dict[str, Any] = {
     "power": "shutoff",
@@ -35,7 +39,7 @@ def episode(
 
 
 def confirm(**changes: Any) -> StepRecord:
-    return StepRecord(Step.CONFIRM, NOW - 4, NOW - 3, True, {**CONFIRMED, **changes})
+    return StepRecord(Step.CONFIRM, NOW - 4, NOW - 3, True, proof(Step.CONFIRM, **{**CONFIRMED, **changes}))
 
 
 def done(step: Step, ended_at: float = NOW - 1) -> StepRecord:
@@ -60,7 +64,7 @@ def test_the_steps_come_in_the_order_of_the_promises() -> None:
         ({"reached": ["10.0.0.1:80 http /"]}, Outcome.FALSE_ALARM, "10.0.0.1:80 http / answers: it may run elsewhere"),
         ({"power": "running"}, Outcome.FALSE_ALARM, "running"),
         ({"power": "unreachable", "detail": "hypervisor hv1 does not answer"}, Outcome.REFUSED, "cannot be fenced"),
-        ({"power": "absent", "detail": "hv1 knows no VM"}, Outcome.REFUSED, "knows no VM"),
+        ({"power": "absent", "detail": "hv1 does not know VM"}, Outcome.REFUSED, "does not know VM"),
         ({"reason": "destroyed"}, Outcome.FALSE_ALARM, "off on request"),
         ({"reason": "migrated"}, Outcome.FALSE_ALARM, "may run elsewhere"),
         ({"standby_problem": "no container web"}, Outcome.REFUSED, "no standby to start: no container web"),
@@ -115,13 +119,13 @@ def test_the_operators_word_replaces_the_fence_of_a_silent_hypervisor_but_not_a_
 
 # -- a fence that was tried and is not proved ------------------------------------------------------------------
 
-NOT_PROVED = StepRecord(Step.FENCE, NOW - 3, NOW - 2, False, {"error": "no route to the BMC"})
+NOT_PROVED = StepRecord(Step.FENCE, NOW - 3, NOW - 2, False, Failed("no route to the BMC"))
 SERVES: dict[str, Any] = {"power": "running", "reason": "", "open_ports": ["10.0.0.1:80"]}
 
 
 def looked(ended_at: float = NOW - 1, **changes: Any) -> StepRecord:
     """What was seen after that."""
-    return StepRecord(Step.CONFIRM, ended_at, ended_at, True, {**CONFIRMED, **changes})
+    return StepRecord(Step.CONFIRM, ended_at, ended_at, True, proof(Step.CONFIRM, **{**CONFIRMED, **changes}))
 
 
 def tried(*since: StepRecord, **words: Any) -> Episode:
@@ -295,7 +299,7 @@ SPINS: dict[str, Any] = {**HANGS, "cpu": 99.0}
         (Symptom.CPU_ZERO, {**HANGS, "power": "paused"}, "is paused: no failure"),
         (Symptom.CPU_ZERO, {**HANGS, "cpu": 0.1}, "uses its CPU again"),
         (Symptom.CPU_ZERO, {**HANGS, "cpu": None}, "cannot be read"),
-        (Symptom.CPU_ZERO, {**HANGS, "heard": 59.0}, "a heartbeat of web has come"),
+        (Symptom.CPU_ZERO, {**HANGS, "heard": 59.0}, "a heartbeat of web arrived"),
         (Symptom.CPU_ZERO, {**HANGS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
         (Symptom.CPU_HIGH, {**SPINS, "cpu": 60.0}, "uses only 60.0 %"),
         (Symptom.CPU_HIGH, {**SPINS, "open_ports": ["10.0.0.1:80"]}, "still answers"),
@@ -383,7 +387,7 @@ def test_a_hypervisor_that_has_failed_is_powered_off(changes: dict[str, Any], wo
 
 def test_what_seems_to_be_done_in_the_future_is_done_again() -> None:
     """A clock was set back: how long ago it was, nobody knows, and the primary may serve by now."""
-    later = StepRecord(Step.CONFIRM, NOW + 3000, NOW + 3001, True, CONFIRMED)
+    later = StepRecord(Step.CONFIRM, NOW + 3000, NOW + 3001, True, proof(Step.CONFIRM, **CONFIRMED))
     decision = decide(episode(later), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.CONFIRM
@@ -407,7 +411,7 @@ def test_a_standby_does_not_start_behind_an_old_fence(fenced_at: float) -> None:
 
 def test_half_of_another_restore_point_is_not_the_one_that_was_in_place_before() -> None:
     """Monday was in place, Tuesday was cut short, and now Monday is asked for again."""
-    whole = StepRecord(Step.RESTORE, NOW - 3, NOW - 2, True, {"asked": "monday", "restore_point": "monday"})
+    whole = StepRecord(Step.RESTORE, NOW - 3, NOW - 2, True, Restored(asked="monday", restore_point="monday"))
     cut_short = StepRecord(Step.RESTORE, NOW - 1)
     before = episode(confirm(), done(Step.FENCE), whole, cut_short, automatic=False)
     decision = decide(replace(before, request=replace(before.request, restore_point="monday")), POLICY, NOW)

@@ -10,9 +10,10 @@ import yaml
 from view_cases import DONE, NOW, OPEN, standby, view
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Outcome
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import Outcome, ServiceState, Side
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
 from vcrecovery.report.metrics import families
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ import pytest
 from journal_cases import finish
 from warm_program import vcrecovery
 
+from evidence_cases import proof
 from vcrecovery.cli.recovery import _table
+from vcrecovery.core.episode import Episode, Outcome, Request, Step
+from vcrecovery.core.evidence import Proof
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Pause, Request, Step
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.core.verdict import judge
 from vcrecovery.detect.watch import cause_of
 from vcrecovery.drivers.clock import SystemClock
@@ -26,9 +29,11 @@ from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, ExternalError, RefusedError
 from vcrecovery.operations import locked
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.start_gate import STARTS_WHEN_NOT_KNOWN, LiveConditions, Result
+from vcrecovery.operations.several import Result
+from vcrecovery.operations.start_conditions import STARTS_WHEN_NOT_KNOWN, LiveConditions
 from vcrecovery.operations.unattended import Unattended
-from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.problems import PlanError
 from vcrecovery.store.journal import Journal
 
 SERVICE = """\
@@ -243,7 +248,7 @@ class QuickClock:
 class Quiet:
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
@@ -259,21 +264,15 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
         def epoch_elsewhere(self) -> int:
             return 0
 
-        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+        def carry_out(self, step: Step, _episode: Episode) -> Proof:
             if step is Step.START:
                 tries[self.name] += 1
                 if self.name == "db" and tries["db"] < 4:
                     raise ExternalError("LXD on secondary sec1 does not answer")
                 started.append(self.name)
-            return {
-                "power": "shutoff",
-                "reason": "crashed",
-                "open_ports": [],
-                "freshness": 1.0,
-                "restore_asked": None,
-            }
+            return proof(step, reason="crashed", freshness=1.0) if step is Step.CONFIRM else proof(step)
 
-    monkeypatch.setattr(locked, "Outside", SomeOutside)
+    monkeypatch.setattr(locked, "FailoverSteps", SomeOutside)
     env = Environment(load_plan(shop), QuickClock())
     _ = env.journal
     recover = Unattended(env, Quiet())
@@ -301,21 +300,21 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
         def epoch_elsewhere(self) -> int:
             return 0
 
-        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+        def carry_out(self, step: Step, _episode: Episode) -> Proof:
             tries.append(step)
             if step is Step.CONFIRM and len(tries) == 2:
-                env.journal.pause("db", Pause(999.0, None, "a new disk"))
+                env.journal.suspend("db", Suspension(999.0, None, "a new disk"))
             raise ExternalError("LXD on secondary sec1 does not answer")
 
-    monkeypatch.setattr(locked, "Outside", LxdIsAway)
+    monkeypatch.setattr(locked, "FailoverSteps", LxdIsAway)
     env = Environment(load_plan(shop), QuickClock())
-    with pytest.raises(RefusedError, match="db is paused"):
+    with pytest.raises(RefusedError, match="automatic failover of db is suspended"):
         Unattended(env, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)
     assert tries == [Step.CONFIRM] * 2
     # Nor does the watcher take it up while the pause holds; once it is over, it does.
     state = env.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is None
-    env.journal.pause("db", None)
+    env.journal.suspend("db", None)
     state = env.journal.state("db")
     assert cause_of(state, judge(state, Power.SHUTOFF, "crashed", 1000.0)) is not None
 

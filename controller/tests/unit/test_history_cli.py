@@ -34,7 +34,7 @@ def test_explain_says_what_an_open_failover_waits_for(stopped: Path) -> None:
     assert "not finished after" in said
     assert "waits for a controller: the last one ended in step start" in said
     assert "step fence: the primary was fenced a while ago, and may be back: fencing it again" in said
-    assert "`vcrecovery failover web` goes on from there" in said
+    assert "`vcrecovery failover web` continues" in said
     data = json.loads(vcrecovery("explain", "--json", "--plan", stopped).stdout)
     assert data["waits_for"]
     assert data["to_do"]

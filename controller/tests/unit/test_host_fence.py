@@ -47,7 +47,7 @@ def test_no_shell_sees_the_command() -> None:
     assert power_off("hv1", ["echo", "$HOME; id"], 10) == "$HOME; id"
 
 
-fence_it = partial(fence_host, must_be_silent=lambda: None)
+fence_it = partial(fence_host, refuse_what_answers=lambda: None)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_fifty_services_power_their_hypervisor_off_once(env: Environment, tmp_pa
     def one() -> None:
         together.wait(60)
         try:
-            said.append(str(fence_it(env, "hv1", fence(tmp_path, status, 1.0), opened_at)["summary"]))
+            said.append(fence_it(env, "hv1", fence(tmp_path, status, 1.0), opened_at))
         except ExternalError as error:
             said.append(error.message)
 
@@ -100,7 +100,7 @@ def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(env
     with pytest.raises(ExternalError):
         fence_it(env, "hv1", fence(tmp_path, 1), opened_at)
     fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
-    assert "for all its services" in fence_it(env, "hv1", fence(tmp_path, 0), opened_at)["summary"]
+    assert "for all its services" in fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
     assert runs(tmp_path) == 2
 
 
@@ -108,7 +108,7 @@ def test_a_failure_is_tried_again(env: Environment, tmp_path: Path) -> None:
     opened_at = env.clock.now()
     with pytest.raises(ExternalError):
         fence_it(env, "hv1", fence(tmp_path, 1), opened_at)
-    assert fence_it(env, "hv1", fence(tmp_path, 0), opened_at)["by"] == "fence command"
+    assert fence_it(env, "hv1", fence(tmp_path, 0), opened_at) == "hv1 is off: off"
 
 
 def test_a_damaged_note_is_none(env: Environment, tmp_path: Path) -> None:

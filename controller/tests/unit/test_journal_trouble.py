@@ -11,7 +11,7 @@ import pytest
 from journal_cases import finish
 from warm_program import vcrecovery
 
-from vcrecovery.core.states import Request
+from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.store.journal import Journal
 
@@ -40,7 +40,9 @@ def test_one_that_is_damaged(plan_file: Path) -> None:
     path.write_bytes(b"no database" * 1000)
     said = error_of(plan_file, "history")
     assert f"the journal {path} cannot be used: file is not a database; " in said
-    assert said.endswith("put a copy back, or move it away: then see yourself who serves, for it knows of no failover")
+    assert said.endswith(
+        "restore a copy, or move it away; without it, check yourself who serves: it knows of no failover"
+    )
 
 
 def test_one_that_is_held(journal: Path) -> None:
@@ -49,7 +51,7 @@ def test_one_that_is_held(journal: Path) -> None:
     with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(ExternalError, match=re.escape(f"is locked; `fuser -v {journal}` shows by whom")):
-            opened.pause("web", None)
+            opened.suspend("web", None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from journal_cases import finish
 
-from vcrecovery.core.states import Outcome, Policy, Request, Step
+from vcrecovery.core.episode import Outcome, Request, Step
+from vcrecovery.core.policy import Policy
 from vcrecovery.report import explain
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.quarantines import QuarantineBook
@@ -50,7 +51,7 @@ def test_an_old_journal_is_taken_over(tmp_path: Path) -> None:
     journal = Journal(path)
     (episode,) = journal.history("web")
     assert [record.sentence for record in episode.steps] == ["", ""]
-    assert any("was not written down" in line for line in explain.lines(episode, Policy(), 20.0))
+    assert any("did not write it down" in line for line in explain.lines(episode, Policy(), 20.0))
     journal.begin(episode, Step.FENCE, 12.0, "because")
     (again,) = Journal(path).history("web")
     assert [record.sentence for record in again.steps] == ["", "", "because"]

@@ -34,7 +34,7 @@ CHANGES = {
         ("lab/test_s_hypervisor.py", "test_the_next_call_finishes_the_job_once"),
         ("test_kill_anywhere.py", "test_killed_at"),
     },
-    "pause": {(R_KILLED, "test_words_about_protection")},
+    "suspend": {(R_KILLED, "test_words_about_protection")},
     "receive": {(R_STANDBY, "test_receive")},
     "relay": {(HERE, "test_relay")},
     "resume": {(R_KILLED, "test_words_about_protection")},

@@ -80,7 +80,7 @@ def without_names(plan_file: Path) -> Path:
         (["failover", "--help"], set()),
         (["plan", "check"], _JOURNAL),
         (["history"], _JOURNAL),
-        (["pause", "web"], _JOURNAL),
+        (["suspend", "web"], _JOURNAL),
         (["resume", "web"], _JOURNAL),
         (["acknowledge", "web"], _JOURNAL),
         (["status"], _OUTSIDE),

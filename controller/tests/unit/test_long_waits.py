@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from evidence_cases import proof
 from vcrecovery.cli.timeline import NoTimeline
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, Step, Symptom
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.failover import fail_over
@@ -29,11 +30,16 @@ class Silent:
     def restore_problem(self, _episode: Episode) -> str:
         return ""
 
-    def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+    def carry_out(self, step: Step, _episode: Episode) -> Proof:
         if step is not Step.CONFIRM:
-            return {"summary": "done"}
-        signals = {"power": Power.UNREACHABLE.value, "open_ports": [], "fence_command": True, "freshness": 1.0}
-        return {**signals, "neighbours": list(self.neighbours), "summary": "hv1: unreachable"}
+            return proof(step, summary="done")
+        return Confirmation(
+            Power.UNREACHABLE,
+            fence_command=True,
+            freshness=1.0,
+            neighbours=self.neighbours,
+            summary="hv1: unreachable",
+        )
 
 
 def test_what_is_looked_at_again_and_again_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,14 @@ import pytest
 import yaml
 
 from recovery_bench.overhead_lxd import Connection, Server
-from vcrecovery.core.states import Episode, Request, Step
+from vcrecovery.core.episode import Episode, Request, Step
+from vcrecovery.core.evidence import Confirmation
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.preflight import check_outside
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY, stand_by_again
@@ -227,7 +228,7 @@ def world_of(place: Path, port: int) -> Environment:
                 },
                 "standby": {"secondary": "sec1", "address": ADDRESS},
                 "ports": [port],
-                "timeouts": {"settle": "1ms"},
+                "timeouts": {"stable_for": "1ms"},
             }
         },
     }
@@ -236,19 +237,25 @@ def world_of(place: Path, port: int) -> Environment:
     return Environment(load_plan(file))
 
 
-def outside(place: Path, port: int) -> Outside:
-    return Outside(world_of(place, port), "s1")
+def confirmed(acts: FailoverSteps) -> Confirmation:
+    found = acts.carry_out(Step.CONFIRM, EPISODE)
+    assert isinstance(found, Confirmation)
+    return found
+
+
+def outside(place: Path, port: int) -> FailoverSteps:
+    return FailoverSteps(world_of(place, port), "s1")
 
 
 EPISODE = Episode(1, "s1", 3, "test", Request(primary_is_down=True), 0.0)
 
 
 def test_a_failover_reads_the_container_once(place: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vcrecovery.operations.outside.JUST_NOW", 600.0)
+    monkeypatch.setattr("vcrecovery.operations.steps.subject.JUST_NOW", 600.0)
     with serving(place) as server:
         acts = outside(place, port)
         assert acts.epoch_elsewhere() == 0
-        assert acts.carry_out(Step.CONFIRM, EPISODE)["standby_problem"] == ""
+        assert confirmed(acts).standby_problem == ""
         acts.carry_out(Step.START, EPISODE)
         acts.carry_out(Step.PROBE, EPISODE)
         own = [words for words in server.asked if words.endswith("/s1")]
@@ -292,13 +299,13 @@ def test_plan_check_finds_an_rsync_that_takes_no_deletions(
 def test_what_was_changed_since_the_confirmation_is_seen(
     place: Path, port: int, just_now: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vcrecovery.operations.outside.JUST_NOW", just_now)
+    monkeypatch.setattr("vcrecovery.operations.steps.subject.JUST_NOW", just_now)
     lxd = LxdServer("sec1", place, SystemClock())
     with serving(place):
         for key, value in (("user.other", "1"), (EPOCH_KEY, "4")):
             acts = outside(place, port)
             acts.epoch_elsewhere()
-            assert acts.carry_out(Step.CONFIRM, EPISODE)["standby_problem"] == ""
+            assert confirmed(acts).standby_problem == ""
             before = lxd.get("s1")
             assert before is not None
             lxd.configure(before, {key: value, ROLE_KEY: STANDBY})
@@ -413,7 +420,11 @@ def test_a_keeper_comes_again_to_what_lxd_is_at_work_on(place: Path, port: int) 
     servers: Any = {"sec1": BusyServer()}
     keeper = StandbyKeeper(plan, servers, Journal(plan.state_dir / "journal.db"), SystemClock())
     looked = keeper.look("s1")
-    assert (looked.there, looked.act, looked.sentence) == (False, None, "the standby was changed at this moment")
+    assert (looked.there, looked.act, looked.sentence) == (
+        False,
+        None,
+        "the standby was just changed by another client",
+    )
 
 
 # -- HTTP ------------------------------------------------------------------------------------------------------

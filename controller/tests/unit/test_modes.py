@@ -10,32 +10,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.plan.load import PlanError, load_plan
+from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.modes import Mode
+from vcrecovery.plan.problems import PlanError
 from vcrecovery.standby.modes import (
-    SETTLED_KEY,
+    REFRESHED_KEY,
     Act,
     ChosenModes,
     Level,
-    Settled,
+    Refreshed,
     boots_to_base,
     init_of_all,
     level_of,
     next_act,
     note,
+    refreshed,
     rest_units,
-    settled,
     with_init,
     with_init_of,
     without_init,
 )
 
 NOW, HOUR = 100_000.0, 3600.0
-FRESH = {level: Settled(level, NOW - 10) for level in Level}
+FRESH = {level: Refreshed(level, NOW - 10) for level in Level}
 RAW = "lxc.net.0.ipv4.address = 10.20.0.10/24\nlxc.net.0.ipv4.gateway = 10.20.0.1"
 
 
-def step(mode: str, status: str, found: Settled | None = None, now: float = NOW) -> Act | None:
+def step(mode: str, status: str, found: Refreshed | None = None, now: float = NOW) -> Act | None:
     return next_act(Mode(mode), status, found, HOUR, now)
 
 
@@ -46,12 +47,12 @@ def step(mode: str, status: str, found: Settled | None = None, now: float = NOW)
         ("cold", "Running", FRESH[Level.ALL], Act.STOP),
         ("cold", "Frozen", FRESH[Level.ALL], Act.STOP),
         ("hot", "Stopped", None, Act.BOOT),
-        ("hot", "Running", None, Act.SETTLE),
+        ("hot", "Running", None, Act.REFRESH),
         ("hot", "Running", FRESH[Level.ALL], None),
-        ("hot", "Running", FRESH[Level.BASE], Act.SETTLE),
+        ("hot", "Running", FRESH[Level.BASE], Act.REFRESH),
         ("hot", "Frozen", FRESH[Level.ALL], Act.THAW),
         ("frozen", "Stopped", None, Act.BOOT),
-        ("frozen", "Running", None, Act.SETTLE),
+        ("frozen", "Running", None, Act.REFRESH),
         ("frozen", "Running", FRESH[Level.ALL], Act.FREEZE),
         ("frozen", "Frozen", FRESH[Level.ALL], None),
         ("frozen", "Frozen", None, Act.THAW),
@@ -65,16 +66,16 @@ def step(mode: str, status: str, found: Settled | None = None, now: float = NOW)
         ("frozen", "Starting", None, None),
     ],
 )
-def test_the_next_step(mode: str, status: str, found: Settled | None, wanted: Act | None) -> None:
+def test_the_next_step(mode: str, status: str, found: Refreshed | None, wanted: Act | None) -> None:
     assert step(mode, status, found) is wanted
 
 
 def test_a_refresh_comes_when_it_is_due_and_not_before() -> None:
-    since = Settled(Level.ALL, NOW)
+    since = Refreshed(Level.ALL, NOW)
     assert step("frozen", "Frozen", since, NOW + HOUR - 1) is None
     assert step("frozen", "Frozen", since, NOW + HOUR) is Act.THAW
-    assert step("frozen", "Running", since, NOW + HOUR) is Act.SETTLE
-    assert step("hot", "Running", since, NOW + HOUR) is Act.SETTLE
+    assert step("frozen", "Running", since, NOW + HOUR) is Act.REFRESH
+    assert step("hot", "Running", since, NOW + HOUR) is Act.REFRESH
     # Two clocks that differ a little, and one that was set back by far.
     assert step("frozen", "Frozen", since, NOW - 5) is None
     assert step("frozen", "Frozen", since, NOW - HOUR) is Act.THAW
@@ -87,7 +88,7 @@ def test_a_refresh_comes_when_it_is_due_and_not_before() -> None:
     age=st.floats(0, 3 * HOUR),
 )
 def test_every_state_leads_to_the_mode_and_stays(mode: Mode, status: str, level: Level | None, age: float) -> None:
-    found = Settled(level, NOW - age) if level is not None else None
+    found = Refreshed(level, NOW - age) if level is not None else None
     for _ in range(6):
         act = next_act(mode, status, found, HOUR, NOW)
         if act is None:
@@ -97,9 +98,9 @@ def test_every_state_leads_to_the_mode_and_stays(mode: Mode, status: str, level:
         elif act is Act.BOOT:
             assert status == "Stopped"
             status = "Running"
-        elif act is Act.SETTLE:
+        elif act is Act.REFRESH:
             assert status == "Running"
-            found = Settled(level_of(mode), NOW)
+            found = Refreshed(level_of(mode), NOW)
         elif act is Act.FREEZE:
             # It never freezes what is older than its files may be.
             assert found is not None
@@ -115,12 +116,12 @@ def test_every_state_leads_to_the_mode_and_stays(mode: Mode, status: str, level:
 def test_what_was_noted_holds_for_that_boot_only() -> None:
     instance = Instance("web", True, "Running", {}, {}, started_at=1732233591.1661480)
     for since in (1732233591.2500001, 1732230000.0):  # the second: the clock was set back by an hour
-        noted = replace(instance, config={SETTLED_KEY: note(Level.ALL, since, instance)})
-        assert settled(noted) == Settled(Level.ALL, since)
-        assert settled(replace(noted, started_at=1732233591.1661482)) is None
-        assert settled(replace(noted, started_at=1732240000.0)) is None
+        noted = replace(instance, config={REFRESHED_KEY: note(Level.ALL, since, instance)})
+        assert refreshed(noted) == Refreshed(Level.ALL, since)
+        assert refreshed(replace(noted, started_at=1732233591.1661482)) is None
+        assert refreshed(replace(noted, started_at=1732240000.0)) is None
     for text in ("", "all", "all x", "all 5", "half 5 5", "500.25", "all 5 5 5"):
-        assert settled(replace(instance, config={SETTLED_KEY: text})) is None
+        assert refreshed(replace(instance, config={REFRESHED_KEY: text})) is None
 
 
 def test_how_it_boots(plan_file: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.core.states import Outcome
+from vcrecovery.core.episode import Outcome
 from vcrecovery.errors import ExitCode
 from vcrecovery.store.journal import Journal
 
@@ -47,7 +47,7 @@ def test_what_could_not_be_written_is_said(plan_file: Path, words: list[str]) ->
     )
 
 
-@pytest.mark.parametrize("words", [["history"], ["status"], ["pause", "web"], ["plan", "check"]])
+@pytest.mark.parametrize("words", [["history"], ["status"], ["suspend", "web"], ["plan", "check"]])
 def test_a_closed_output_is_nobodys_loss(plan_file: Path, words: list[str]) -> None:
     done = run(plan_file, "<&- >&-", *words)
     assert (done.returncode, done.stderr) == (0, "")

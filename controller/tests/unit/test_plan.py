@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.plan.fields import parse_duration
-from vcrecovery.plan.load import PlanError, load_plan, load_with_warnings
+from vcrecovery.plan.load import load_plan, load_with_warnings
 from vcrecovery.plan.names import sides_of
+from vcrecovery.plan.problems import PlanError
 from vcrecovery.standby.seed import selection_of
 
 
@@ -30,6 +31,14 @@ def test_a_good_plan(plan_file: Path) -> None:
     assert [port.tcp for port in service.ports] == [80, 443]
     assert service.max_staleness == 120
     assert service.dns[0].ttl == 30
+
+
+@pytest.mark.parametrize("key", ["stable_for", "settle"])  # as it was called before
+def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
+    plan_file.write_text(
+        plan_file.read_text().replace("max_staleness: 2m", f"max_staleness: 2m\n    timeouts: {{{key}: 2s}}", 1)
+    )
+    assert load_plan(plan_file).services["web"].timeouts.stable_for == 2.0
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_a_good_plan(plan_file: Path) -> None:
         (
             "    max_staleness: 2m",
             "    max_staleness: 2m\n    ports: [81]",
-            "services.web.ports: this key stands here twice",
+            "services.web.ports: this key is given twice",
         ),
         ("version: 1", "version: [1", "not valid YAML"),
         ("version: 1", "version: 2026-99-99", "line 1: version: not valid YAML: '2026-99-99' is no timestamp"),

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from journal_cases import finish
 
+from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide
-from vcrecovery.core.states import Episode, Outcome, Pause, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.detect import quarantine_keeper
 from vcrecovery.detect.quarantine_keeper import QuarantineKeeper
 from vcrecovery.errors import ExternalError
@@ -35,8 +37,8 @@ FENCED = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE
 FENCING = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0),))
 SERVES = ServiceState("web")
 PASSED = ServiceState("web", 1, Side.STANDBY)
-HANDS_OFF = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, None, "repair"))
-WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, pause=Pause(950.0, 960.0, "repair"))
+HANDS_OFF = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, None, "repair"))
+WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, 960.0, "repair"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
     journal, others = Journal(tmp_path / "journal.db"), Journal(tmp_path / "journal.db")
     episode = others.open("web", "a test", Request(by="test"), 1.0)
     for step in (Step.CONFIRM, Step.FENCE):
-        others.end(others.begin(episode, step, 2.0), 2.0, ok=True, evidence={})
+        others.end(others.begin(episode, step, 2.0), 2.0, ok=True, evidence=proof(step))
     rows, ended = journal.rows, False
 
     def then_it_ends(query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -89,7 +91,7 @@ def test_a_failover_that_ends_while_its_state_is_read_lets_no_old_primary_go(
         if not ended:
             ended = True
             for step in (Step.START, Step.PROBE):
-                others.end(others.begin(episode, step, 3.0), 3.0, ok=True, evidence={})
+                others.end(others.begin(episode, step, 3.0), 3.0, ok=True, evidence=proof(step))
             others.close(episode, Outcome.DONE, "", 3.0)
         return found
 
@@ -279,7 +281,7 @@ def test_one_that_cannot_be_paused_is_tried_again_and_said_once(stage: Stage, ca
         assert quarantine.held_at is None
         stage.host.stubborn = False
         wait_for(stage.held, "the hold")
-    assert caplog.text.count("cannot be held") == 1
+    assert caplog.text.count("cannot be quarantined") == 1
     assert len(stage.book.history("web")) == 1
 
 

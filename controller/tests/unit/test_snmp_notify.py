@@ -171,7 +171,7 @@ def test_what_is_dropped_is_counted_in_the_log(caplog: pytest.LogCaptureFixture)
         asyncio.run(deliver(fake, [of(A, number) for number in range(8)], limit=5))
     assert fake.got[-1] == of(A, 7)
     assert "1 notification(s) dropped" in caplog.text
-    assert caplog.text.count("its notifications wait") == 1
+    assert caplog.text.count("its notifications are queued") == 1
     assert caplog.text.count("answers again") == 1
 
 

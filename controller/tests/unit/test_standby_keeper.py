@@ -16,9 +16,8 @@ from vcrecovery.errors import ExternalError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.modes import Mode
-from vcrecovery.standby import container_units as inside
+from vcrecovery.standby import container_units, package_watch, restore_point_loop
 from vcrecovery.standby import keeper as standby_keeper
-from vcrecovery.standby import package_watch, restore_point_loop
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.modes import ChosenModes, Level
@@ -178,14 +177,14 @@ class Said:
 @pytest.mark.parametrize("clock", ["1.2.3", "now", "nan", "inf", "-1"])
 def test_a_containers_clock_may_say_what_it_likes(clock: str) -> None:
     with pytest.raises(ExternalError, match=r"container web of sec1 could not be started"):
-        inside.settle(Said(f"now {clock}\n"), "web", 1.0, Level.ALL, [], [], 1.0)
+        container_units.refresh(Said(f"now {clock}\n"), "web", 1.0, Level.ALL, [], [], 1.0)
 
 
 def test_what_a_container_says_is_short_and_harmless() -> None:
     lines = "\n".join(["now 5", "started \x1b[2Ja.service", *(["x" * 10_000] * 100)])
-    did = inside.settle(Said(lines), "web", 1.0, Level.ALL, [], [], 1.0)
+    did = container_units.refresh(Said(lines), "web", 1.0, Level.ALL, [], [], 1.0)
     assert did.at == 5.0
     assert did.words.startswith("started ?[2Ja.service; xxx")
     assert len(did.words) < 50_000
     assert did.words.isprintable()
-    assert len(inside.promote(Said(lines), "web", 1.0, 1.0)) < 50_000
+    assert len(container_units.promote(Said(lines), "web", 1.0, 1.0)) < 50_000

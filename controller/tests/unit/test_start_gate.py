@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from evidence_cases import proof
 from lab.waiting import wait_for
-from vcrecovery.core.decide import Blocked, Go, Readiness, Run, Unmet, Wait, decide
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Blocked, Go, Readiness, Run, Unmet, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
+from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.policy import Policy
+from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExitCode, ExternalError, NotStartedError, RefusedError
 from vcrecovery.operations import start_gate as module
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import fail_over
-from vcrecovery.operations.start_gate import (
-    GIB,
-    LiveConditions,
-    Result,
-    StartGate,
-    fail_over_all,
-    starts_at_once,
-    worst,
-)
+from vcrecovery.operations.several import Result, fail_over_all, worst
+from vcrecovery.operations.start_conditions import GIB, LiveConditions, starts_at_once
+from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.journal import Journal
 
@@ -54,12 +54,15 @@ def test_the_limit_follows_cores_and_memory(cores: int, memory: int, at_once: in
 
 # -- the core --------------------------------------------------------------------------------------------------
 
-CONFIRMED = {"power": "shutoff", "reason": "crashed", "open_ports": [], "freshness": 1.0}
+CONFIRMED = Confirmation(Power.SHUTOFF, reason="crashed", freshness=1.0)
 
 
 def fenced(*more: StepRecord, restore_point: str | None = None) -> Episode:
-    evidence = {**CONFIRMED, "restore_asked": restore_point}
-    steps = (StepRecord(Step.CONFIRM, 1.0, 2.0, True, evidence), StepRecord(Step.FENCE, 2.0, 3.0, True))
+    confirmed = replace(CONFIRMED, restore_asked=restore_point)
+    steps = (
+        StepRecord(Step.CONFIRM, 1.0, 2.0, True, confirmed),
+        StepRecord(Step.FENCE, 2.0, 3.0, True),
+    )
     return Episode(1, "web", 1, "a test", Request(restore_point=restore_point), 0.0, steps + more)
 
 
@@ -67,7 +70,7 @@ def test_the_start_waits_and_nothing_else_does() -> None:
     wait = Wait("waiting for db, which it needs")
     assert isinstance(decide(Episode(1, "web", 1, "a test", Request(), 0.0), Policy(), 0.0, wait), Run)
     held = decide(fenced(), Policy(), 4.0, wait)
-    assert held == Wait("the primary cannot serve any more; waiting for db, which it needs")
+    assert held == Wait("the primary is fenced; waiting for db, which it needs")
     assert isinstance(decide(fenced(restore_point="latest"), Policy(), 4.0, wait), Wait)
     probe = decide(fenced(StepRecord(Step.START, 3.0, 4.0, True)), Policy(), 5.0, wait)
     assert isinstance(probe, Run)
@@ -79,7 +82,8 @@ def test_the_start_waits_and_nothing_else_does() -> None:
 
 def test_one_whose_needs_do_not_come_up_is_left() -> None:
     left = decide(fenced(), Policy(), 4.0, Unmet("needs db, which is not up", "mend db"))
-    assert left == Blocked(Step.START, "not started: needs db, which is not up", "mend db")
+    assert left == Blocked(Step.START, "needs db, which is not up", "mend db", unmet=True)
+    assert left.sentence == "not started: needs db, which is not up"
 
 
 # -- all of them -----------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class ProgressReporter:
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self.services.tell_held(episode, sentence)
@@ -195,9 +199,9 @@ class Actuator:
     def restore_problem(self, _episode: Episode) -> str:
         return ""
 
-    def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+    def carry_out(self, step: Step, _episode: Episode) -> Proof:
         self.services.happened(self.service, step)
-        return {**CONFIRMED, "restore_asked": None} if step is Step.CONFIRM else {}
+        return CONFIRMED if step is Step.CONFIRM else proof(step)
 
 
 def fails(text: str) -> Callable[[], None]:
@@ -261,7 +265,7 @@ def test_only_the_start_waits(
     finally:
         go_on.set()
     wait_for(lambda: "web" in services.order(Step.START), "the start of web")
-    assert services.held_of("web") == ["the primary cannot serve any more; waiting for db, which it needs"]
+    assert services.held_of("web") == ["the primary is fenced; waiting for db, which it needs"]
 
 
 def test_no_more_start_at_once_than_the_secondary_bears(
@@ -282,7 +286,7 @@ def test_no_more_start_at_once_than_the_secondary_bears(
     wait_for(lambda: all(services.journal.newest_done(name) for name in names), "all of them")
     assert services.most_starting == 3
     assert {text for _, text in services.held} == {
-        "the primary cannot serve any more; waiting for one of the 3 that start on sec1 at the same time"
+        "the primary is fenced; waiting for one of the 3 that start on sec1 at the same time"
     }
 
 
@@ -332,7 +336,7 @@ def test_one_that_fails_holds_back_only_those_that_need_it(tmp_path: Path, step:
         "mail": "done",
     }
     assert results["app"].reason == "needs db, which is not up: db does not answer"
-    assert results["app"].hint == "mend that, then call again; `vcrecovery failover app` does without"
+    assert results["app"].hint == "fix that, then run it again; `vcrecovery failover app` does without"
     assert results["web"].reason == "needs app, which is not up: it needs db, which is not up: db does not answer"
     assert worst(result.exit_code for result in results.values()) is ExitCode.EXTERNAL
     assert "app" not in services.order(Step.START)
@@ -340,7 +344,7 @@ def test_one_that_fails_holds_back_only_those_that_need_it(tmp_path: Path, step:
     episode = services.journal.state("app").open_episode
     assert episode is not None
     assert episode.done(Step.FENCE)
-    assert "not started: needs db" in episode.steps[-1].evidence["error"]
+    assert "not started: needs db" in episode.steps[-1].error
 
     services.acts.clear()
     again = services.all()
@@ -387,7 +391,7 @@ def test_one_that_is_not_among_them_is_looked_at(tmp_path: Path, monkeypatch: py
     result = services.all("web")["web"]
     assert result.result == "not started"
     assert result.reason == "needs db, which is not up: neither its primary nor its standby serves"
-    assert result.hint.startswith("`vcrecovery failover db`, then call again")
+    assert result.hint.startswith("`vcrecovery failover db`, then run it again")
     services.answers.add("db")
     assert services.all("web")["web"].result == "done"
 
@@ -412,7 +416,7 @@ def test_one_that_is_tried_again_is_waited_for_again(tmp_path: Path) -> None:
     gate.failed("db", "LXD does not answer")
     assert gate.readiness("web") == Unmet(
         "needs db, which is not up: LXD does not answer",
-        "mend that, then call again; `vcrecovery failover web` does without",
+        "fix that, then run it again; `vcrecovery failover web` does without",
     )
     with pytest.raises(NotStartedError, match="needs db, which is not up: LXD does not answer"):
         services.begin("web")

@@ -10,20 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcrecovery.core.decide import Blocked, Close, Wait, decide
+from evidence_cases import proof
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Blocked, Close, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.evidence import Failed
+from vcrecovery.core.phase import ALLOWED, Phase, phase_of
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import (
-    ALLOWED,
-    Episode,
-    Outcome,
-    Phase,
-    Policy,
-    Request,
-    Step,
-    StepRecord,
-    Symptom,
-    phase_of,
-)
 from vcrecovery.errors import InternalError
 from vcrecovery.store.journal import Journal
 
@@ -69,13 +63,13 @@ def tried(draw: Any, episode: Episode, step: Step, now: float) -> StepRecord:
     if end == "killed":
         return StepRecord(step, now)
     if end == "badly":
-        return StepRecord(step, now, now, False, {"error": "no"})
+        return StepRecord(step, now, now, False, Failed("no"))
     evidence: dict[str, Any] = {}
     if step is Step.CONFIRM:
         evidence = draw(st.one_of(st.just(CRASHED), EVIDENCE)) | {"restore_asked": episode.request.restore_point}
     if step is Step.RESTORE:
         evidence = {"asked": episode.request.restore_point, "restore_point": episode.request.restore_point}
-    return StepRecord(step, now, now, True, evidence)
+    return StepRecord(step, now, now, True, proof(step, **evidence))
 
 
 @settings(max_examples=400, derandomize=True, deadline=None)
@@ -93,7 +87,7 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
             return
         assert not (decision.step is Step.START and half_restored)
         if isinstance(decision, Blocked):
-            record = StepRecord(decision.step, now, now, False, {"error": decision.sentence})
+            record = StepRecord(decision.step, now, now, False, Failed(decision.sentence))
         else:
             record = tried(data.draw, episode, decision.step, now)
         if decision.step is Step.RESTORE:
@@ -117,7 +111,7 @@ CHAIN = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VER
 def up_to(journal: Journal, steps: int) -> Episode:
     episode = journal.open("web", "a test", Request(), 1.0)
     for step in CHAIN[:steps]:
-        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence={})
+        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
     return episode
 
 
@@ -155,7 +149,7 @@ def test_the_journal_ends_an_episode_only_as_the_table_has_it(done: int, outcome
 
 
 def fence_that_failed(journal: Journal, episode: Episode) -> None:
-    journal.end(journal.begin(episode, Step.FENCE, 2.0), 2.0, ok=False, evidence={"error": "no route to the BMC"})
+    journal.end(journal.begin(episode, Step.FENCE, 2.0), 2.0, ok=False, evidence=Failed("no route to the BMC"))
 
 
 def test_a_failover_is_withdrawn_only_while_its_fence_was_never_proved(tmp_path: Path) -> None:
@@ -165,7 +159,7 @@ def test_a_failover_is_withdrawn_only_while_its_fence_was_never_proved(tmp_path:
         journal.close(episode, Outcome.WITHDRAWN, "it serves", 2.0)
     fence_that_failed(journal, episode)
     # That the look after it failed makes it no failover that was not begun.
-    journal.end(journal.begin(episode, Step.CONFIRM, 3.0), 3.0, ok=False, evidence={"error": "the disk is full"})
+    journal.end(journal.begin(episode, Step.CONFIRM, 3.0), 3.0, ok=False, evidence=Failed("the disk is full"))
     with pytest.raises(InternalError):
         journal.close(episode, Outcome.REFUSED, "no", 4.0)
     journal.close(episode, Outcome.WITHDRAWN, "it serves", 4.0)
@@ -200,7 +194,7 @@ def test_what_the_caller_believes_does_not_count(tmp_path: Path) -> None:
 def test_a_failed_try_takes_the_episode_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
     episode = up_to(journal, 4)
-    journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=False, evidence={"error": "closed"})
+    journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=False, evidence=Failed("closed"))
     with pytest.raises(InternalError):
         journal.begin(episode, Step.SWITCH, 2.0)
 

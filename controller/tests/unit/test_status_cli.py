@@ -102,7 +102,7 @@ def test_check_says_what_needs_somebody(failed_over: Path) -> None:
     assert done.returncode == ExitCode.ATTENTION
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("attention: web: ")
-    assert last.startswith("warning: web: the standby serves since ")
+    assert last.startswith("warning: web: serving from the standby since ")
     nagios = vcrecovery("status", "--nagios", "--plan", failed_over)
     assert nagios.returncode == 2
     assert nagios.stdout.startswith("VCRECOVERY CRITICAL - web: ")
@@ -118,7 +118,7 @@ def test_a_check_that_cannot_look_is_an_error(local_plan: Path) -> None:
 
 def test_a_hostile_reason(local_plan: Path) -> None:
     evil = "x\x1b]0;owned\x07\nweb  healthy"
-    vcrecovery("pause", "web", "--reason", evil, "--plan", local_plan)
+    vcrecovery("suspend", "web", "--reason", evil, "--plan", local_plan)
     for words in (("status",), ("status", "web"), ("status", "--check")):
         said = vcrecovery(*words, "--plan", local_plan).stdout
         assert "\\x1b]0;owned\\x07\\x0aweb  healthy" in said
@@ -126,7 +126,7 @@ def test_a_hostile_reason(local_plan: Path) -> None:
 
 
 def test_output_that_cannot_be_printed(local_plan: Path) -> None:
-    vcrecovery("pause", "web", "--reason", "Störung 日本", "--plan", local_plan)
+    vcrecovery("suspend", "web", "--reason", "Störung 日本", "--plan", local_plan)
     done = subprocess.run(
         command("status", "--plan", local_plan),
         capture_output=True,
@@ -149,8 +149,8 @@ def test_a_pipe_gets_a_frame_for_each_change(local_plan: Path) -> None:
         assert process.stderr is not None
         try:
             reader = Reader(process.stdout.fileno())
-            reader.until(lambda text: text.count("--- ") == 1 and "needs somebody" in text)
-            assert vcrecovery("pause", "web", "--plan", local_plan).returncode == 0
+            reader.until(lambda text: text.count("--- ") == 1 and "needs attention" in text)
+            assert vcrecovery("suspend", "web", "--plan", local_plan).returncode == 0
             said = reader.until(lambda text: "vcrecovery resume web" in text)
             # Nothing was printed in between, however often it looked.
             assert said.count("--- ") == 2
@@ -169,7 +169,7 @@ def test_a_pipe_without_a_reader_ends_it(local_plan: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            Reader(process.stdout.fileno()).until(lambda text: "needs somebody" in text)
+            Reader(process.stdout.fileno()).until(lambda text: "needs attention" in text)
             assert process.poll() is None
             process.stdout.close()
             assert process.wait(PATIENCE) == 0
@@ -220,7 +220,7 @@ def test_colours_and_their_absence(local_plan: Path) -> None:
 
 def test_a_dumb_terminal_gets_a_frame_for_each_change(local_plan: Path) -> None:
     words = ("status", "--watch", "--every", "0.1", "--within", str(PATIENCE), "--plan", local_plan)
-    said = on_a_terminal(*words, until=lambda text: "needs somebody" in text, TERM="dumb")
+    said = on_a_terminal(*words, until=lambda text: "needs attention" in text, TERM="dumb")
     assert said.startswith("--- ")
     assert "\x1b" not in said
 

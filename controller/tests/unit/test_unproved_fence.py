@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
+from vcrecovery.core.evidence import Confirmation, Failed, Fenced, Proof
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.detect.answers import Finding, answer_of
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import locked
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import load_plan
 
@@ -65,7 +64,7 @@ def env(plan_file: Path, tmp_path: Path, ports: Ports) -> Environment:
 
 
 def confirmed(power: Power) -> StepRecord:
-    return StepRecord(Step.CONFIRM, 1.0, 1.0, True, {"power": power.value, "open_ports": []})
+    return StepRecord(Step.CONFIRM, 1.0, 1.0, True, Confirmation(power))
 
 
 def fence(env: Environment, power: Power, *steps: StepRecord, force: bool = False) -> Power:
@@ -74,11 +73,11 @@ def fence(env: Environment, power: Power, *steps: StepRecord, force: bool = Fals
     env.hosts["hv1"] = host  # type: ignore[assignment]
     now = env.clock.now()
     episode = Episode(1, "web", 1, "hv1 does not answer", Request(automatic=not force, force=force), now, steps)
-    Outside(env, "web").carry_out(Step.FENCE, episode)
+    FailoverSteps(env, "web").carry_out(Step.FENCE, episode)
     return host.power
 
 
-TRIED = StepRecord(Step.FENCE, 2.0, 2.0, False, {"error": "no route to the BMC"})
+TRIED = StepRecord(Step.FENCE, 2.0, 2.0, False, Failed("no route to the BMC"))
 
 
 @pytest.mark.parametrize("before", [(), (confirmed(Power.UNREACHABLE), TRIED)])
@@ -106,7 +105,7 @@ def test_what_was_seen_not_to_serve_is_destroyed(env: Environment, power: Power,
 
 def test_a_hypervisor_that_is_only_away_is_not_powered_off_by_the_second_try(env: Environment, tmp_path: Path) -> None:
     """One VM has crashed, and then libvirtd was restarted: that its hypervisor is silent was nobody's reason."""
-    tried = StepRecord(Step.FENCE, env.clock.now(), env.clock.now(), False, {"error": "hv1 does not answer"})
+    tried = StepRecord(Step.FENCE, env.clock.now(), env.clock.now(), False, Failed("hv1 does not answer"))
     with pytest.raises(ExternalError, match="hypervisor hv1 does not answer"):
         fence(env, Power.UNREACHABLE, confirmed(Power.SHUTOFF), tried, confirmed(Power.UNREACHABLE))
     assert not (tmp_path / "powered-off").exists()
@@ -130,7 +129,7 @@ def test_a_hypervisor_is_not_powered_off_when_a_port_on_it_answers_since_the_loo
 
 def test_what_was_proved_off_before_and_is_back_is_destroyed(env: Environment) -> None:
     """Nobody looks at it anew any more: each try would say that somebody should, and the failover would never go on."""
-    proved = StepRecord(Step.FENCE, 2.0, 2.0, True, {"summary": "hv1 was powered off"})
+    proved = StepRecord(Step.FENCE, 2.0, 2.0, True, Fenced("hv1 was powered off"))
     assert fence(env, Power.RUNNING, confirmed(Power.UNREACHABLE), proved) is Power.SHUTOFF
 
 
@@ -165,7 +164,7 @@ class QuickClock:
 class Quiet:
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
@@ -179,12 +178,12 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
         def epoch_elsewhere(self) -> int:
             return 0
 
-        def carry_out(self, step: Step, _episode: Episode) -> Mapping[str, Any]:
+        def carry_out(self, step: Step, _episode: Episode) -> Proof:
             if step is Step.FENCE:
                 raise ExternalError("no route to the BMC")
-            return {"power": "shutoff", "reason": "crashed", "open_ports": [], "freshness": 1.0}
+            return Confirmation(Power.SHUTOFF, reason="crashed", freshness=1.0)
 
-    monkeypatch.setattr(locked, "Outside", TheFenceFails)
+    monkeypatch.setattr(locked, "FailoverSteps", TheFenceFails)
     env = Environment(load_plan(plan_file), QuickClock())
 
     def another(_error: ExternalError) -> None:
@@ -219,4 +218,4 @@ def test_a_primary_that_was_migrated_since_the_look_is_not_proved_off(env: Envir
     env.hosts["hv1"] = Migrated(Power.RUNNING)  # type: ignore[assignment]
     forced = Episode(1, "web", 1, "asked for", Request(force=True), 1.0, (confirmed(Power.RUNNING),))
     with pytest.raises(ExternalError, match="was migrated"):
-        Outside(env, "web").carry_out(Step.FENCE, forced)
+        FailoverSteps(env, "web").carry_out(Step.FENCE, forced)

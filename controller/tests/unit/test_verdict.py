@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Pause, ServiceState, Side, Symptom
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)
@@ -39,11 +40,11 @@ def test_libvirts_word_decides(power: Power, reason: str, kind: Kind) -> None:
 
 
 def test_a_pause_covers_a_crash_and_ends() -> None:
-    paused = replace(SEEN, pause=Pause(since=50.0, until=150.0, reason="work"))
-    assert judge(paused, Power.SHUTOFF, "crashed", NOW).kind is Kind.PAUSED
+    paused = replace(SEEN, suspension=Suspension(since=50.0, until=150.0, reason="work"))
+    assert judge(paused, Power.SHUTOFF, "crashed", NOW).kind is Kind.SUSPENDED
     assert judge(paused, Power.SHUTOFF, "crashed", 150.0).kind is Kind.FAILED
-    forever = replace(SEEN, pause=Pause(since=50.0, until=None, reason="work"))
-    assert judge(forever, Power.SHUTOFF, "crashed", 1e9).kind is Kind.PAUSED
+    forever = replace(SEEN, suspension=Suspension(since=50.0, until=None, reason="work"))
+    assert judge(forever, Power.SHUTOFF, "crashed", 1e9).kind is Kind.SUSPENDED
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_doubt_alone_is_no_failure(
 ) -> None:
     verdict = judge(SEEN, power, "", NOW, also=Circumstances(SeenSymptom(symptom, "was seen", answering)))
     assert verdict.kind is kind
-    paused = replace(SEEN, pause=Pause(since=50.0, until=None, reason="work"))
+    paused = replace(SEEN, suspension=Suspension(since=50.0, until=None, reason="work"))
     assert judge(paused, power, "", NOW, also=Circumstances(SeenSymptom(symptom, "was seen", ()))).kind is not Kind.HUNG
 
 

@@ -15,22 +15,14 @@ from typing import Any
 import pytest
 from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
 
-from vcrecovery.core.decide import Close, decide
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Close, Run
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import (
-    Episode,
-    Outcome,
-    Pause,
-    Policy,
-    Request,
-    ServiceState,
-    Side,
-    Step,
-    StepRecord,
-    Symptom,
-)
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.text import cells, cut, plain, span, wrapped
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
@@ -82,7 +74,9 @@ def many() -> list[ServiceView]:
         view(
             "test",
             DomainReading(Power.SHUTOFF, "shutdown"),
-            state=ServiceState("test", seen_running_at=NOW - 99, pause=Pause(NOW - 60, NOW + 3600, "new disk")),
+            state=ServiceState(
+                "test", seen_running_at=NOW - 99, suspension=Suspension(NOW - 60, NOW + 3600, "new disk")
+            ),
         ),
     ]
 
@@ -136,8 +130,8 @@ def test_a_service_that_is_well_needs_nobody() -> None:
 
 
 def waiting(mode: str, state: str, chosen: str = "", **changes: Any) -> ServiceView:
-    """A standby that was booted, or settled, so many seconds ago; refreshed every 1,000 s."""
-    ago = {name: NOW - changes.pop(name) for name in ("started_at", "settled_at") if name in changes}
+    """A standby that was booted, or refreshed, so many seconds ago; refreshed every 1,000 s."""
+    ago = {name: NOW - changes.pop(name) for name in ("started_at", "refreshed_at") if name in changes}
     plan = replace(PLAN, mode=mode, chosen_mode=chosen, refresh_every=1000.0)
     return view(plan=plan, standby=replace(standby(state=state), **ago), **changes)
 
@@ -147,14 +141,14 @@ def waiting(mode: str, state: str, chosen: str = "", **changes: Any) -> ServiceV
     [
         (waiting("frozen", "stopped"), "is to wait in mode frozen, and its container is stopped"),
         (waiting("hot", "stopped"), "is to wait in mode hot, and its container is stopped"),
-        (waiting("hot", "frozen", settled_at=9), "is to wait in mode hot, and its container is frozen"),
+        (waiting("hot", "frozen", refreshed_at=9), "is to wait in mode hot, and its container is frozen"),
         (waiting("warm", "error"), "is to wait in mode warm, and its container is error"),
         (waiting("cold", "running"), "is to wait in mode cold, and its container is running"),
-        (waiting("frozen", "running", settled_at=700), "is to wait in mode frozen, and its container is running"),
+        (waiting("frozen", "running", refreshed_at=700), "is to wait in mode frozen, and its container is running"),
         (waiting("frozen", "running", started_at=301), "is to wait in mode frozen, and its container is running"),
         (waiting("hot", "running", started_at=420), "was booted for mode hot 7 min ago, and is not ready"),
-        (waiting("frozen", "frozen", settled_at=1420), "is 7 min late to be refreshed"),
-        (waiting("frozen", "running", settled_at=1420), "is to wait in mode frozen, and its container is running"),
+        (waiting("frozen", "frozen", refreshed_at=1420), "is 7 min late to be refreshed"),
+        (waiting("frozen", "running", refreshed_at=1420), "is to wait in mode frozen, and its container is running"),
     ],
 )
 def test_a_standby_that_does_not_wait_as_it_is_to(seen: ServiceView, said: str) -> None:
@@ -174,13 +168,13 @@ def test_a_mode_that_was_chosen_is_kept() -> None:
     "seen",
     [
         waiting("cold", "stopped"),
-        waiting("hot", "running", settled_at=1100),
+        waiting("hot", "running", refreshed_at=1100),
         waiting("warm", "running", started_at=9),
-        waiting("frozen", "frozen", settled_at=900),
+        waiting("frozen", "frozen", refreshed_at=900),
         # Booting, refreshed a moment ago, and being refreshed.
         waiting("frozen", "running", started_at=60),
-        waiting("frozen", "running", settled_at=60),
-        waiting("frozen", "running", settled_at=1060),
+        waiting("frozen", "running", refreshed_at=60),
+        waiting("frozen", "running", refreshed_at=1060),
         waiting("hot", "stopped", holder="process 1"),
         waiting("not known", "stopped"),
     ],
@@ -199,15 +193,18 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
     [
         (view(reading=CRASHED), Level.ATTENTION, "the primary is shutoff (crashed); the watcher fails it over"),
         (view(reading=CRASHED, last=REFUSED), Level.ATTENTION, "no failover: the standby of web is 700 s old"),
-        (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "nobody serves it"),
-        (view(reading=DomainReading(Power.PAUSED)), Level.WARNING, "the primary is suspended"),
+        (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "not served: "),
+        (view(reading=DomainReading(Power.PAUSED)), Level.WARNING, "the primary is paused"),
         (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
         (
             view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.WARNING,
-            f"came back after its failover: held paused since 2026-11-22 03:11:04; `virsh destroy {PLAN.uuid}` on hv1",
+            (
+                "came back after its failover: quarantined (paused) since 2026-11-22 03:11:04; "
+                f"`virsh destroy {PLAN.uuid}` on hv1"
+            ),
         ),
         (
             view(reading=RUNNING, state=SERVED, standby=standby(state="running"), quarantine=HELD),
@@ -226,7 +223,7 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             "age of its standby is not known",
         ),
         (view(standby=standby(detail="a file went away")), Level.WARNING, "may lack something: a file went away"),
-        (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is an old one: dpkg"),
+        (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is out of date: dpkg"),
         (
             view(standby=StandbyView("missing", "secondary sec1 has no container web")),
             Level.ATTENTION,
@@ -238,9 +235,17 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             Level.ATTENTION,
             "does not answer on 10.10.0.10:443",
         ),
-        (view(state=ServiceState("web", pause=Pause(NOW - 9, None, "x"))), Level.WARNING, "until somebody ends it (x)"),
+        (
+            view(state=ServiceState("web", suspension=Suspension(NOW - 9, None, "x"))),
+            Level.WARNING,
+            "until further notice (x)",
+        ),
         (view(state=ServiceState("web", open_episode=STOPPED)), Level.ATTENTION, "epoch 3 is not finished"),
-        (view(state=ServiceState("web", open_episode=OPEN), holder="process 1"), Level.WARNING, "is under way for"),
+        (
+            view(state=ServiceState("web", open_episode=OPEN), holder="process 1"),
+            Level.WARNING,
+            "failing over (epoch 3) for",
+        ),
     ],
 )
 def test_findings(seen: ServiceView, level: Level, said: str) -> None:
@@ -251,13 +256,13 @@ def test_findings(seen: ServiceView, level: Level, said: str) -> None:
 
 
 def test_a_pause_that_is_over_is_no_finding() -> None:
-    assert findings(view(state=ServiceState("web", pause=Pause(NOW - 99, NOW - 1, "x")))) == []
+    assert findings(view(state=ServiceState("web", suspension=Suspension(NOW - 99, NOW - 1, "x")))) == []
 
 
 def test_every_kind_of_verdict_but_healthy_is_said() -> None:
     """Also those that a later version adds."""
     for kind in Kind:
-        if kind in (Kind.HEALTHY, Kind.PAUSED):
+        if kind in (Kind.HEALTHY, Kind.SUSPENDED):
             continue
         seen = view()
         assert findings(replace(seen, verdict=replace(seen.verdict, kind=kind))), kind
@@ -272,7 +277,9 @@ def test_what_is_urgent_comes_first() -> None:
 
 def test_hostile_strings_reach_no_terminal() -> None:
     """Reasons come from operators, guests and servers."""
-    state = ServiceState("web", open_episode=replace(STOPPED, cause=HOSTILE), pause=Pause(NOW - 1, None, HOSTILE))
+    state = ServiceState(
+        "web", open_episode=replace(STOPPED, cause=HOSTILE), suspension=Suspension(NOW - 1, None, HOSTILE)
+    )
     evil = view(
         reading=DomainReading(Power.UNREACHABLE, detail=HOSTILE),
         state=state,
@@ -319,8 +326,10 @@ def test_the_parts_of_a_failover_are_all_of_its_time() -> None:
 
 def test_an_explanation_survives_evidence_that_the_core_cannot_use() -> None:
     broken = replace(OPEN, steps=(step(Step.CONFIRM, 0, 1, power="on fire"),))
-    assert explain.next_decision(broken, POLICY, NOW + 2) is None
-    assert explain.lines(broken, POLICY, NOW + 2)
+    decision = explain.next_decision(broken, POLICY, NOW + 2)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.CONFIRM  # once more: it proves nothing
+    assert any("on fire" in line for line in explain.lines(broken, POLICY, NOW + 2))
 
 
 def test_a_refusal_says_its_way_out() -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Request, Step, Symptom
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Pause, Request, Step, Symptom
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import host_watch, watch
 from vcrecovery.detect.host_watch import HostWatch, Message, NotHeard
 from vcrecovery.detect.watch import Watch
@@ -197,7 +198,7 @@ def test_a_transient_vm_that_ended_while_libvirtd_went_away_is_not_forgotten(sta
         wait_for(lambda: host.asked > asked + 5, "some questions in vain")
         host.answers = True
         wait_for(lambda: stage.recover.calls, "the failover")
-    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Symptom.NONE)]
+    assert stage.recover.calls == [("mail", "libvirt: absent (crashed)", Symptom.ENDED)]
 
 
 def test_ports_that_this_machine_cannot_ask_make_no_failure(
@@ -248,7 +249,7 @@ def test_a_thread_that_breaks_leaves_nothing_unwatched(
             host.reading = DomainReading(Power.SHUTOFF, "crashed")
             host.tell(DomainEvent(vm, stopped=True, reason="crashed"))
         wait_for(lambda: stage.recover.calls, "the failover")
-    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.NONE)}
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.ENDED)}
 
 
 def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage) -> None:
@@ -258,7 +259,7 @@ def test_one_that_was_refused_for_a_moments_silence_is_not_given_up(stage: Stage
         wait_for(stage.seen, "the first look")
         stage.hosts["hv2"].reading = DomainReading(Power.SHUTOFF, "crashed")
         wait_for(lambda: len(stage.recover.calls) >= 2, "the second try")
-    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.NONE)}
+    assert set(stage.recover.calls) == {("mail", "libvirt: shutoff (crashed)", Symptom.ENDED)}
 
 
 def test_a_hypervisor_that_answers_the_watcher_and_no_failover_is_not_asked_at_each_answer(stage: Stage) -> None:
@@ -281,7 +282,7 @@ def test_one_that_was_refused_is_given_up(stage: Stage) -> None:
         wait_for(lambda: stage.recover.calls, "the first try")
         asked = stage.hosts["hv3"].asked
         wait_for(lambda: stage.hosts["hv3"].asked > asked + 40, "some rounds more")
-    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Symptom.NONE)]
+    assert stage.recover.calls == [("mail", "libvirt: shutoff (crashed)", Symptom.ENDED)]
 
 
 def test_a_silent_hypervisor_whose_vm_answers_has_not_failed(
@@ -320,11 +321,11 @@ def test_without_the_embedded_detector_an_open_failover_is_gone_on_with_after_a_
         journal.saw_running(name, 1.0)
         opened = journal.open(name, "Zabbix event 5", Request(automatic=True, by="Zabbix"), 1.0)
         journal.begin(opened, Step.CONFIRM, 1.0)
-    journal.pause("web", Pause(0.0, None, "work"))
+    journal.suspend("web", Suspension(0.0, None, "work"))
     with stage.watching():
         wait_for(lambda: stage.recover.calls, "the one that is not paused")
         assert [service for service, _, _ in stage.recover.calls] == ["mail"]
-        journal.pause("web", None)
+        journal.suspend("web", None)
         wait_for(lambda: len(stage.recover.calls) == 2, "the one that was paused")
 
 

@@ -94,7 +94,7 @@ def test_a_port_that_is_taken_does_not_end_the_watcher(failed_over: Path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         watcher = Watcher(with_metrics(failed_over, taken.getsockname()[1]))
         try:
-            watcher.says("figures cannot be served on 127.0.0.1:")
+            watcher.says("metrics cannot be served on 127.0.0.1:")
             watcher.says("web: the standby serves")
         finally:
             watcher.end()

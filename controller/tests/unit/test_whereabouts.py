@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Request, Step
 from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import whereabouts
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.outside import Outside
+from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.quarantines import QuarantineBook
@@ -99,7 +99,7 @@ class Stage:
 
     def fence(self) -> str:
         episode = Episode(1, "web", 1, "a test", Request(), 0.0)
-        return str(Outside(self.env, "web").carry_out(Step.FENCE, episode)["summary"])
+        return str(FailoverSteps(self.env, "web").carry_out(Step.FENCE, episode).summary)
 
 
 @pytest.fixture
@@ -238,6 +238,6 @@ def test_of_two_that_are_held_the_operator_chooses(stage: Stage) -> None:
     book = QuarantineBook(stage.env.journal)
     for host in ("hv1", "hv2"):
         book.held(book.begin("web", 1, UUID, 2.0, [host]), 3.0)
-    with pytest.raises(ExternalError, match=r"held paused on hv1 and hv2: which of them is to serve"):
+    with pytest.raises(ExternalError, match=r"quarantined \(paused\) on hv1 and hv2: which of them is to serve"):
         serve_from_primary(stage.env, "web")
     assert (stage.hv1.resumed, stage.hv2.resumed, len(book.all_open("web"))) == (0, 0, 2)

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Suspension
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.states import Episode, Outcome, Pause, Request, ServiceState, Step, Symptom
 from vcrecovery.detect import event_meaning, spool, zabbix_events
 from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
@@ -142,7 +144,7 @@ class FakeRecover:
         episode = self.journal.open(service, cause, Request(automatic=True, by=by, symptom=symptom), detected_at)
         for step, at in ((Step.CONFIRM, 0.5), (Step.FENCE, 1.0), (Step.START, 1.5), (Step.PROBE, 1.6)):
             row = self.journal.begin(episode, step, detected_at)
-            self.journal.end(row, detected_at + at, ok=True, evidence={"summary": "hv1: shutoff"})
+            self.journal.end(row, detected_at + at, ok=True, evidence=proof(step, summary="hv1: shutoff"))
         self.journal.close(episode, Outcome.DONE, "served by its standby", detected_at + 2)
         return self.journal.history(service, 1)[0]
 
@@ -335,9 +337,9 @@ def test_a_hypervisors_event_says_nothing_of_a_vm_that_is_off(stage: Stage) -> N
 
 def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
-    stage.env.journal.pause("web", Pause(0.0, None, "work"))
-    assert "paused: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
-    stage.env.journal.pause("web", None)
+    stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
+    assert "suspended: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
+    stage.env.journal.suspend("web", None)
     stage.recover.refuses = True
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))
 
@@ -356,7 +358,7 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
     stage.env.journal.saw_running("web", 1.0)
 
     def attempt(*_words: object, **_more: object) -> Episode:
-        stage.env.journal.pause("web", Pause(0.0, None, "work"))
+        stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
         raise ExternalError("the neighbours still answer")
 
     unattended = Unattended(stage.env, reporter=None)  # type: ignore[arg-type]
@@ -364,12 +366,12 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
     monkeypatch.setattr(stage.env.clock, "sleep", lambda _seconds: None)
     meaning = EventMeaning(stage.env, unattended, stage.api.acknowledge)
     answer = meaning.handle(FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}))
-    assert "web is paused" in answer.text
+    assert "automatic failover of web is suspended" in answer.text
     assert not answer.final
 
 
 def test_one_that_an_operator_was_refused_meanwhile_is_tried_again(stage: Stage) -> None:
-    """What was asked for by hand without --force says nothing about the failure."""
+    """What was requested by hand without --force says nothing about the failure."""
     journal, tries = stage.env.journal, list[Episode]()
     request = Request(automatic=True, by="Zabbix", symptom=Symptom.HOST)
 
@@ -402,10 +404,10 @@ def test_one_whose_standby_has_only_started_is_answered_when_it_serves(stage: St
     journal.saw_running("web", 1.0)
     episode = journal.open("web", "libvirt: shutoff (crashed)", Request(automatic=True, by="watch"), 1.0)
     for step in (Step.CONFIRM, Step.FENCE, Step.START):
-        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence={})
+        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
 
     def goes_on(*_words: object, **_more: object) -> Episode:
-        journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=True, evidence={})
+        journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=True, evidence=proof(Step.PROBE))
         journal.close(episode, Outcome.DONE, "served by its standby", 3.0)
         return journal.history("web", 1)[0]
 

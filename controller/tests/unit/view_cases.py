@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, Request, ServiceState, Side, Step, StepRecord
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.verdict import judge
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
+from vcrecovery.store.evidence_json import of_data
 from vcrecovery.transfer.freshness import Freshness, Reconcile
 
 #: 2026-11-22 03:12:04 UTC.
@@ -52,7 +54,8 @@ def view(name: str = "web", reading: DomainReading = RUNNING, **changes: Any) ->
 
 def step(kind: Step, begun: float, ended: float | None, ok: bool = True, why: str = "", **evidence: Any) -> StepRecord:
     """Times in seconds after NOW."""
-    return StepRecord(kind, NOW + begun, None if ended is None else NOW + ended, ok, evidence, why)
+    left = of_data(kind, ok=ok, data=evidence) if evidence else None
+    return StepRecord(kind, NOW + begun, None if ended is None else NOW + ended, ok, left, why)
 
 
 CONFIRM = step(
@@ -86,7 +89,7 @@ START = step(
     Step.START,
     0.321,
     1.2,
-    why="the primary cannot serve any more: starting the standby",
+    why="the primary is fenced: starting the standby",
     summary="container web on sec1; 1 session of its primary ended",
     was_running=False,
     sessions_ended=1,
@@ -123,7 +126,7 @@ STOPPED = replace(
     steps=(
         CONFIRM,
         FENCE,
-        step(Step.START, 0.321, None, ok=False, why="the primary cannot serve any more: starting the standby"),
+        step(Step.START, 0.321, None, ok=False, why="the primary is fenced: starting the standby"),
         replace(START, begun_at=NOW + 30, ended_at=NOW + 31),
         step(
             Step.PROBE,
@@ -132,15 +135,15 @@ STOPPED = replace(
             ok=False,
             why="the standby runs: waiting for its ports",
             error="the standby of web does not answer on 10.20.0.10:80 after 60 s; DNS was not changed; look inside "
-            "with `lxc exec web -- systemctl --failed`, then call again",
+            "with `lxc exec web -- systemctl --failed`, then run it again",
         ),
     ),
 )
 REFUSED = replace(
     OPEN,
     request=Request(by="ann"),
-    cause="asked for by ann",
-    steps=(replace(CONFIRM, evidence={**CONFIRM.evidence, "freshness": 700.0}),),
+    cause="requested by ann",
+    steps=(replace(CONFIRM, evidence=replace(CONFIRM.saw, freshness=700.0)),),
     closed_at=NOW + 0.22,
     outcome=Outcome.REFUSED,
     reason="the standby of web is 700 s old, more than its max_staleness of 120 s",

@@ -21,9 +21,9 @@ from vcrecovery.errors import ExternalError, UsageError
     help="The folder.",
 )
 def event(number: str, spool: Path) -> None:
-    """Hand Zabbix's event ID to `vcrecovery watch`, which asks Zabbix about it and acts.
+    """Pass Zabbix's event ID to `vcrecovery watch`, which asks Zabbix about it and acts.
 
-    This is what Zabbix's action runs. The same event may come as often as it likes.
+    Zabbix's action runs this. Passing the same event again does no harm.
     """
     name = event_id(number)
     if name is None:

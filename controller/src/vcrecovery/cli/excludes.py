@@ -15,17 +15,17 @@ from vcrecovery.excludes.errors import ExcludeError
 
 
 @click.command()
-@click.option("--packages", multiple=True, metavar="PATTERN", help="A package name or pattern; may be given again.")
-@click.option("--keep", multiple=True, metavar="PATTERN", help="Packages that stay in although --packages names them.")
-@click.option("--profile", help="A set of packages by name, such as vm-to-container.")
+@click.option("--packages", multiple=True, metavar="PATTERN", help="A package name or pattern; repeatable.")
+@click.option("--keep", multiple=True, metavar="PATTERN", help="Packages to keep although --packages names them.")
+@click.option("--profile", help="A named set of packages, such as vm-to-container.")
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default=Path("/"), show_default=True)
-@click.option("--assume-owned", is_flag=True, help="Let a folder stand for files in it that no package owns.")
+@click.option("--assume-owned", is_flag=True, help="List a directory even if it holds files that no package owns.")
 @click.option("--format", "dialect", type=click.Choice(FORMATS), default="plain", show_default=True)
-@click.option("--explain", metavar="PATH", help="Say why this path is in the list or not.")
+@click.option("--explain", metavar="PATH", help="Explain why this path is in the list or not.")
 @click.option(
     "--output",
     metavar="FILE",
-    help="Write the list there, at once and only if it differs; an error leaves the old one.",
+    help="Write the list there, atomically and only if it changed.",
 )
 def exclude_list(
     packages: tuple[str, ...],
@@ -37,9 +37,10 @@ def exclude_list(
     explain: str | None,
     output: str | None,
 ) -> None:
-    """Print the shortest list of paths that leaves out what the named packages own, and nothing else.
+    """Print the shortest list of paths that excludes what the named packages own, and nothing else.
 
-    A folder stands for all that is in it if excluded packages own all of that. What no package owns stays in.
+    A directory is listed in place of its files if excluded packages own all of them. Files that no package owns are
+    kept.
     """
     if not packages and profile is None:
         raise UsageError("name packages with --packages, or a set of them with --profile")

@@ -14,7 +14,7 @@ from vcrecovery.cli.terminal import paint, width
 from vcrecovery.errors import UsageError
 
 if TYPE_CHECKING:
-    from vcrecovery.core.states import Episode
+    from vcrecovery.core.episode import Episode
     from vcrecovery.operations.environment import Environment
 
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def explain(episode: str, as_json: bool, plan_path: Path) -> None:
     """Explain a failover: what was decided, why, on what evidence, and where the time went.
 
-    EPISODE is the number that `history` shows; a SERVICE stands for its newest failover, `last` for the newest of all.
-    For one that is not finished: what it waits for, and what to type.
+    EPISODE is the number that `history` shows; a SERVICE means its newest failover, `last` the newest of all. For one
+    that is not finished: what it waits for, and what to type.
     """
-    from vcrecovery.core.states import Policy
+    from vcrecovery.core.policy import Policy
     from vcrecovery.operations.environment import Environment
-    from vcrecovery.operations.outside import policy_for
+    from vcrecovery.operations.policy import policy_for
     from vcrecovery.report import explain as report
     from vcrecovery.report.look import holder
 
@@ -63,7 +63,7 @@ def _find(env: Environment, plan_path: Path, said: str) -> Episode | None:
             return found
         known = f"the newest is {newest.id}" if newest else "there is none yet"
         raise UsageError(f"no episode {number} ({known})", "`vcrecovery history` lists them")
-    from vcrecovery.plan.load import suggest
+    from vcrecovery.plan.problems import suggest
 
     # One that has left the plan may still have a history.
     if gone := journal.history(as_text(said), 1):

@@ -13,7 +13,7 @@ from vcrecovery.cli.options import json_option, known_service, plan_option, read
 from vcrecovery.cli.terminal import paint
 
 if TYPE_CHECKING:
-    from vcrecovery.core.states import ServiceState
+    from vcrecovery.core.service_state import ServiceState
 
 
 @click.command()
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @json_option
 @plan_option
 def history(service: str | None, limit: int, since: str | None, as_json: bool, plan_path: Path) -> None:
-    """Show failovers, newest last, with the time and the proof of each step.
+    """Show failovers, newest last, with the time and the evidence of each step.
 
-    `vcrecovery explain EPISODE` says more about one.
+    `vcrecovery explain EPISODE` explains one.
     """
-    from vcrecovery.core.states import Outcome
+    from vcrecovery.core.episode import Outcome
     from vcrecovery.operations.environment import Environment
     from vcrecovery.report.history import all_as_data, moment
     from vcrecovery.report.timeline import cooling, of_episode

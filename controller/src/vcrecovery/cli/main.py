@@ -19,27 +19,29 @@ with without_collection():
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+#: Verbs that were called otherwise, for scripts that still do.
+FORMER = {"pause": "suspend"}
 #: The shell's completion asks through this.
 COMPLETE_VARIABLE = "_VCRECOVERY_COMPLETE"
 #: verb -> (module, attribute, one line for --help)
 VERBS = {
-    "acknowledge": ("protection", "acknowledge", "Let a service be failed over again by itself."),
+    "acknowledge": ("protection", "acknowledge", "Re-enable automatic failover after a failover."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
-    "event": ("event", "event", "Hand an event of Zabbix to the watcher (Zabbix's action)."),
+    "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
-    "explain": ("explain", "explain", "Why a failover went as it did, and what it waits for."),
+    "explain": ("explain", "explain", "Explain a failover, or what it waits for."),
     "failover": ("failover", "failover", "Fence a service's primary and start its standby."),
-    "history": ("history", "history", "What happened, step by step."),
-    "metrics": ("metrics", "metrics", "Print figures for Prometheus."),
-    "pause": ("protection", "pause", "Say that what happens to a primary is no failure."),
+    "history": ("history", "history", "Show past failovers, step by step."),
+    "metrics": ("metrics", "metrics", "Print metrics for Prometheus."),
     "plan": ("plan", "plan", "Check the plan file."),
-    "receive": ("receive", "receive", "Take files for one standby (a forced command of sshd)."),
-    "relay": ("relay", "relay", "Tell Zabbix what the hypervisors' SNMP agents say."),
-    "resume": ("protection", "resume", "End a pause."),
-    "snmp-agent": ("snmp_agent", "snmp_agent", "Show a hypervisor's VMs by SNMP, and tell of their changes."),
-    "standby": ("standby_verbs", "standby", "Make and fill standbys on this secondary."),
-    "status": ("status", "status", "Who serves what, and how fresh the standbys are."),
-    "watch": ("watch", "watch", "Watch the primaries and fail over by itself."),
+    "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),
+    "relay": ("relay", "relay", "Relay VM states from SNMP agents to Zabbix."),
+    "resume": ("protection", "resume", "Resume automatic failover."),
+    "snmp-agent": ("snmp_agent", "snmp_agent", "Serve a hypervisor's VM states by SNMP, with traps."),
+    "standby": ("standby_verbs", "standby", "Manage the standbys on this secondary."),
+    "status": ("status", "status", "Show who serves what, and how fresh the standbys are."),
+    "suspend": ("protection", "suspend", "Suspend automatic failover of a service."),
+    "watch": ("watch", "watch", "Watch the primaries and fail over automatically."),
 }
 
 
@@ -50,6 +52,7 @@ class _LazyGroup(click.Group):
         return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = FORMER.get(cmd_name, cmd_name)
         if cmd_name not in VERBS:
             return None
         module, attribute, _ = VERBS[cmd_name]
@@ -62,7 +65,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Raises UsageError, which names the verb that was probably meant."""
         said = args[0]
-        if said not in VERBS and not said.startswith("-") and not ctx.resilient_parsing:
+        if said not in VERBS and said not in FORMER and not said.startswith("-") and not ctx.resilient_parsing:
             import difflib
 
             near = difflib.get_close_matches(said, VERBS, n=1)
@@ -111,7 +114,7 @@ def main() -> NoReturn:
         output.say(_said(error), err=True)
         sys.exit(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        output.say("vcrecovery: interrupted; the same command goes on from here", err=True)
+        output.say("vcrecovery: interrupted; run the same command to continue", err=True)
         sys.exit(130)
     except VCRecoveryError as error:
         output.say(f"vcrecovery: error: {error}", err=True)

@@ -12,10 +12,10 @@ from vcrecovery.cli.options import plan_option, read_plan
 @click.command()
 @plan_option
 def metrics(plan_path: Path) -> None:
-    """Print figures in Prometheus' text format.
+    """Print metrics in Prometheus' text format.
 
     With `metrics: {}` in the plan, `vcrecovery watch` serves the same on http://127.0.0.1:9870/metrics. Without a
-    watcher: a timer that writes them into a file for node_exporter's textfile collector.
+    watcher, have a timer write them to a file for node_exporter's textfile collector.
     """
     from vcrecovery.report.page import Page
 

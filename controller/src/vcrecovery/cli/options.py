@@ -41,7 +41,7 @@ def json_option(function: F) -> F:
 
 def known_service(plan: Plan, plan_path: Path, name: str) -> str:
     """`name`, if the plan has it. Raises UsageError with near names otherwise."""
-    from vcrecovery.plan.load import suggest
+    from vcrecovery.plan.problems import suggest
 
     if name not in plan.services:
         raise UsageError(f"plan {plan_path} has no service {name!r} {suggest(name, sorted(plan.services))}")
@@ -50,7 +50,7 @@ def known_service(plan: Plan, plan_path: Path, name: str) -> str:
 
 def service_of_vm(plan: Plan, plan_path: Path, uuid: str) -> str:
     """The service whose primary has this UUID. Raises UsageError otherwise."""
-    from vcrecovery.plan.load import suggest
+    from vcrecovery.plan.problems import suggest
 
     by_vm = {str(service.primary.uuid): name for name, service in plan.services.items()}
     wanted = uuid.strip().lower()

@@ -11,8 +11,9 @@ from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.preflight import check_outside, warnings_outside
-from vcrecovery.plan.load import PlanError, load_with_warnings
+from vcrecovery.plan.load import load_with_warnings
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.problems import PlanError
 
 
 @click.group()

@@ -1,4 +1,4 @@
-"""`vcrecovery pause`, `vcrecovery resume` and `vcrecovery acknowledge`."""
+"""`vcrecovery suspend`, `vcrecovery resume` and `vcrecovery acknowledge`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import as_text, known_service, operator, plan_option, read_plan
 from vcrecovery.cli.timeline import day_and_time
-from vcrecovery.core.states import Pause
+from vcrecovery.core.service_state import Suspension
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.fields import parse_duration
@@ -18,13 +18,13 @@ from vcrecovery.plan.fields import parse_duration
 @click.command()
 @click.argument("service", shell_complete=complete.service)
 @click.option("--for", "duration", default="1h", show_default=True, help="How long: 30m, 2h, or `forever`.")
-@click.option("--reason", default="", help="For whoever reads the status.")
+@click.option("--reason", default="", help="Shown by `vcrecovery status`.")
 @plan_option
-def pause(service: str, duration: str, reason: str, plan_path: Path) -> None:
-    """Protect SERVICE no more for a while: you may shut its primary down or destroy it.
+def suspend(service: str, duration: str, reason: str, plan_path: Path) -> None:
+    """Suspend automatic failover of SERVICE: you may shut its primary down or destroy it.
 
-    If the primary has crashed when the pause ends, it is failed over then. While the standby of SERVICE serves, a pause
-    lets the old primary run, which is held paused otherwise.
+    A primary that has crashed by the time the suspension ends is failed over then. While the standby of SERVICE serves,
+    the returning primary is quarantined; during a suspension it may run.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
@@ -34,32 +34,33 @@ def pause(service: str, duration: str, reason: str, plan_path: Path) -> None:
         until = None if duration == "forever" else now + parse_duration(duration)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from error
-    env.journal.pause(service, Pause(now, until, as_text(reason) or f"by {operator()}"))
+    env.journal.suspend(service, Suspension(now, until, as_text(reason) or f"by {operator()}"))
     end = f"until {day_and_time(until)}" if until else "until `vcrecovery resume`"
-    click.echo(f"{service}: paused {end}")
+    click.echo(f"{service}: automatic failover suspended {end}")
 
 
 @click.command()
 @click.argument("service", shell_complete=complete.service)
 @plan_option
 def resume(service: str, plan_path: Path) -> None:
-    """Protect SERVICE again."""
+    """Resume automatic failover of SERVICE."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     env = Environment(plan)
-    paused = env.journal.state(service).pause_at(env.clock.now())
+    suspended = env.journal.state(service).suspension_at(env.clock.now())
     # Also one that is over is forgotten.
-    env.journal.pause(service, None)
-    click.echo(f"{service}: protected again" if paused else f"{service}: nothing to do: it is not paused")
+    env.journal.suspend(service, None)
+    click.echo(f"{service}: {'automatic failover resumed' if suspended else 'nothing to do: it is not suspended'}")
 
 
 @click.command()
 @click.argument("service", shell_complete=complete.service)
 @plan_option
 def acknowledge(service: str, plan_path: Path) -> None:
-    """Say that you have seen SERVICE's last failover: the next one may begin by itself at once.
+    """Re-enable automatic failover of SERVICE: you have seen to its last failover.
 
-    Without this, none does for a while (detection.cool_down): what fails twice in a row would go on failing.
+    Otherwise it stays off for a while (detection.cool_down): a service that fails twice in a row is likely to fail a
+    third time.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
@@ -69,4 +70,4 @@ def acknowledge(service: str, plan_path: Path) -> None:
         click.echo(f"{service}: nothing to do: it is not cooling down")
         return
     env.journal.acknowledge(service, now)
-    click.echo(f"{service}: acknowledged; the next failover may begin by itself")
+    click.echo(f"{service}: acknowledged; automatic failover is enabled again")

@@ -19,7 +19,7 @@ from vcrecovery.transfer.receiver import receive as receive_files
 @click.option("--seeds", is_flag=True, help="The files do not come from the primary.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tuple[str, ...]) -> None:
-    """Take files for the standby of SERVICE from rsync, and nothing else.
+    """Receive files for the standby of SERVICE from rsync, and nothing else.
 
     This is the forced command of that service's SSH key; the role `secondary` sets it up.
     """

@@ -9,24 +9,17 @@ from pathlib import Path
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
-from vcrecovery.core.states import Episode, Outcome, Request
+from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.start_gate import (
-    LiveConditions,
-    Result,
-    StartGate,
-    as_data,
-    fail_over_all,
-    result_of,
-    result_of_error,
-    worst,
-)
+from vcrecovery.operations.several import Result, as_data, fail_over_all, result_of, result_of_error, worst
+from vcrecovery.operations.start_conditions import LiveConditions
+from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.groups import hypervisors_of
-from vcrecovery.plan.load import suggest
+from vcrecovery.plan.problems import suggest
 
 
 class SeveralError(VCRecoveryError):
@@ -156,7 +149,7 @@ def carry_out(
 def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None:
     reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline()
     try:
-        episode = fail_over_locked(env, name, f"asked for by {request.by}", request, reporter=reporter, gate=ALONE)
+        episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
     except VCRecoveryError as error:
         if as_json:
             _print_json("service", name, [result_of_error(name, error)])
@@ -175,7 +168,7 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
 def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) -> None:
     start_gate = StartGate(LiveConditions(env), env.clock, env.runtime)
     size = max(len(name) for name in meant.services)
-    cause = f"asked for by {request.by}, with {meant.what} {meant.name}"
+    cause = f"requested by {request.by}, with {meant.what} {meant.name}"
 
     def attempt(name: str) -> Episode | None:
         reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
@@ -196,7 +189,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
         raise SeveralError(
             f"{meant.what} {meant.name}: {len(missing)} of {len(results)} services are not served by their standbys: "
             f"{', '.join(result.service for result in missing)}",
-            "the same call goes on, once what stands in their way is mended",
+            "after fixing the cause, run it again",
             worst(result.exit_code for result in missing),
         )
 

@@ -15,10 +15,10 @@ from vcrecovery.relay.relay import Relay
 
 
 @click.command()
-@click.option("--verbose", is_flag=True, help="Also say what could not be read, and why.")
+@click.option("--verbose", is_flag=True, help="Also log what could not be read, and why.")
 @plan_option
 def relay(verbose: bool, plan_path: Path) -> None:
-    """Tell Zabbix what the hypervisors' SNMP agents say: states, CPU, heartbeats."""
+    """Relay what the hypervisors' SNMP agents report to Zabbix: states, CPU, heartbeats."""
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s")
     logging.getLogger("asyncio").setLevel(logging.WARNING)

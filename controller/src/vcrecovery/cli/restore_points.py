@@ -18,9 +18,9 @@ from vcrecovery.standby.restore_points import age_in_words, make, restore_points
 @click.argument("service", shell_complete=complete.service, required=False)
 @plan_option
 def snapshot(service: str | None, plan_path: Path) -> None:
-    """Make a restore point of SERVICE (or of all) if one is due and the standby is whole.
+    """Make a restore point of SERVICE (or of all) if one is due and the standby is complete.
 
-    The watcher does the same by itself. A second call within `restore_points.every` does nothing.
+    The watcher does the same automatically. A second run within `restore_points.every` does nothing.
     """
     plan = read_plan(plan_path)
     names = [known_service(plan, plan_path, service)] if service else list(plan.services)

@@ -14,7 +14,7 @@ from vcrecovery.snmp.mib import ENTERPRISE
 
 @click.group("snmp-agent")
 def snmp_agent() -> None:
-    """Show this hypervisor's VMs by SNMP, as libvirt-snmp does (LIBVIRT-MIB)."""
+    """Serve this hypervisor's VMs by SNMP, as libvirt-snmp does (LIBVIRT-MIB)."""
 
 
 @snmp_agent.command()
@@ -42,9 +42,9 @@ def table(uri: str, host: str, enterprise: str) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("/etc/vcrecovery/snmp-agent.yml"),
     show_default=True,
-    help="Who is told, and how.",
+    help="Whom to notify, and how.",
 )
-@click.option("--check", is_flag=True, help="Only look whether the file is good.")
+@click.option("--check", is_flag=True, help="Only check the file.")
 def notify(config: Path, check: bool) -> None:
     """Tell the monitoring of every change of a VM's state, at once."""
     import asyncio

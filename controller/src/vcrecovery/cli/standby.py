@@ -9,7 +9,8 @@ import click
 
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
-from vcrecovery.core.states import Side, Step
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
@@ -28,7 +29,7 @@ def standby() -> None:
     """Make and fill standbys on this secondary."""
 
 
-@standby.command(short_help="Make standbys what the plan says.")
+@standby.command(short_help="Bring standbys to what the plan says.")
 @click.argument("services", shell_complete=complete.services, nargs=-1)
 @json_option
 @plan_option
@@ -47,16 +48,16 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
         click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
 
 
-@standby.command(short_help="Let the primary serve again, once it is back.")
+@standby.command(short_help="Return the service to its repaired primary.")
 @click.argument("service", shell_complete=complete.service)
 @plan_option
 def reset(service: str, plan_path: Path) -> None:
-    """Let the primary of SERVICE serve again, after you have brought it back by hand.
+    """Return SERVICE to its repaired primary.
 
-    Stop the container, copy what changed in it to the VM (but for what a sync leaves out, such as its masked units: see
-    `vcrecovery exclude-list`), point DNS back, then call this: the standby takes the primary's files again, and the
-    watcher protects it. A failover that cannot be finished is given up by it. A VM that the watcher holds paused is
-    resumed; to have it run before, `vcrecovery pause SERVICE`, and resume it by hand.
+    First stop the container, copy what changed in it to the VM (except what a sync excludes, such as its masked units:
+    see `vcrecovery exclude-list`), and point DNS back. Then run this: the standby receives the primary's files again,
+    and the service is protected. An unfinished failover is given up. A quarantined VM is resumed; to use it earlier,
+    `vcrecovery suspend SERVICE` and resume it by hand.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
@@ -80,17 +81,17 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
         virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
     if resumed:
-        click.echo(f"{service}: its VM was held paused, and runs again")
+        click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 
-@standby.command(short_help="Wait until a standby has everything.")
+@standby.command(short_help="Wait for a complete sync.")
 @click.argument("service", shell_complete=complete.service)
 @click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
-@click.option("--any", "any_time", is_flag=True, help="Be content with one whole sync, however old.")
+@click.option("--any", "any_time", is_flag=True, help="Accept a complete sync of any age.")
 @plan_option
 def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
-    """Wait until the standby of SERVICE has everything that its primary had when this was called."""
+    """Wait until the standby of SERVICE has everything that its primary had when this was run."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     try:
@@ -112,18 +113,18 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
     click.echo(f"{service}: in sync, files {age:.0f} s old")
 
 
-@standby.command(short_help="Fill a standby from a tree that is here.")
+@standby.command(short_help="Fill a standby from a local tree.")
 @click.argument("service", shell_complete=complete.service)
 @click.option(
     "--from",
     "source",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="A tree, such as that of the VM's image.",
+    help="A directory tree, such as the VM's image.",
 )
 @plan_option
 def seed(service: str, source: Path, plan_path: Path) -> None:
-    """Fill the standby of SERVICE from a tree that is already here, so that the first sync has little to send."""
+    """Fill the standby of SERVICE from a local tree, so that the first sync has little to send."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     if not source.is_dir():

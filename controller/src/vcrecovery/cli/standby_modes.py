@@ -16,21 +16,21 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.keeper import StandbyKeeper
-from vcrecovery.standby.modes import ChosenModes, settled
+from vcrecovery.standby.modes import ChosenModes, refreshed
 
 _LOOK_EVERY = 0.2
 PLAN = "plan"
 
 
-@standby.command("set", short_help="Have a standby wait in another mode.")
+@standby.command("set", short_help="Change the mode in which a standby waits.")
 @click.argument("service", shell_complete=complete.service)
 @click.argument("mode", type=click.Choice([*(mode.value for mode in Mode), PLAN]))
 @click.option("--timeout", default="5m", show_default=True, help="How long to wait: 90s, 10m.")
 @plan_option
 def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
-    """Let the standby of SERVICE wait in another MODE than the plan's; `plan` gives that back.
+    """Change the mode in which the standby of SERVICE waits; MODE `plan` returns it to the plan's.
 
-    Waits until it does. The choice outlives restarts; the watcher keeps the standby there.
+    Waits until it is in that mode. The choice survives restarts; the watcher keeps it.
     """
     plan = read_plan(plan_path)
     entry = plan.services[known_service(plan, plan_path, service)]
@@ -70,11 +70,11 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
     click.echo(f"{service}: {looked.sentence}" + ("" if changed else "; nothing to do"))
 
 
-@standby.command(short_help="Show in which mode each standby waits.")
+@standby.command(short_help="Show each standby's mode.")
 @json_option
 @plan_option
 def modes(as_json: bool, plan_path: Path) -> None:
-    """Show in which mode each standby waits, and how old the processes in it are."""
+    """Show in which mode each standby waits, and the age of its processes."""
     plan = read_plan(plan_path)
     env, chosen = Environment(plan), ChosenModes(plan.state_dir)
     shown: dict[str, dict[str, Any]] = {}
@@ -84,7 +84,7 @@ def modes(as_json: bool, plan_path: Path) -> None:
             state = "missing" if found is None else found.status.lower()
         except ExternalError:
             found, state = None, "unreachable"
-        since = settled(found) if found is not None else None
+        since = refreshed(found) if found is not None else None
         shown[name] = {
             "mode": chosen.of(name, service).value,
             "plan": service.mode.value,

@@ -29,11 +29,11 @@ _UNKNOWN = 3
 @click.command()
 @click.argument("service", shell_complete=complete.service, required=False)
 @json_option
-@click.option("--check", is_flag=True, help="A line per finding; exit status 6: somebody is needed now, 7: later.")
+@click.option("--check", is_flag=True, help="One line per finding; exit status 6: needs attention now, 7: later.")
 @click.option("--nagios", is_flag=True, help="The same as a Nagios plugin: exit status 0 to 3.")
-@click.option("--watch", "again", is_flag=True, help="Go on looking: on a terminal, redraw; else print what changes.")
-@click.option("--every", default=2.0, show_default=True, type=Seconds(86400), help="For --watch: seconds.")
-@click.option("--within", default=5.0, show_default=True, type=Seconds(3600), help="Seconds for all that is asked.")
+@click.option("--watch", "again", is_flag=True, help="Refresh continuously; when not on a terminal, print changes.")
+@click.option("--every", default=2.0, show_default=True, type=Seconds(86400), help="Seconds between refreshes.")
+@click.option("--within", default=5.0, show_default=True, type=Seconds(3600), help="Seconds to wait for answers.")
 @plan_option
 def status(
     service: str | None,
@@ -45,9 +45,9 @@ def status(
     within: float,
     plan_path: Path,
 ) -> None:
-    """Show who serves what, how fresh each standby is, and what needs somebody.
+    """Show who serves what, how fresh each standby is, and what needs attention.
 
-    With SERVICE all about that one. What does not answer in time is said not to.
+    With SERVICE, everything about that one. Whatever does not answer in time is reported as such.
     """
     from vcrecovery.operations.environment import Environment
     from vcrecovery.report.look import look

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from vcrecovery.cli.options import colour, is_terminal
 from vcrecovery.cli.output import say
-from vcrecovery.core.states import DONE_WORD, Episode, Step
+from vcrecovery.core.episode import DONE_WORD, Episode, Step
+from vcrecovery.core.evidence import Proof
 from vcrecovery.core.text import clock_time, day_and_time
 from vcrecovery.report.timeline import line, of_episode
 
@@ -52,8 +50,8 @@ class LiveTimeline:
         if self._live:
             say(f"\r\033[K  {_RUNNING_WORD[step]} ...", nl=False)
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
-        text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, str(evidence.get("summary", "")))
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None:
+        text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, evidence.summary)
         self._say(text)
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
@@ -66,6 +64,6 @@ class NoTimeline:
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...

@@ -6,16 +6,16 @@ import faulthandler
 import logging
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from vcrecovery import logs
 from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import sign_of_life, tell_systemd
-from vcrecovery.core.states import DONE_WORD, Episode, Step
+from vcrecovery.core.episode import DONE_WORD, Episode, Step
+from vcrecovery.core.evidence import Proof
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.detect.watch import Watch
@@ -42,10 +42,10 @@ class LogTimeline:
         logs.about(episode.service, episode.epoch, episode.id)
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None:
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None:
         since = at - episode.opened_at
         after = f"{since:.3f} s" if since >= 0 else "an unknown time (the clock was set back)"
-        summary = evidence.get("summary", "")
+        summary = evidence.summary
         log.info("%s: epoch %d: %s after %s: %s", episode.service, episode.epoch, DONE_WORD[step], after, summary)
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
@@ -93,7 +93,7 @@ def watching(
 
 
 @click.command()
-@click.option("--verbose", is_flag=True, help="Also say what was seen and led to nothing.")
+@click.option("--verbose", is_flag=True, help="Also log what led to no action.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
 @plan_option
 def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vcrecovery.core.states import Symptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.plan.monitoring import Detection
 
 #: Two readings further apart than this say nothing of what was between them.

@@ -6,68 +6,14 @@ a port that was not seen open at this epoch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from vcrecovery.core.fence_tries import was_away
+from vcrecovery.core.decisions import GO, Blocked, Close, Decision, Go, Readiness, Run, Unmet, Wait
+from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
+from vcrecovery.core.evidence import Confirmation
+from vcrecovery.core.fencing import not_again, not_to_be_powered_off
 from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import Episode, Outcome, Policy, Step, StepRecord, Symptom
-
-
-@dataclass(frozen=True)
-class Run:
-    """Carry out a step."""
-
-    step: Step
-    sentence: str
-
-
-@dataclass(frozen=True)
-class Close:
-    """End the episode. `transient`: why it is refused may be over in the next moment."""
-
-    outcome: Outcome
-    sentence: str
-    hint: str = ""
-    transient: bool = False
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Others come first: do nothing until they have gone on. `sentence` says for what."""
-
-    sentence: str
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """`step` cannot be done for as long as others stand in its way: leave the episode to a later call."""
-
-    step: Step
-    sentence: str
-    hint: str = ""
-
-
-Decision = Run | Close | Wait | Blocked
-
-
-@dataclass(frozen=True)
-class Go:
-    """The standby may start."""
-
-
-@dataclass(frozen=True)
-class Unmet:
-    """Those that come first do not come up."""
-
-    reason: str
-    hint: str = ""
-
-
-#: What the other services that fail over at the same time mean for the start of this one.
-Readiness = Go | Wait | Unmet
-GO = Go()
 
 
 def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:
@@ -93,9 +39,9 @@ def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.CONFIRM, _why_confirm(episode))
     if not _recent(confirm, policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
-    if confirm.evidence.get("restore_asked") != episode.request.restore_point:
+    if confirm.saw.restore_asked != episode.request.restore_point:
         return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
-    return _objection(episode, confirm, policy) or Run(Step.FENCE, _why_fence(episode, confirm))
+    return _objection(episode, confirm.saw, policy) or Run(Step.FENCE, _why_fence(episode, confirm.saw))
 
 
 def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -108,8 +54,8 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
         return Run(Step.FENCE, "the primary was fenced before, and may be back: fencing it again")
     seen = episode.looked_since_the_fence
     if seen is None or not _recent(seen, policy.confirmation_valid_for, now):
-        return Run(Step.CONFIRM, "the fence was tried, and is not proved: looking first whether the primary serves")
-    return _better_not(episode, seen, policy) or Run(Step.FENCE, _why_fence_again(episode, seen))
+        return Run(Step.CONFIRM, "the fence is not proved yet: checking first whether the primary serves")
+    return not_again(episode, seen.saw, policy) or Run(Step.FENCE, _why_fence_again(episode, seen.saw))
 
 
 def _recent(record: StepRecord, valid_for: float, now: float) -> bool:
@@ -121,16 +67,16 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
     step = Step.START if episode.to_restore is None else Step.RESTORE
     match readiness:
         case Wait(reason):
-            return Wait(f"the primary cannot serve any more; {reason}")
+            return Wait(f"the primary is fenced; {reason}")
         case Unmet(reason, hint):
-            return Blocked(step, f"not started: {reason}", hint)
+            return Blocked(step, reason, hint, unmet=True)
         case Go():
             pass
     if not _recent(fence, policy.fence_valid_for, now):
         return Run(Step.FENCE, f"{_fenced_then(fence, now)}, and may be back: fencing it again")
     if step is Step.RESTORE:
         return Run(step, f"the standby goes back to restore point {episode.to_restore}")
-    return Run(step, "the primary cannot serve any more: starting the standby")
+    return Run(step, "the primary is fenced: starting the standby")
 
 
 def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -169,40 +115,39 @@ def _seen_open(probe: StepRecord, now: float) -> str:
 def _why_confirm(episode: Episode) -> str:
     if episode.request.automatic:
         return f"asking for a second signal: {episode.cause}"
-    return f"{episode.cause}: looking at the primary first"
+    return f"{episode.cause}: checking the primary first"
 
 
-def _why_fence(episode: Episode, confirm: StepRecord) -> str:
+def _why_fence(episode: Episode, saw: Confirmation) -> str:
     if episode.request.primary_is_down:
         return "the operator says that the primary is down"
     if episode.request.force:
-        return f"forced ({confirm.evidence.get('summary', '')}): fencing the primary"
-    return f"failure confirmed ({confirm.evidence.get('summary', '')}): fencing the primary"
+        return f"forced ({saw.summary}): fencing the primary"
+    return f"failure confirmed ({saw.summary}): fencing the primary"
 
 
-def _why_fence_again(episode: Episode, seen: StepRecord) -> str:
-    summary = seen.evidence.get("summary", "")
+def _why_fence_again(episode: Episode, saw: Confirmation) -> str:
+    summary = saw.summary
     if episode.request.primary_is_down:
         return "the operator says that the primary is down"
-    if episode.request.force and seen.evidence["power"] == Power.RUNNING and seen.evidence["open_ports"]:
+    if episode.request.force and saw.power is Power.RUNNING and saw.open_ports:
         return f"the primary serves ({summary}), but this failover is forced: fencing it"
     return f"not proved yet ({summary}): fencing the primary again"
 
 
-def _objection(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Blocked | None:
+def _objection(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Blocked | None:
     """Why this failover must not happen, or not now, or None."""
-    if problem := confirm.evidence.get("standby_problem"):
+    if problem := saw.standby_problem:
         # Not even by force: the primary would be destroyed with nothing to start in its place.
-        return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "mend that first")
-    if problem := confirm.evidence.get("restore_problem"):
+        return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "fix that first")
+    if problem := saw.restore_problem:
         return Close(Outcome.REFUSED, problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
-    return _not_failed(episode, confirm, policy) or _too_stale(episode, confirm, policy)
+    return _not_failed(episode, saw, policy) or _too_stale(episode, saw, policy)
 
 
-def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | Blocked | None:
+def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Blocked | None:
     request, name = episode.request, episode.service
-    power = Power(confirm.evidence["power"])
-    answering: list[str] = list(confirm.evidence["open_ports"])
+    power, reason, alive = saw.power, saw.reason, saw.alive
     if request.primary_is_down:
         if power is Power.RUNNING:
             return Close(
@@ -212,29 +157,25 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
             )
         return None
     if power is Power.UNREACHABLE:
-        return _not_to_be_powered_off(episode, confirm)
+        return not_to_be_powered_off(episode, saw)
     word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
-    if power is Power.ABSENT and not confirm.evidence.get("vanished"):
+    if power is Power.ABSENT and not saw.vanished:
         return Close(
             Outcome.REFUSED,
-            f"{name}: {confirm.evidence.get('detail') or 'its hypervisor does not know the VM'}",
+            f"{name}: {saw.detail or 'its hypervisor does not know the VM'}",
             f"correct the plan, or, {word}",
         )
-    reason = confirm.evidence.get("reason", "")
-    silent: list[str] = list(confirm.evidence.get("silent") or [])
     lost_on_the_way = (
         request.automatic and request.symptom is Symptom.HOST and meaning_of(power, reason) is Meaning.LOST
     )
-    if silent and (power is Power.ABSENT or reason == "migrated" or lost_on_the_way):
+    if saw.silent and (power is Power.ABSENT or reason == "migrated" or lost_on_the_way):
         # Nobody knows whether one of the silent hypervisors has it, so none of them can be fenced for it.
         return Close(
             Outcome.REFUSED,
-            f"{name}: the VM may have left its hypervisor for {listed(silent)}, which does not answer",
+            f"{name}: the VM may have left its hypervisor for {listed(saw.silent)}, which does not answer",
             f"look there, or, {word}",
             transient=request.automatic,
         )
-    # Something lives there even if it does not answer as it should.
-    alive: list[str] = list(confirm.evidence.get("reached", answering))
     if power in OFF and (alive or reason == "migrated"):
         # Its hypervisor has nothing to destroy, so a fence would prove nothing.
         where = f"{', '.join(alive)} answers" if alive else "it was migrated"
@@ -246,117 +187,33 @@ def _not_failed(episode: Episode, confirm: StepRecord, policy: Policy) -> Close 
     ours = request.symptom is Symptom.LATE_FENCE and reason in ENDED_BY_A_FENCE
     if request.automatic and reason in ASKED and not ours:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} is off on request ({reason})")
-    if request.automatic and request.symptom is Symptom.HOST and (how := confirm.evidence.get("starts_by_itself")):
+    if request.automatic and request.symptom is Symptom.HOST and (how := saw.starts_by_itself):
         # The detector counts the time that its hypervisor gets for that.
-        return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM by itself ({how})")
+        return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM automatically ({how})")
     if request.force:
         return None
-    if answering:
-        said = confirm.evidence.get("summary", power.value)
+    if saw.open_ports:
+        said = saw.summary or power.value
         if request.automatic:
             return Close(Outcome.FALSE_ALARM, f"{name} still answers ({said}): no failure")
         return Close(
             Outcome.REFUSED,
-            f"{name} still answers on {', '.join(answering)} ({said})",
+            f"{name} still answers on {', '.join(saw.open_ports)} ({said})",
             f"`vcrecovery failover {name} --force` destroys the VM and fails over",
         )
     if request.automatic and power not in OFF and power is not Power.ABSENT:
-        return _does_not_hang(episode, confirm, policy, power)
+        return _does_not_hang(episode, saw, policy)
     return None
 
 
-def _not_to_be_powered_off(episode: Episode, confirm: StepRecord) -> Close | Blocked | None:
-    """Why the hypervisor, which does not answer, must not be ended by the operator's fence command.
-
-    That ends every VM on it. So by itself it is done only for a hypervisor that was silent for long enough to have
-    failed, never because of one VM whose hypervisor happens to be away; and never, failed or not, while a primary on it
-    still answers: then it is the way to the hypervisor that failed. Only an operator may weigh the one against the
-    other, with --force.
-    """
-    request, name, evidence = episode.request, episode.service, confirm.evidence
-    # As with its neighbours: whatever accepts a connection there lives, well or not.
-    answering: list[str] = list(evidence.get("reached", evidence["open_ports"]))
-    neighbours: list[str] = list(evidence.get("neighbours") or [])
-    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
-    if not evidence.get("fence_command") or (request.automatic and request.symptom is not Symptom.HOST):
-        detail = evidence.get("detail", "its hypervisor does not answer")
-        # Of a hypervisor that has failed nothing but its return is news. Any other answered when the failure was seen.
-        transient = request.automatic and request.symptom is not Symptom.HOST
-        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"mend that, or, {word}", transient)
-    if request.force:
-        return None
-    if answering:
-        sentence = f"{name} still answers on {', '.join(answering)}, although its hypervisor does not answer"
-        if request.automatic:
-            return Close(Outcome.FALSE_ALARM, f"{sentence}: no failure")
-        return Close(
-            Outcome.REFUSED, sentence, f"`vcrecovery failover {name} --force` powers the hypervisor off and fails over"
-        )
-    if neighbours:
-        sentence = (
-            f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
-            f"answers: {', '.join(neighbours)}"
-        )
-        hint = f"mend libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {word}"
-        # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
-        return Blocked(Step.CONFIRM, sentence, hint) if request.automatic else Close(Outcome.REFUSED, sentence, hint)
-    return None
-
-
-def _better_not(episode: Episode, seen: StepRecord, policy: Policy) -> Close | Blocked | None:
-    """Why a primary whose fence was tried and not proved is left alone, for good or for now.
-
-    For good only when libvirt and the ports both say that it serves: then the fence has done nothing, or will be seen
-    to act later, which is another failure. Where the two contradict each other, nobody knows what lives where. A
-    network comes back piece by piece, so after libvirt the ports get as long as the hypervisor was silent.
-    """
-    request, name, evidence = episode.request, episode.service, seen.evidence
-    power = Power(evidence["power"])
-    serving: list[str] = list(evidence["open_ports"])
-    alive = ", ".join(evidence.get("reached", serving))
-    neighbours = ", ".join(evidence.get("neighbours") or [])
-    destroys = f"`vcrecovery failover {name} --force` destroys it and fails over"
-    powers_off = f"mend libvirt there; `vcrecovery failover {name} --force` powers the hypervisor off and fails over"
-    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
-    if power is Power.RUNNING:
-        if request.primary_is_down:
-            said = f"you say that the primary of {name} is down, but its hypervisor says that it is running"
-            return Close(Outcome.WITHDRAWN, said, destroys)
-        if serving and not request.force:
-            said = f"the primary of {name} serves ({evidence.get('summary', power.value)}); its fence was never proved"
-            mend = "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)"
-            return Close(Outcome.WITHDRAWN, said, mend if request.automatic else destroys)
-        was_cut_off, patience = was_away(episode.first_confirmed), policy.host_silent_for
-        if was_cut_off and not request.force and abs(episode.seen_running_for) < patience:
-            said = f"the hypervisor of {name} is back and says that the primary runs, but no port answers yet"
-            return Blocked(Step.FENCE, f"{said}; it is fenced when none has for {patience:.0f} s", destroys)
-        return None
-    if request.primary_is_down:
-        return None
-    if power is not Power.UNREACHABLE:
-        if not alive and evidence.get("reason") != "migrated":
-            return None
-        where = f"{alive} answers" if alive else "it was migrated"
-        said = f"the primary of {name} is {power} on its hypervisor but {where}: it may run elsewhere"
-        return Blocked(Step.FENCE, said, f"look who has its address, or, {word}")
-    if alive and not request.force:
-        said = f"{name} still answers on {alive}, although its hypervisor does not answer"
-        return Blocked(Step.FENCE, said, powers_off if evidence.get("fence_command") else "mend libvirt there")
-    if neighbours and not request.force:
-        said = f"{name} is not fenced now: powering its hypervisor off would end what still answers: {neighbours}"
-        return Blocked(Step.FENCE, said, f"{powers_off} all the same; or, {word}")
-    return None
-
-
-def _does_not_hang(episode: Episode, confirm: StepRecord, policy: Policy, power: Power) -> Close | None:
+def _does_not_hang(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
     """Why a primary that libvirt calls running, and of which no port answers, is left alone all the same.
 
     Closed ports alone may be a firewall. That the guest hangs wants its CPU as a second signal, and as a third that no
     heartbeat of it has come since.
     """
-    name, symptom, evidence = episode.service, episode.request.symptom, confirm.evidence
-    used, heard = evidence.get("cpu"), evidence.get("heard")
-    if symptom is Symptom.STALLED and meaning_of(power, evidence.get("reason", "")) is Meaning.STALLED:
+    name, symptom, power, used, heard = episode.service, episode.request.symptom, saw.power, saw.cpu, saw.heard
+    if symptom is Symptom.STALLED and meaning_of(power, saw.reason) is Meaning.STALLED:
         return None
     if power is not Power.RUNNING or symptom not in (Symptom.CPU_ZERO, Symptom.CPU_HIGH):
         return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {power}: no failure")
@@ -367,19 +224,19 @@ def _does_not_hang(episode: Episode, confirm: StepRecord, policy: Policy, power:
     if symptom is Symptom.CPU_HIGH and used < policy.cpu_high:
         return Close(Outcome.FALSE_ALARM, f"the primary of {name} uses only {used:.1f} % of its CPUs: no failure")
     if heard is not None and heard < policy.noticed_after(symptom):
-        return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} has come since its CPU was suspicious: no failure")
+        return Close(Outcome.FALSE_ALARM, f"a heartbeat of {name} arrived after its CPU looked suspicious: no failure")
     return None
 
 
-def _too_stale(episode: Episode, confirm: StepRecord, policy: Policy) -> Close | None:
+def _too_stale(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
     # Who names a restore point wants an older state.
     if episode.request.force or episode.request.restore_point is not None:
         return None
-    name, age = episode.service, confirm.evidence.get("freshness")
+    name, age = episode.service, saw.freshness
     if age is None:
         return Close(
             Outcome.REFUSED,
-            f"the age of the standby of {name} is not known: {confirm.evidence.get('freshness_detail')}",
+            f"the age of the standby of {name} is not known: {saw.freshness_detail}",
             f"`vcrecovery failover {name} --force` starts it as it is",
         )
     if age > policy.max_staleness:

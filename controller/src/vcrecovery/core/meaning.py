@@ -39,7 +39,7 @@ class Entry:
 
 
 _ON_REQUEST = "an operator, the guest itself or libvirt-guests asked for it"
-_BY_ITSELF = "nobody asked for it"
+_BY_ITSELF = "unexpected"
 _OWN_PAUSE = "libvirt pauses it for a moment, for work that an operator asked for"
 
 #: (state, libvirt's reason) -> what that means. The empty reason is also that of reasons that a newer libvirt has.
@@ -52,7 +52,7 @@ MEANINGS: Mapping[tuple[Power, str], Entry] = {
     (Power.PAUSED, "dump"): Entry(Meaning.SUSPENDED, _OWN_PAUSE),
     (Power.PAUSED, "I/O error"): Entry(Meaning.STALLED, "its disk cannot be written: the host's disk may be full"),
     (Power.PAUSED, "watchdog"): Entry(Meaning.STALLED, "its watchdog has fired: the guest hangs"),
-    (Power.PAUSED, "from snapshot"): Entry(Meaning.SUSPENDED, "an operator went back to a snapshot of a paused VM"),
+    (Power.PAUSED, "from snapshot"): Entry(Meaning.SUSPENDED, "reverted to a snapshot taken while paused"),
     (Power.PAUSED, "shutting down"): Entry(Meaning.STOPPING, "it is being shut down"),
     (Power.PAUSED, "snapshot"): Entry(Meaning.SUSPENDED, _OWN_PAUSE),
     (Power.PAUSED, "crashed"): Entry(Meaning.STALLED, "its kernel has panicked, and QEMU keeps it for a look"),
@@ -66,11 +66,11 @@ MEANINGS: Mapping[tuple[Power, str], Entry] = {
     (Power.SHUTOFF, ""): Entry(Meaning.LOST, "libvirt does not know why: it forgets that when its host reboots"),
     (Power.SHUTOFF, "shutdown"): Entry(Meaning.STOPPED, _ON_REQUEST),
     (Power.SHUTOFF, "destroyed"): Entry(Meaning.STOPPED, "`virsh destroy`"),
-    (Power.SHUTOFF, "crashed"): Entry(Meaning.DIED, "QEMU ended, and nobody asked for it"),
+    (Power.SHUTOFF, "crashed"): Entry(Meaning.DIED, "QEMU ended unexpectedly"),
     (Power.SHUTOFF, "migrated"): Entry(Meaning.MIGRATED, "it runs on another hypervisor"),
     (Power.SHUTOFF, "saved"): Entry(Meaning.STOPPED, "`virsh save` or libvirt-guests"),
-    (Power.SHUTOFF, "failed"): Entry(Meaning.NOT_STARTED, "somebody, or autostart, tried to start it in vain"),
-    (Power.SHUTOFF, "from snapshot"): Entry(Meaning.STOPPED, "somebody went back to a snapshot of it, off"),
+    (Power.SHUTOFF, "failed"): Entry(Meaning.NOT_STARTED, "a start, by hand or by autostart, has failed"),
+    (Power.SHUTOFF, "from snapshot"): Entry(Meaning.STOPPED, "reverted to a snapshot taken while off"),
     (Power.SHUTOFF, "daemon"): Entry(Meaning.DIED, "libvirtd came back, and QEMU was gone"),
     (Power.CRASHED, ""): Entry(Meaning.DIED, _BY_ITSELF),
     (Power.CRASHED, "panicked"): Entry(Meaning.DIED, "its kernel has panicked"),
@@ -81,7 +81,7 @@ MEANINGS: Mapping[tuple[Power, str], Entry] = {
     (Power.ABSENT, "migrated"): Entry(Meaning.MIGRATED, "it runs on another hypervisor, and was undefined here"),
     (Power.ABSENT, "saved"): Entry(Meaning.STOPPED, "a transient VM that was saved"),
     (Power.ABSENT, "failed"): Entry(Meaning.NOT_STARTED, "a transient VM that could not be started"),
-    (Power.ABSENT, "from snapshot"): Entry(Meaning.STOPPED, "a transient VM that was put back to a snapshot"),
+    (Power.ABSENT, "from snapshot"): Entry(Meaning.STOPPED, "a transient VM that was reverted to a snapshot"),
     (Power.ABSENT, "daemon"): Entry(Meaning.DIED, "a transient VM whose QEMU ended while libvirtd was away"),
     (Power.UNREACHABLE, ""): Entry(Meaning.SILENT, "its hypervisor does not answer"),
 }
@@ -138,7 +138,7 @@ class Rule:
 
 _STOPPED_BEFORE = (End.INTENDED, "it was stopped on request before")
 _WAS_STOPPING = (End.INTENDED, "it was being stopped on request")
-_NEVER_SEEN = (End.UNKNOWN, "nobody has seen it before")
+_NEVER_SEEN = (End.UNKNOWN, "never seen before")
 _WENT_AWAY = (End.ELSEWHERE, "it was migrated away before")
 
 _LAST_DECIDES: Mapping[Meaning | None, tuple[End, str]] = {
@@ -151,27 +151,27 @@ ENDS: Mapping[Meaning, Rule] = {
     Meaning.RUNS: Rule(End.ALIVE, "whatever was before, it runs", {}),
     Meaning.STOPPING: Rule(End.ALIVE, "it goes down on request; once it is off, that is known", {}),
     Meaning.SUSPENDED: Rule(End.PAUSED, "a paused VM loses nothing, and was paused on request", {}),
-    Meaning.STALLED: Rule(End.STALLED, "nobody asked for it; somebody may resume it in time", {}),
-    Meaning.STOPPED: Rule(End.INTENDED, "somebody asked for it", {}),
+    Meaning.STALLED: Rule(End.STALLED, "unexpected; it may be resumed in time", {}),
+    Meaning.STOPPED: Rule(End.INTENDED, "requested", {}),
     Meaning.DIED: Rule(
         End.FAILED,
-        "nobody asked for it, and it must have run since whatever was seen last",
+        "unexpected, and it must have run since it was last seen",
         {Meaning.STOPPING: (End.INTENDED, "it was being stopped on request; that QEMU ended badly changes nothing")},
     ),
     Meaning.NOT_STARTED: Rule(
         End.FAILED,
         "it served, ended, and does not start again",
         {
-            Meaning.STOPPED: (End.UNKNOWN, "it was stopped on request, and now does not start: somebody is at work"),
-            Meaning.STOPPING: (End.UNKNOWN, "it was stopped on request, and now does not start: somebody is at work"),
+            Meaning.STOPPED: (End.UNKNOWN, "it was stopped on request, and now does not start: maintenance"),
+            Meaning.STOPPING: (End.UNKNOWN, "it was stopped on request, and now does not start: maintenance"),
             Meaning.MIGRATED: (End.ELSEWHERE, "it was migrated away before, and did not start here"),
         },
     ),
     Meaning.MIGRATED: Rule(End.ELSEWHERE, "it runs on another hypervisor", {}),
-    Meaning.LOST: Rule(End.FAILED, "nobody was seen to stop it", {**_LAST_DECIDES, None: _NEVER_SEEN}),
+    Meaning.LOST: Rule(End.FAILED, "no shutdown was seen", {**_LAST_DECIDES, None: _NEVER_SEEN}),
     Meaning.GONE: Rule(
         End.FAILED,
-        "nobody was seen to stop it; a failure once every hypervisor of the plan has said so, and no port answers",
+        "no shutdown was seen; a failure once every hypervisor of the plan has said so, and no port answers",
         {
             **_LAST_DECIDES,
             None: _NEVER_SEEN,

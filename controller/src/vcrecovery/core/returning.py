@@ -1,7 +1,7 @@
 """An old primary that comes back although its standby serves: whether it must be held paused. Pure.
 
 Two live copies of a service are what a failover must never lead to. Nobody inside the VM is asked: its hypervisor
-pauses it. A primary that an operator resumes all the same is paused again; `vcrecovery pause` is the way to have it
+pauses it. A primary that an operator resumes all the same is paused again; `vcrecovery suspend` is the way to have it
 left alone, as for everything else that happens to a primary.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vcrecovery.core.power import OFF, Power
-from vcrecovery.core.states import ServiceState, Side
+from vcrecovery.core.service_state import ServiceState, Side
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def decide(state: ServiceState, power: Power, quarantine: Quarantine | None, now
         return Act.FORGET
     if power not in (Power.RUNNING, Power.PAUSED):
         return Act.NOTHING
-    if state.pause_at(now):
+    if state.suspension_at(now):
         return Act.FORGET if quarantine is not None and power is Power.RUNNING else Act.NOTHING
     if epoch_has_passed(state):
         if power is Power.RUNNING:

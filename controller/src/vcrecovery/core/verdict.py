@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.core.meaning import End, Meaning, end_of, meaning_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.states import ServiceState, Side, Symptom
+from vcrecovery.core.service_state import ServiceState, Side
 
 #: Seconds for which nobody may have the VM in the middle of its migration, as far as is told.
 MIGRATION_TAKES = 15.0
@@ -34,7 +35,7 @@ class Kind(StrEnum):
     STARTING = "starting"
     #: A fault has paused it; it gets some time to be resumed.
     STALLED = "stalled"
-    PAUSED = "paused"
+    SUSPENDED = "suspended"
     UNKNOWN = "unknown"
     FAILED_OVER = "failed over"
     STALE_PRIMARY = "stale primary"
@@ -98,15 +99,15 @@ def judge(
     if not off and verdict.kind not in FAILURES:
         return verdict
     seen = f"{name}: the primary is {said}" if off else verdict.sentence
-    if state.pause_at(now):
-        return Verdict(Kind.PAUSED, f"{seen}, and the service is paused: no failure")
+    if state.suspension_at(now):
+        return Verdict(Kind.SUSPENDED, f"{seen}, and automatic failover is suspended: no failure")
     if state.seen_running_at is None:
         return Verdict(Kind.UNKNOWN, f"{seen} and was never seen running: not a failure yet")
     if verdict.kind in FAILURES and state.cools(cool_down, now):
         return Verdict(
             Kind.COOLING,
             f"{seen}, but it was failed over within the last {cool_down:.0f} s: find out why it fails again, then "
-            f"`vcrecovery failover {name}`, or `vcrecovery acknowledge {name}` to have it done",
+            f"`vcrecovery failover {name}`, or `vcrecovery acknowledge {name}` to fail over automatically",
         )
     return verdict
 
@@ -124,7 +125,7 @@ def _late_fence(state: ServiceState, power: Power, reason: str, now: float) -> V
 
 
 def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also: Circumstances) -> Verdict:
-    """What they say by themselves, before pauses and the like."""
+    """What they say by themselves, before suspensions and the like."""
     name, said = state.service, _said(power, reason)
     if state.side is Side.STANDBY:
         if power in (Power.RUNNING, Power.PAUSED):
@@ -141,7 +142,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
         case End.ALIVE if also.runs_on:
             return Verdict(
                 Kind.UNKNOWN,
-                f"{name}: the primary runs on {listed(also.runs_on)} at the same time: end one of them",
+                f"{name}: the primary runs on {listed(also.runs_on)} at the same time: destroy one of them",
             )
         case End.ALIVE:
             return _alive(name, power, said, also.seen_symptom)
@@ -157,7 +158,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
             what = "its hypervisor does not answer" if seen is Meaning.SILENT else f"the primary is {said}"
             return Verdict(
                 Kind.UNKNOWN,
-                f"{name}: {what}; {why}, but nobody has watched it since, so it may have been started and failed; if "
+                f"{name}: {what}; {why}, but it was not watched since, so it may have been started and failed; if "
                 f"it is to serve: `vcrecovery failover {name}`",
             )
         case End.INTENDED if seen is Meaning.SILENT:
@@ -174,7 +175,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
                 "one that has it to the plan",
             )
         case End.UNKNOWN if seen is Meaning.GONE:
-            return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not know the VM: look at the plan")
+            return Verdict(Kind.UNKNOWN, f"{name}: its hypervisor does not know the VM: check the plan")
         case End.UNKNOWN:
             return Verdict(Kind.UNKNOWN, f"{name}: the primary is {said}: {why}")
 
@@ -182,7 +183,7 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
 def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) -> Verdict:
     name = state.service
     if seen is not Meaning.LOST:
-        return Verdict(Kind.FAILED, f"{name}: the primary is {said}", f"libvirt: {said}")
+        return Verdict(Kind.FAILED, f"{name}: the primary is {said}", f"libvirt: {said}", Symptom.ENDED)
     if also.starting:
         return Verdict(
             Kind.STARTING, f"{name}: the primary is {said}; its hypervisor is back and starts it ({also.starting})"
@@ -193,7 +194,7 @@ def _failed(state: ServiceState, seen: Meaning, said: str, also: Circumstances) 
             f"{name}: the primary is {said}, and may have been moved to {listed(also.maybe_on)} unseen, which does not "
             f"answer; if it does not run there: `vcrecovery failover {name}`",
         )
-    cause = f"libvirt: {said}, and nobody was seen to stop it"
+    cause = f"libvirt: {said}, and no shutdown was seen"
     return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Symptom.LOST, also.began_at)
 
 
@@ -206,7 +207,7 @@ def _gone(state: ServiceState, also: Circumstances) -> Verdict:
         return Verdict(Kind.UNKNOWN, seen)
     if answering:
         return Verdict(Kind.UNKNOWN, f"{seen}, but {', '.join(answering)} answers: add the one that has it to the plan")
-    cause = "no hypervisor of the plan knows the VM any more, nobody was seen to stop it, and no port answers"
+    cause = "no hypervisor of the plan knows the VM any more, no shutdown was seen, and no port answers"
     return Verdict(Kind.FAILED, seen, cause, Symptom.LOST, also.began_at)
 
 
@@ -216,7 +217,7 @@ def _stalled(name: str, said: str, now: float, also: Circumstances) -> Verdict:
         return Verdict(
             Kind.STALLED, f"{name}: the primary is {said}: it has failed unless it is resumed within {patience}"
         )
-    cause = f"libvirt: {said} for {patience}, and nobody resumed it"
+    cause = f"libvirt: {said} for {patience}, and it was not resumed"
     return Verdict(Kind.FAILED, f"{name}: the primary is {said}", cause, Symptom.STALLED, now - also.stalled)
 
 

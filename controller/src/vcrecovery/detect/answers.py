@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.states import DONE_WORD, Episode, Outcome
+from vcrecovery.core.episode import DONE_WORD, Episode, Outcome
 from vcrecovery.core.text import took
 
 #: The most characters of an acknowledgement in Zabbix 6.0 and 7.0.
@@ -54,7 +54,7 @@ def _in_full(finding: Finding) -> str:
     lines = [_in_a_line(finding), f"cause: {episode.cause}"]
     for record in episode.steps:
         if record.ok and record.ended_at is not None:
-            summary = record.evidence.get("summary", "")
+            summary = record.summary
             lines.append(f"{record.ended_at - episode.opened_at:+.3f} s {DONE_WORD[record.step]}: {summary}")
     return "\n".join(lines)
 

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom
+from vcrecovery.core.episode import Episode, Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.sighting import Place, Sighting
-from vcrecovery.core.states import Episode, Side, Symptom
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.drivers.runtime import each
@@ -205,7 +206,7 @@ class EventMeaning:
                     service,
                     cause,
                     event.at,
-                    verdict.symptom or symptom,
+                    symptom if verdict.symptom in (Symptom.NONE, Symptom.ENDED) else verdict.symptom,
                     began_at=verdict.began_at,
                     by="Zabbix",
                     on_trouble=on_trouble,

@@ -134,7 +134,7 @@ class HostWatch:
             except Exception as error:  # noqa: BLE001  see above
                 text = f"{type(error).__name__}: {error}"
                 if text != said or self._monotonic() - begun > SAID_FOR:
-                    log.error("hypervisor %s: %s; watching it anew", self._name, text)
+                    log.error("hypervisor %s: %s; restarting its watch", self._name, text)
                 said = text
                 stop.wait(RECONNECT_DELAY)
 

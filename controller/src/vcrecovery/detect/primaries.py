@@ -210,7 +210,11 @@ class Primaries:
 
     def _unknown(self, primary: Primary) -> str:
         one = len(self._plan.hypervisors) == 1
-        return f"hypervisor {primary.home} knows no VM {primary.uuid}" if one else f"nobody knows VM {primary.uuid}"
+        return (
+            f"hypervisor {primary.home} does not know VM {primary.uuid}"
+            if one
+            else f"no hypervisor knows VM {primary.uuid}"
+        )
 
     def _forget(self, primary: Primary, host: str, detail: str) -> None:
         # Of a transient VM that has ended, only what was known says how.

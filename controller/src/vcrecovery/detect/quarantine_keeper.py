@@ -16,7 +16,7 @@ from functools import partial
 from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
-from vcrecovery.core.states import ServiceState
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
@@ -123,12 +123,12 @@ class QuarantineKeeper:
             self._unanswered(error)
             return False
         self._next_look = 0.0
-        log.debug("hypervisor %s: holding what comes back", self._name)
+        log.debug("hypervisor %s: quarantining returning primaries", self._name)
         return True
 
     def _unanswered(self, error: ExternalError) -> None:
         # One that was powered off by a fence is silent for long, and rightly so.
-        self._say(self._name, f"it is not known whether an old primary is back: {error}", logging.WARNING)
+        self._say(self._name, f"whether an old primary is back is unknown: {error}", logging.WARNING)
 
     def _end(self) -> None:
         if self._unsubscribe is not None:
@@ -172,7 +172,7 @@ class QuarantineKeeper:
         except BusyError:
             self._next_look = self._monotonic() + TICK
         except VCRecoveryError as error:
-            self._say(name, f"{name}: its old primary cannot be held: {error}", logging.ERROR)
+            self._say(name, f"{name}: its old primary cannot be quarantined: {error}", logging.ERROR)
         else:
             self._say.well(name)
 
@@ -202,10 +202,10 @@ class QuarantineKeeper:
         elif act is Act.RESUME:
             self._host.resume(quarantine.uuid, WITHIN)
             self._book.release(quarantine.id, now, "the primary serves again")
-            log.warning("%s: its primary serves again and is not held any more", name, extra={"service": name})
+            log.warning("%s: its primary serves again; its quarantine has ended", name, extra={"service": name})
         elif act is Act.FORGET:
             self._book.release(quarantine.id, now, why_forgotten(power))
-            log.info("%s: its old primary is not held any more: %s", name, why_forgotten(power))
+            log.info("%s: the quarantine of its old primary has ended: %s", name, why_forgotten(power))
 
     def _here(self, name: str) -> list[str]:
         """What this hypervisor is called in the journal: by its name, and by none where it is the plan's."""
@@ -220,7 +220,9 @@ class QuarantineKeeper:
         except ExternalError as error:
             # Two live copies are worse than a VM that somebody has to resume by hand.
             self._say(
-                self._name, f"{name}: its old primary is paused, and that is not written down: {error}", logging.ERROR
+                self._name,
+                f"{name}: its old primary is paused, and that could not be journalled: {error}",
+                logging.ERROR,
             )
         paused = self._host.suspend(uuid, WITHIN)
         if paused:
@@ -230,11 +232,11 @@ class QuarantineKeeper:
         if paused or quarantine is not None:
             self._book.held(number, now())
         else:
-            self._book.release(number, now(), "somebody else had paused it, or it was off already")
+            self._book.release(number, now(), "it was paused by another client, or off already")
 
     def _tell(self, name: str, took: float | None = None) -> None:
         log.warning(
-            "%s: the old primary came back after its failover: VM %s is held paused on %s%s",
+            "%s: the old primary came back after its failover: VM %s is quarantined (paused) on %s%s",
             name,
             self._uuids[name],
             self._name,

@@ -1,7 +1,7 @@
 """The embedded detector: libvirt's events, CPU time and silence, without Zabbix.
 
 An event makes us read the VM's state; the state is judged. States are also read after every (re)connection and every
-few seconds, so a lost event is no lost failure. A doubt (no CPU used, all of it used, a hypervisor that is silent)
+few seconds, so a lost event is no lost failure. A symptom (no CPU used, all of it used, a hypervisor that is silent)
 makes us ask the ports; only both together are a failure.
 """
 
@@ -11,30 +11,30 @@ import contextlib
 import logging
 import queue
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
+from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome, ServiceState, Step, Symptom
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.detect import host_watch, rounds
+from vcrecovery.detect.attempts import Attempts
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
+from vcrecovery.detect.port_questions import PortQuestions
 from vcrecovery.detect.primaries import Primaries
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.drivers.runtime import Event, Inbox, Task
-from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError, VCRecoveryError
+from vcrecovery.drivers.runtime import Event, Inbox
+from vcrecovery.errors import ExternalError, VCRecoveryError
+from vcrecovery.keeping import SayOnce
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.failover import retry_delay
 
 log = logging.getLogger("vcrecovery.watch")
 
 TICK = 1.0
-FALSE_ALARM_DELAY = 30.0
-#: Seconds between two questions to the ports of a primary that is in doubt.
-ASK_PORTS_EVERY = 5.0
 #: Seconds after a start or a reboot in which a guest may use all its CPU with its ports closed.
 BOOT_GRACE = 300.0
 
@@ -58,20 +58,17 @@ class Recover(Protocol):
         """Whether this program is failing the service over."""
 
 
-@dataclass
 class _Watched:
-    """What the watcher remembers of a service between two looks, beside what hypervisors say of its primary."""
+    """One service, beside what hypervisors say of its primary."""
 
-    asked: tuple[Symptom, float, tuple[str, ...]] | None = None
-    asking: Task | None = None
-    cannot_ask: str = ""
-    #: When a port of the primary answered last, of those times when it was asked.
-    answered_at: float = 0.0
-    said: str = ""
-    given_up: str = ""
-    not_before: float = 0.0
-    not_now: int = 0
-    worker: Task | None = None
+    def __init__(self, env: Environment, service: str, on_not_now: Callable[[str], None]) -> None:
+        self.ports = PortQuestions(env, service)
+        self.attempts = Attempts(service, env.runtime, env.clock.steady, self._ended, on_not_now)
+
+    def _ended(self, outcome: Outcome | None) -> None:
+        if outcome is Outcome.WITHDRAWN:
+            # It serves: what its ports were before says nothing any more.
+            self.ports.forget()
 
 
 def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
@@ -84,7 +81,7 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     if not begun:
         if verdict.kind in FAILURES:
             return verdict.cause
-        if verdict.kind is Kind.PAUSED:
+        if verdict.kind is Kind.SUSPENDED:
             return None
     if episode is not None and (episode.request.automatic or begun):
         return f"going on with epoch {episode.epoch}, which an earlier controller left"
@@ -105,10 +102,11 @@ class Watch:
         self._monotonic = env.clock.steady
         self._detection = env.plan.detection
         self._inbox: Inbox[Message] = env.runtime.inbox()
-        self._watched = {name: _Watched() for name in env.plan.services}
         self._primaries = Primaries(env.plan, env.whereabouts.homes(), env.clock.now, self._monotonic)
         #: Services of which nothing that was heard counts any more, and why: what the failovers' threads have found.
         self._forgotten: Inbox[tuple[str, str]] = env.runtime.inbox()
+        self._watched = {name: _Watched(env, name, partial(self._forget, name)) for name in env.plan.services}
+        self._say = SayOnce(log)
         self._silent: dict[str, float] = {}
         self._heard_at: dict[str, float] = {}
         self._failed: dict[str, str] = {}
@@ -186,7 +184,7 @@ class Watch:
                 log.warning("%s", sentence)
         self._failed = failed
 
-    # -- what is in doubt --------------------------------------------------------------------------------------
+    # -- symptoms --------------------------------------------------------------------------------------------
 
     def _seen_symptom(self, service: str) -> SeenSymptom | None:
         """What makes a failure likely, with what the ports say of it once they were asked."""
@@ -202,29 +200,9 @@ class Watch:
             if found is not None and found.symptom is Symptom.CPU_HIGH and boots:
                 found = None
         if found is None:
-            watched.asked = None
+            watched.ports.forget()
             return None
-        asked = watched.asked if watched.asked is not None and watched.asked[0] is found.symptom else None
-        running = watched.asking is not None and watched.asking.is_alive()
-        if not running and (asked is None or now - asked[1] >= ASK_PORTS_EVERY):
-            watched.asking = self._env.runtime.spawn(
-                partial(self._ask_ports, service, found.symptom), f"ports of {service}"
-            )
-        return found if asked is None else replace(found, answering=asked[2])
-
-    def _ask_ports(self, service: str, symptom: Symptom) -> None:
-        entry, watched = self._env.plan.services[service], self._watched[service]
-        try:
-            found = self._env.probes.answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
-        except ExternalError as error:
-            if watched.cannot_ask != str(error):
-                log.error("%s: %s", service, error)
-            watched.cannot_ask = str(error)
-            return
-        watched.cannot_ask = ""
-        if found:
-            watched.answered_at = self._env.clock.now()
-        watched.asked = (symptom, self._monotonic(), tuple(found))
+        return replace(found, answering=watched.ports.about(found.symptom))
 
     # -- what is done about it ---------------------------------------------------------------------------------
 
@@ -240,6 +218,9 @@ class Watch:
             self._give_sign_of_life()
             self._consider(service)
 
+    def _forget(self, service: str, why: str) -> None:
+        self._forgotten.put((service, why))
+
     def _write_down(self, services: Iterable[str]) -> None:
         """What the hypervisors have said since, all of it at once."""
         news = {service: found for service in services if (found := self._primaries.news(service)) is not None}
@@ -251,26 +232,25 @@ class Watch:
                     self._primaries.told(service)
 
     def _consider(self, service: str) -> None:
-        watched = self._watched[service]
-        if (watched.worker is not None and watched.worker.is_alive()) or self._recover.at_work(service):
+        attempts = self._watched[service].attempts
+        if attempts.busy or self._recover.at_work(service):
             return
         now = self._env.clock.now()
         try:
             state = self._remembered(service, now)
         except VCRecoveryError as error:
-            self._say(service, str(error), logging.ERROR)
+            self._say(service, str(error), logging.ERROR, service=service)
             return
         verdict = self._judge(service, state, now)
         if (cause := cause_of(state, verdict)) is None:
-            watched.given_up = ""
-            if verdict.kind is Kind.HEALTHY:
-                watched.not_now = 0
+            attempts.no_cause(healthy=verdict.kind is Kind.HEALTHY)
             if verdict.sentence:
-                self._say(service, verdict.sentence, logging.WARNING if verdict.kind in _LOUD else logging.INFO)
-        elif watched.given_up != cause and self._monotonic() >= watched.not_before:
-            self._say(service, f"{service}: {cause}", logging.WARNING)
-            words = (service, cause, now, verdict.symptom, verdict.began_at)
-            watched.worker = self._env.runtime.spawn(partial(self._work, *words), f"failover of {service}")
+                level = logging.WARNING if verdict.kind in _LOUD else logging.INFO
+                self._say(service, verdict.sentence, level, service=service)
+        elif attempts.is_due(cause):
+            self._say(service, f"{service}: {cause}", logging.WARNING, service=service)
+            symptom, began_at = verdict.symptom, verdict.began_at
+            attempts.begin(cause, lambda: self._recover(service, cause, now, symptom, began_at=began_at))
 
     def _remembered(self, service: str, now: float) -> ServiceState:
         """The journal's state, with what the hypervisors have said since. Raises ExternalError."""
@@ -282,7 +262,7 @@ class Watch:
 
     def _judge(self, service: str, state: ServiceState, now: float) -> Verdict:
         if not self._detection.embedded:
-            return Verdict(Kind.PAUSED if state.pause_at(now) else Kind.UNKNOWN, "")
+            return Verdict(Kind.SUSPENDED if state.suspension_at(now) else Kind.UNKNOWN, "")
         primary = self._primaries[service]
         if not self._primaries.asked(primary.place.host):
             return Verdict(Kind.UNKNOWN, "")
@@ -302,37 +282,5 @@ class Watch:
 
     def _began_at(self, service: str) -> float | None:
         """When it was last known to live. What nobody has watched may have lived up to now."""
-        seen, answered_at = self._primaries[service].seen, self._watched[service].answered_at
+        seen, answered_at = self._primaries[service].seen, self._watched[service].ports.answered_at
         return None if seen is None else max(seen.at, answered_at)
-
-    def _work(self, service: str, cause: str, detected_at: float, symptom: Symptom, began_at: float | None) -> None:
-        watched = self._watched[service]
-        try:
-            outcome = self._recover(service, cause, detected_at, symptom, began_at=began_at).outcome
-            if outcome is Outcome.FALSE_ALARM:
-                # The state may change, so it is not given up, but looked at again after a while.
-                watched.not_before = self._monotonic() + FALSE_ALARM_DELAY
-            elif outcome is Outcome.WITHDRAWN:
-                # It serves: what its ports were before says nothing any more.
-                watched.asked = None
-        except BusyError:
-            pass  # the other controller does the work; the next tick looks again
-        except NotNowError as error:
-            self._forgotten.put((service, error.message))
-            # One that answers the watcher and not the failover would have another one begin with each answer.
-            watched.not_now += 1
-            watched.not_before = self._monotonic() + retry_delay(watched.not_now)
-            log.error("%s: no failover now: %s", service, error)
-        except RefusedError as error:
-            watched.given_up = cause
-            log.error("%s: no failover: %s", service, error)
-        except VCRecoveryError as error:
-            watched.given_up = cause
-            log.error("%s: %s", service, error)
-
-    def _say(self, service: str, sentence: str, level: int) -> None:
-        """Each thing once, until something else is to be said."""
-        watched = self._watched[service]
-        if watched.said != sentence:
-            watched.said = sentence
-            log.log(level, "%s", sentence, extra={"service": service})

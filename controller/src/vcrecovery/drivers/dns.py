@@ -207,7 +207,7 @@ class Zone:
         elif isinstance(error, OSError | dns.exception.Timeout):
             what = f"does not answer: {shown}"
         else:
-            what = f"answers with what is of no use: {shown}"
+            what = f"gives an unusable answer: {shown}"
         return ExternalError(f"DNS server {server} {what}", f"see that it runs, and {hint}")
 
     def read(self, server: Server, name: str, kinds: Sequence[str]) -> Reading:
@@ -254,10 +254,10 @@ class Zone:
         except (dns.tsig.PeerError, dns.tsig.BadSignature, dns.tsig.BadKey, dns.message.UnknownTSIGKey) as error:
             raise ExternalError(
                 f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
-                f"make {self._key.secret_file} and the server's key the same, then call again",
+                f"make {self._key.secret_file} and the server's key the same, then run it again",
             ) from error
         except _NO_ANSWER as error:
-            raise self._silent(server, error, "call again") from error
+            raise self._silent(server, error, "run it again") from error
         if answer.rcode() in (dns.rcode.NOTAUTH, dns.rcode.NOTIMP):
             raise ExternalError(
                 f"DNS server {server} takes no updates of zone {self.name}",
@@ -266,7 +266,7 @@ class Zone:
         if answer.rcode() == dns.rcode.NOERROR and not answer.had_tsig:
             raise ExternalError(
                 f"DNS server {server} answers without a signature: it may be another's answer",
-                f"make {self._key.secret_file} and the server's key the same, then call again",
+                f"make {self._key.secret_file} and the server's key the same, then run it again",
             )
         return answer.rcode()
 
@@ -296,13 +296,13 @@ class Zone:
         if found.alias:
             return RefusedError(
                 f"{name} is an alias of {found.alias}, which the plan does not know",
-                "write it into the plan with type CNAME, or remove it, then call again",
+                "write it into the plan with type CNAME, or remove it, then run it again",
             )
         for change in changes:
             if not found.values[change.kind] <= change.known:
                 return RefusedError(
                     f"{name} points at {_shown(found.values[change.kind])}, which the plan does not know",
-                    f"set it to {' or '.join(sorted(change.known))} by hand, or correct the plan, then call again",
+                    f"set it to {' or '.join(sorted(change.known))} by hand, or correct the plan, then run it again",
                 )
         return None
 
@@ -316,7 +316,7 @@ class Zone:
         if before.epoch > epoch:
             raise RefusedError(
                 f"{name} belongs to epoch {before.epoch} by now; this controller is at {epoch}",
-                "another controller has failed over since: look at its history",
+                "another controller has failed over since: see its `vcrecovery history`",
             )
         if before.epoch == epoch and all(before.values[change.kind] == {change.wanted} for change in changes):
             return Prepared(name, before, None)
@@ -357,9 +357,9 @@ class Zone:
                 raise ExternalError(
                     f"DNS server {self.servers[0]} does not let {name} be changed: a wildcard answers for it, or other "
                     "records stand beside a CNAME",
-                    "give the name records of its own, and only those of the plan, then call again",
+                    "give the name records of its own, and only those of the plan, then run it again",
                 )
-            raise ExternalError(f"{name} was changed by somebody else at this moment", "call again")
+            raise ExternalError(f"{name} was just changed by another client", "run it again")
         if rcode != dns.rcode.NOERROR:
             raise self._refused(name, list(before.values), rcode)
 
@@ -393,6 +393,6 @@ class Zone:
                 done = f" ({', '.join(good)} {'have' if len(good) > 1 else 'has'} it)" if good else ""
                 raise ExternalError(
                     "; ".join(trouble[server] for server in missing) + done,
-                    "check that server and the zone's transfer to it, then call again",
+                    "check that server and the zone's transfer to it, then run it again",
                 )
             self._clock.sleep(0.1)

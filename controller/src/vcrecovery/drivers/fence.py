@@ -13,9 +13,8 @@ def power_off(host: str, command: Sequence[str], timeout: float) -> str:
 
     Raises ExternalError, which says what to do, when it fails or takes longer than `timeout` seconds.
     """
-    hint = (
-        f"see that it works, or end {host} by hand and say so: `vcrecovery failover SERVICE --primary-is-down SERVICE`"
-    )
+    by_hand = "`vcrecovery failover SERVICE --primary-is-down SERVICE`"
+    hint = f"see that it works, or power {host} off by hand and say so: {by_hand}"
     try:
         printed = run(command, timeout=timeout)
     except ExternalError as error:

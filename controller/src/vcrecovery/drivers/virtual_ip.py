@@ -111,7 +111,7 @@ def _wait_until_usable(wanted: VirtualIp, clock: Clock) -> None:
     while (flags := _flags(wanted)) is not None and "tentative" in flags:
         if "dadfailed" in flags:
             _ip(wanted, "del", str(wanted.address))
-            raise ExternalError(f"somebody else still has {wanted}", "end that machine, then call again")
+            raise ExternalError(f"another machine still has {wanted}", "shut that machine down, then run it again")
         if clock.steady() > deadline:
             return
         clock.sleep(0.05)
@@ -200,7 +200,7 @@ def _must_be_free(wanted: VirtualIp) -> None:
                 if owner := _answer(sock, wanted.ip.packed, own, PROBE_WAIT):
                     raise ExternalError(
                         f"{owner.hex(':')} still has {wanted}",
-                        "end that machine, or take the address off it, then call again",
+                        "shut that machine down, or take the address off it, then run it again",
                     )
     except OSError as error:
         raise _unusable(wanted, error) from error

@@ -244,7 +244,7 @@ class ZabbixServer:
 
     def _garbage(self, what: str) -> ExternalError:
         return ExternalError(
-            f"Zabbix at {self._api.url} answers what is no answer of its API: {_short(what)}",
+            f"Zabbix at {self._api.url} gives an answer that is not of its API: {_short(what)}",
             "zabbix.api.url is the address of its pages, without api_jsonrpc.php",
         )
 

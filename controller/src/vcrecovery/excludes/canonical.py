@@ -120,7 +120,7 @@ class Canonical:
 
     def _follow(self, link: bytes, target: bytes) -> bytes:
         if self._depth >= _LONGEST_CHAIN:
-            raise ExcludeError(f"symlink {shown(self.live(link))} leads in a loop: mend or remove it")
+            raise ExcludeError(f"symlink {shown(self.live(link))} leads in a loop: fix or remove it")
         self._depth += 1
         try:
             current = b"" if target.startswith(b"/") else link.rpartition(b"/")[0]

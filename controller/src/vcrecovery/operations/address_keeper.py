@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from vcrecovery.core.states import Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.operations import virtual_address

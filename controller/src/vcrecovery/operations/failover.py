@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from vcrecovery.core.decide import GO, Blocked, Close, Readiness, Run, Wait, decide
-from vcrecovery.core.states import Episode, Outcome, Policy, Request, ServiceState, Step
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step
+from vcrecovery.core.evidence import Failed, Proof
+from vcrecovery.core.policy import Policy
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.errors import ExternalError, NotNowError, NotStartedError, RefusedError, VCRecoveryError
 from vcrecovery.store.journal import Journal
@@ -22,7 +26,7 @@ class Actuator(Protocol):
     def restore_problem(self, episode: Episode) -> str:
         """Why the restore point that `episode` asks for cannot be had; empty when it can."""
 
-    def carry_out(self, step: Step, episode: Episode) -> Mapping[str, Any]:
+    def carry_out(self, step: Step, episode: Episode) -> Proof:
         """Does `step` and returns what proves it. Raises ExternalError when it cannot be done now."""
 
 
@@ -31,7 +35,7 @@ class ProgressReporter(Protocol):
 
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
-    def ended(self, episode: Episode, step: Step, at: float, evidence: Mapping[str, Any]) -> None: ...
+    def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         """It waits for others now. Each reason is told once."""
@@ -117,9 +121,9 @@ def _to_its_end(
             gate.wait(service)
             continue
         if isinstance(decision, Blocked):
-            error = NotStartedError(decision.sentence, decision.hint)
+            error = NotStartedError(decision.reason, decision.hint, unmet=decision.unmet)
             row = journal.begin(episode, decision.step, clock.now(), decision.sentence)
-            journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+            journal.end(row, clock.now(), ok=False, evidence=Failed(str(error)))
             raise error
         if isinstance(decision, Close):
             journal.close(episode, decision.outcome, decision.sentence, clock.now())
@@ -146,7 +150,7 @@ def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
         raise RefusedError(
             f"the standby of {episode.service} was started already, at epoch {episode.epoch}; "
             "a restore point comes before the start",
-            f"`vcrecovery failover {episode.service}` goes on without",
+            f"`vcrecovery failover {episode.service}` continues without",
         )
 
 
@@ -165,7 +169,7 @@ def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy
         raise RefusedError(
             f"{state.service} was failed over within the last {policy.cool_down:.0f} s",
             f"find out why it fails again, then `vcrecovery failover {state.service}`, or "
-            f"`vcrecovery acknowledge {state.service}` to have it done",
+            f"`vcrecovery acknowledge {state.service}` to fail over automatically",
         )
 
 
@@ -177,7 +181,7 @@ def _run(
     try:
         evidence = actuator.carry_out(step, episode)
     except VCRecoveryError as error:
-        journal.end(row, clock.now(), ok=False, evidence={"error": str(error)})
+        journal.end(row, clock.now(), ok=False, evidence=Failed(str(error)))
         raise
     at = clock.now()
     journal.end(row, at, ok=True, evidence=evidence)

@@ -21,13 +21,15 @@ LOOK_EVERY, PATIENCE = 0.05, 10.0
 
 
 def fence_host(
-    env: Environment, host: str, fence: Fence, opened_at: float, must_be_silent: Callable[[], None]
-) -> dict[str, Any]:
+    env: Environment, host: str, fence: Fence, opened_at: float, refuse_what_answers: Callable[[], None]
+) -> str:
     """Ends `host` by the operator's command, or takes over what another failover's run of it has just proven.
 
-    `opened_at`: when the failure was seen; what was proven before says nothing about it. `must_be_silent` is called
-    right before the command, which another failover's run may have delayed by its whole timeout.
-    Raises ExternalError when the machine is not proven off, and what `must_be_silent` raises.
+    That it is off, and what the command said.
+
+    `opened_at`: when the failure was seen; what was proven before says nothing about it. `refuse_what_answers` is
+    called right before the command, which another failover's run may have delayed by its whole timeout.
+    Raises ExternalError when the machine is not proven off, and what `refuse_what_answers` raises.
     """
     clock = env.clock
     waits_since = clock.now()
@@ -35,21 +37,17 @@ def fence_host(
         last = _read(file)
         at, ok, said = last.get("at", 0.0), last.get("ok", False), str(last.get("said", ""))
         if ok and at >= opened_at and 0 <= clock.now() - at < PROVEN_FOR:
-            return _evidence(host, f"{said} (for all its services)")
+            return f"{host} is off: {said} (for all its services)"
         if not ok and at >= waits_since:
             raise ExternalError(said, str(last.get("way_out", "")))
-        must_be_silent()
+        refuse_what_answers()
         try:
             said = env.power_off(host, fence.command, fence.timeout)
         except ExternalError as error:
             _write(file, {"at": clock.now(), "ok": False, "said": error.message, "way_out": error.hint})
             raise
         _write(file, {"at": clock.now(), "ok": True, "said": said})
-    return _evidence(host, said)
-
-
-def _evidence(host: str, said: str) -> dict[str, Any]:
-    return {"summary": f"{host} is off: {said}", "by": "fence command"}
+    return f"{host} is off: {said}"
 
 
 @contextmanager
@@ -63,7 +61,7 @@ def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then call again",
+            "free some space or correct its rights, then run it again",
         ) from error
     with file:
         while True:
@@ -73,7 +71,8 @@ def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
             except BlockingIOError:
                 if env.clock.steady() > deadline:
                     raise ExternalError(
-                        f"the fence command of {host} runs since more than {timeout:.0f} s", "look what it waits for"
+                        f"the fence command of {host} has been running for over {timeout:.0f} s",
+                        "see what it waits for",
                     ) from None
                 env.clock.sleep(LOOK_EVERY)
         yield file

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.states import Episode, Request, Side
+from vcrecovery.core.episode import Episode, Request
+from vcrecovery.core.service_state import Side
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
-from vcrecovery.operations.outside import Outside, policy_for
+from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.policy import policy_for
 from vcrecovery.store.lock import service_lock
 
 
@@ -29,7 +31,7 @@ def fail_over_locked(
             cause,
             request,
             policy=policy_for(env, service),
-            actuator=Outside(env, service),
+            actuator=FailoverSteps(env, service),
             journal=env.journal,
             clock=env.clock,
             reporter=reporter,

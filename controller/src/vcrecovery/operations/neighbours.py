@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vcrecovery.core.states import Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.probe import Probes
 from vcrecovery.drivers.runtime import Runtime, each

@@ -102,6 +102,6 @@ def _slow_names(env: Environment) -> list[str]:
                     if seconds > LONG_TTL:
                         found.append(
                             f"dns.zones.{zone_name}: {kind} of {name.text} has a TTL of {seconds} s on its server: "
-                            "resolvers go on giving it for so long after a failover"
+                            "resolvers keep giving it for that long after a failover"
                         )
     return found

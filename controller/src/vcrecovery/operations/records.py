@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from vcrecovery.core.states import Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.runtime import Runtime, results
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment

@@ -23,8 +23,8 @@ def serve_from_primary(env: Environment, service: str) -> bool:
         if len(quarantines) > 1:
             where = " and ".join(sorted(_host_of(env, quarantine) for quarantine in quarantines))
             raise ExternalError(
-                f"the primary of {service} is held paused on {where}: which of them is to serve?",
-                f"`virsh destroy {quarantines[0].uuid}` on the other one, then call again",
+                f"the primary of {service} is quarantined (paused) on {where}: which of them is to serve?",
+                f"`virsh destroy {quarantines[0].uuid}` on the other one, then run it again",
             )
         for quarantine in quarantines:
             resumed = env.hosts[_host_of(env, quarantine)].resume(quarantine.uuid)

@@ -6,103 +6,22 @@ a standby starts, and nowhere else. Confirmations and fences are never held up.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
 
-from vcrecovery.core.decide import GO, Readiness, Unmet, Wait
-from vcrecovery.core.states import Episode, ServiceState, Side, Step
+from vcrecovery.core.decisions import GO, Readiness, Unmet, Wait
+from vcrecovery.core.episode import Step
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import Clock, SystemClock
-from vcrecovery.drivers.runtime import THREADS, Event, Runtime, each
-from vcrecovery.errors import BusyError, ExitCode, ExternalError, NotStartedError, RefusedError, VCRecoveryError
-from vcrecovery.operations.environment import Environment
-from vcrecovery.plan.modes import Mode
-from vcrecovery.standby.modes import ChosenModes
+from vcrecovery.drivers.runtime import THREADS, Event, Runtime
+from vcrecovery.errors import NotStartedError, VCRecoveryError
+from vcrecovery.operations.start_conditions import StartConditions
 
-log = logging.getLogger("vcrecovery.several")
-
-GIB = 2**30
-#: Where LXD does not say how big its machine is.
-STARTS_WHEN_NOT_KNOWN = 2
-#: More do not come up faster, however big the machine is: LXD itself is in the way.
-MOST_STARTS = 32
 #: Seconds for a service that another one needs, and that does not answer, to be seen as failed, or to answer again.
 SHOWS_WITHIN = 30.0
 #: Seconds between two looks while nothing is heard: another process may be at work on what we wait for.
 LOOK_EVERY = 1.0
-
-
-def starts_at_once(cores: int, memory_bytes: int) -> int:
-    """How many standbys a machine may start at the same time.
-
-    A boot keeps about half a core busy, since it also waits for the disk and for the network, and wants up to 1 GiB.
-    """
-    return max(1, min(2 * cores, memory_bytes // GIB, MOST_STARTS))
-
-
-class StartConditions(Protocol):
-    """What the gate asks about services."""
-
-    def needs(self, service: str) -> Sequence[str]: ...
-
-    def secondary(self, service: str) -> str: ...
-
-    def most(self, secondary: str) -> int:
-        """How many standbys may start there at the same time."""
-
-    def boots(self, service: str) -> bool:
-        """Whether its standby has services to start, so that it wants a part of the machine for a while."""
-
-    def state(self, service: str) -> ServiceState: ...
-
-    def primary_answers(self, service: str) -> bool:
-        """Whether a port of its primary is open."""
-
-
-class LiveConditions:
-    """The surroundings as the plan, the journal and the outside have them."""
-
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        # What all failovers share is made before one of them asks for it: a cached property has no lock.
-        _ = (env.hosts, env.lxd, env.neighbours, env.journal)
-        self._chosen = ChosenModes(env.plan.state_dir)
-        self._most: dict[str, int] = {}
-        # One for each: a secondary that hangs must not hold back what starts on the others.
-        self._one_asks = {name: env.runtime.lock() for name in env.plan.secondaries}
-
-    def needs(self, service: str) -> Sequence[str]:
-        return self._env.plan.services[service].needs
-
-    def secondary(self, service: str) -> str:
-        return self._env.plan.services[service].standby.secondary
-
-    def most(self, secondary: str) -> int:
-        if (wanted := self._env.plan.secondaries[secondary].starts_at_once) is not None:
-            return wanted
-        with self._one_asks[secondary]:
-            if secondary not in self._most:
-                try:
-                    size = self._env.lxd[secondary].size()
-                except ExternalError as error:
-                    # Asked again the next time; whether LXD is there at all is found out by the start.
-                    log.debug("%s", error)
-                    return STARTS_WHEN_NOT_KNOWN
-                self._most[secondary] = starts_at_once(size.cores, size.memory)
-            return self._most[secondary]
-
-    def boots(self, service: str) -> bool:
-        return self._chosen.of(service, self._env.plan.services[service]) in (Mode.COLD, Mode.WARM)
-
-    def state(self, service: str) -> ServiceState:
-        return self._env.journal.state(service)
-
-    def primary_answers(self, service: str) -> bool:
-        entry = self._env.plan.services[service]
-        return bool(self._env.probes.answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm))
 
 
 class StartGate:
@@ -139,16 +58,16 @@ class StartGate:
             self._trouble.pop(service, None)
 
     def failed(self, service: str, trouble: str) -> None:
-        """This try has failed, there may be another one. `trouble`: why."""
+        """This try has failed, there may be another one. `trouble`: why (see `trouble_of`)."""
         with self._change_of(service):
-            self._trouble[service] = _in_a_sentence(trouble)
+            self._trouble[service] = trouble
 
     def end(self, service: str, trouble: str = "") -> None:
         """What `begin` began for it is over. `trouble`: why it is not up."""
         with self._change_of(service):
             self._at_work[service] -= 1
             if trouble:
-                self._trouble[service] = _in_a_sentence(trouble)
+                self._trouble[service] = trouble
 
     def is_at_work(self, service: str) -> bool:
         with self._lock:
@@ -233,7 +152,7 @@ class StartGate:
             return GO
         if trouble is not None:
             return Unmet(
-                f"needs {need}, which is not up: {trouble}", f"mend that, then call again; {_without(service)}"
+                f"needs {need}, which is not up: {trouble}", f"fix that, then run it again; {_without(service)}"
             )
         # Nobody here is at work on it: it may just have failed, or be another controller's.
         since = self._waits_since.setdefault((service, need), self._monotonic())
@@ -241,7 +160,7 @@ class StartGate:
             return Wait(f"waiting for {need}, which it needs, and which does not answer")
         return Unmet(
             f"needs {need}, which is not up: neither its primary nor its standby serves",
-            f"`vcrecovery failover {need}`, then call again; {_without(service)}",
+            f"`vcrecovery failover {need}`, then run it again; {_without(service)}",
         )
 
 
@@ -251,109 +170,12 @@ def _is_up(state: ServiceState) -> bool:
     return state.side is Side.STANDBY and (episode is None or episode.done(Step.PROBE) is not None)
 
 
-def _in_a_sentence(trouble: str) -> str:
+def trouble_of(error: VCRecoveryError) -> str:
     """For those that need it: `needs app, which is not up: it needs db, which is not up: ...`."""
-    trouble = trouble.removeprefix("not started: ")
-    return f"it {trouble}" if trouble.startswith("needs ") else trouble
+    if isinstance(error, NotStartedError):
+        return f"it {error.reason}" if error.unmet else error.reason
+    return error.message
 
 
 def _without(service: str) -> str:
     return f"`vcrecovery failover {service}` does without"
-
-
-# -- all of them -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of one service. `seconds`: from its detection to its end; None when nothing was done.
-
-    `reason` and `hint` are for a person, one line together.
-    """
-
-    service: str
-    result: str
-    reason: str = ""
-    hint: str = ""
-    exit_code: ExitCode = ExitCode.DONE
-    epoch: int | None = None
-    seconds: float | None = None
-
-
-#: The best first. What a person has to look at outweighs what the same call may do the next time.
-_FROM_GOOD_TO_BAD = (
-    ExitCode.DONE,
-    ExitCode.BUSY,
-    ExitCode.REFUSED,
-    ExitCode.EXTERNAL,
-    ExitCode.USAGE,
-    ExitCode.INTERNAL,
-)
-
-
-def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    return max(codes, key=_FROM_GOOD_TO_BAD.index, default=ExitCode.DONE)
-
-
-def result_of(service: str, episode: Episode | None) -> Result:
-    """`episode`: the one that was closed; None when there was nothing to do."""
-    if episode is None:
-        return Result(service, "nothing to do", "its standby serves already")
-    seconds = None if episode.closed_at is None else episode.closed_at - episode.opened_at
-    return Result(service, str(episode.outcome), episode.reason, epoch=episode.epoch, seconds=seconds)
-
-
-def result_of_error(service: str, error: Exception) -> Result:
-    if not isinstance(error, VCRecoveryError):
-        said = " ".join(str(error).split()) or "no message"
-        return Result(
-            service, "internal error", f"{type(error).__name__}: {said}; this is a bug", exit_code=ExitCode.INTERNAL
-        )
-    word = {NotStartedError: "not started", RefusedError: "refused", BusyError: "busy"}.get(type(error), "failed")
-    return Result(service, word, error.message.removeprefix("not started: "), error.hint, error.exit_code)
-
-
-def fail_over_all(
-    services: Sequence[str],
-    attempt: Callable[[str], Episode | None],
-    start_gate: StartGate,
-    tell: Callable[[Result], None],
-    runtime: Runtime = THREADS,
-) -> list[Result]:
-    """All at the same time, in the order that `start_gate` wants; what came of each, in the order of `services`.
-
-    `attempt` fails one over and raises as `fail_over` does; it returns None when there was nothing to do. `tell` gets
-    each result as it comes.
-    """
-    found: dict[str, Result] = {}
-
-    def work(name: str) -> None:
-        try:
-            result = result_of(name, attempt(name))
-        except Exception as error:  # noqa: BLE001  one that breaks must not take the others along
-            result = result_of_error(name, error)
-        found[name] = result
-        # One that is busy may come up all the same.
-        failed = result.exit_code not in (ExitCode.DONE, ExitCode.BUSY)
-        start_gate.end(name, result.reason if failed else "")
-        tell(result)
-
-    start_gate.begin(services)
-    each(runtime, work, services, "failover")
-    return [found[name] for name in services]
-
-
-def as_data(results: Sequence[Result]) -> list[dict[str, object]]:
-    """For machines."""
-    return [
-        {
-            "service": entry.service,
-            "result": entry.result,
-            "reason": entry.reason,
-            "hint": entry.hint,
-            "epoch": entry.epoch,
-            "seconds": entry.seconds,
-            "exit_code": int(entry.exit_code),
-        }
-        for entry in results
-    ]

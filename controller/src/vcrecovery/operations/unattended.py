@@ -6,13 +6,14 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from vcrecovery.core.states import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.errors import ExternalError, NotNowError, RefusedError
 from vcrecovery.logs import about
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter, automatic
 from vcrecovery.operations.locked import fail_over_locked
-from vcrecovery.operations.start_gate import LiveConditions, StartGate
+from vcrecovery.operations.start_conditions import LiveConditions
+from vcrecovery.operations.start_gate import StartGate, trouble_of
 from vcrecovery.store.journal import Journal
 
 log = logging.getLogger("vcrecovery.watch")
@@ -74,7 +75,7 @@ class Unattended:
         """
 
         def on_failure(error: ExternalError, delay: float) -> None:
-            self._gate.failed(service, error.message)
+            self._gate.failed(service, trouble_of(error))
             log.error("%s: %s; trying again in %.0f s", service, error, delay)
             on_trouble(error)
 
@@ -88,7 +89,7 @@ class Unattended:
             )
             episode = automatic(attempt, self._env.clock, on_failure)
         except RefusedError as error:
-            trouble = error.message
+            trouble = trouble_of(error)
             raise
         finally:
             self._gate.end(service, trouble)
@@ -97,16 +98,18 @@ class Unattended:
         log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
-    def _refuse_in_a_pause(self, service: str) -> None:
+    def _refuse_while_suspended(self, service: str) -> None:
         """Between two attempts an operator may begin to work on the VM."""
         state = self._env.journal.state(service)
         begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
-        if not begun and state.pause_at(self._env.clock.now()) is not None:
-            raise NotNowError(f"{service} is paused", f"`vcrecovery resume {service}` when the work is over")
+        if not begun and state.suspension_at(self._env.clock.now()) is not None:
+            raise NotNowError(
+                f"automatic failover of {service} is suspended", f"`vcrecovery resume {service}` when the work is over"
+            )
 
     def _attempt(self, service: str, cause: str, detected_at: float, request: Request) -> Episode:
         env = self._env
-        self._refuse_in_a_pause(service)
+        self._refuse_while_suspended(service)
         self._gate.try_again(service)
         # Between two attempts an operator may take over.
         episode = fail_over_locked(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 #: Seconds. More than that is a slip of the hand, and may be more than a calendar has.
 LONGEST = 36500 * 86400
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+DURATION_PATTERN = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -22,7 +23,7 @@ def parse_duration(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         # Cut off first: an int may be too great for a float.
         seconds = float(min(value, 2 * LONGEST))
-    elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value.strip())):
+    elif isinstance(value, str) and (match := re.match(DURATION_PATTERN, value)):
         seconds = float(match[1]) * _UNITS[match[2]]
     else:
         raise ValueError(f"{value!r} is no duration; write 90s, 5m, 2h or 200ms")
@@ -46,6 +47,9 @@ class _Length:
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(parse_duration, core_schema.float_schema())
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": DURATION_PATTERN}
 
 
 Duration = Annotated[float, _Length()]

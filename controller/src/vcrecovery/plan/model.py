@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
 from vcrecovery.plan.metrics import Metrics
@@ -45,7 +45,7 @@ class Fence(Section):
 
     command: list[str] = Field(
         min_length=1,
-        description="run without a shell; its status is 0 only when the machine is proven off",
+        description="run without a shell; exit status 0 only when the machine is proven off",
         examples=[["/usr/local/sbin/power-off", "hv1"]],
     )
     timeout: Duration = Field(60.0, description="after which the fence has failed")
@@ -59,7 +59,7 @@ class Hypervisor(Section):
     )
     site: Name = Field("main", description="the data centre it stands in; a site fails as a whole")
     snmp: SnmpAgent | None = Field(None, description="its LIBVIRT-MIB agent, which the relay asks and listens to")
-    fence: Fence | None = Field(None, description="what ends the whole hypervisor, when libvirt does not answer")
+    fence: Fence | None = Field(None, description="powers the whole hypervisor off when libvirt does not answer")
 
 
 class Network(Section):
@@ -153,7 +153,12 @@ class Timeouts(Section):
     fence: Duration = Field(30.0, description="from destroying the VM to reading back that it is off")
     start: Duration = Field(60.0, description="for the standby to be running")
     ports: Duration = Field(60.0, description="from the start to every port open")
-    settle: Duration = Field(0.3, description="for which every port has to go on answering before DNS follows")
+    stable_for: Duration = Field(
+        0.3,
+        # As it was called before.
+        validation_alias=AliasChoices("stable_for", "settle"),
+        description="for which every port must answer continuously before DNS follows",
+    )
     dns: Duration = Field(10.0, description="for every authoritative server to show the new address")
 
 
@@ -177,7 +182,7 @@ class Consistency(Section):
         ["/"], description="snapshot: the mount points that are synced from a snapshot"
     )
     hook: Hook | None = Field(None, description="hook: around the sync; snapshot: around the making of the snapshot")
-    paths: list[Annotated[str, AfterValidator(_absolute)]] = Field([], description="native: what is left out")
+    paths: list[Annotated[str, AfterValidator(_absolute)]] = Field([], description="native: what is excluded")
     by: str = Field("", description="native: who replicates that", examples=["MariaDB replication"])
 
     @model_validator(mode="after")
@@ -195,24 +200,24 @@ class Sync(Section):
     engine: Literal["lsyncd", "periodic"] = Field(
         "lsyncd", description="lsyncd: every change, after `delay`; periodic: everything, every `reconcile`"
     )
-    delay: Duration = Field(1.0, description="lsyncd: for how long changes are gathered")
-    reconcile: Duration = Field(1800.0, description="how often the whole tree is compared, whatever lsyncd says")
+    delay: Duration = Field(1.0, description="lsyncd: how long changes are gathered before they are sent")
+    reconcile: Duration = Field(1800.0, description="how often the whole tree is reconciled, whatever lsyncd says")
     bandwidth: int | None = Field(None, ge=1, description="the most that a transfer takes, in KiB/s", examples=[2048])
     exclude_profile: Annotated[str, AfterValidator(_profile)] | None = Field(
-        "vm-to-container", description="a set of packages that stay out where they are installed; null for none"
+        "vm-to-container", description="a named set of packages to exclude where they are installed; null for none"
     )
     exclude_packages: list[str] = Field(
-        [], description="names or patterns of further packages that stay out; each must match one", examples=[["snapd"]]
+        [], description="names or patterns of further packages to exclude; each must match one", examples=[["snapd"]]
     )
-    keep_packages: list[str] = Field([], description="packages that stay in although the above name them")
+    keep_packages: list[str] = Field([], description="packages to keep although the above name them")
     exclude: list[Annotated[str, AfterValidator(_absolute)]] = Field(
-        [], description="further absolute paths that stay out"
+        [], description="further absolute paths to exclude"
     )
     consistency: Consistency = unsaid()
     on_package_change: Literal["restart", "units", "nothing"] = Field(
         "restart",
-        description="what a standby that runs does after a package run on the primary: start anew, restart the units "
-        "of the changed packages, or go on",
+        description="what a standby that runs does after a package run on the primary: restart the container, restart "
+        "the units of the changed packages, or do nothing",
     )
     heartbeat: Duration = Field(10.0, description="how often the primary stamps its marker file")
 
@@ -236,7 +241,7 @@ class RestorePoints(Section):
     keep: int = Field(
         0, ge=0, le=100, description="how many; 0 for none (a pool with driver dir copies the whole tree)"
     )
-    every: Duration = Field(3600.0, description="how often one is made, if the standby is whole")
+    every: Duration = Field(3600.0, description="how often one is made, if the standby is complete")
 
 
 class Service(Section):
@@ -306,6 +311,6 @@ class Plan(Section):
     snmp: Snmp = unsaid()
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
     detection: Detection = unsaid()
-    metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves figures; null: nowhere")
+    metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

@@ -82,23 +82,25 @@ class Zabbix(Section):
 class Detection(Section):
     """Thresholds: the same for the controller's own watcher and for Zabbix."""
 
-    embedded: bool = Field(True, description="whether `vcrecovery watch` looks by itself; false: only Zabbix does")
+    embedded: bool = Field(
+        True, description="whether `vcrecovery watch` detects failures itself; false: only Zabbix does"
+    )
     cpu_high: float = Field(95.0, gt=0, le=100, description="per cent of all of a VM's vCPUs")
-    cpu_high_for: Duration = Field(60.0, description="a VM above that for so long is overloaded, or spins")
-    cpu_zero_for: Duration = Field(60.0, description="a VM that used no CPU at all for so long may hang")
-    host_silent_for: Duration = Field(15.0, description="a hypervisor of which nothing is heard for so long has failed")
+    cpu_high_for: Duration = Field(60.0, description="a VM above that for this long is overloaded, or spins")
+    cpu_zero_for: Duration = Field(60.0, description="a VM that has used no CPU at all for this long may hang")
+    host_silent_for: Duration = Field(15.0, description="a hypervisor that has been silent for this long has failed")
     stalled_for: Duration = Field(
-        30.0, description="a VM that a fault has paused, such as a full disk of its host, for so long has failed"
+        30.0, description="a VM that a fault, such as a full disk of its host, has paused for this long has failed"
     )
     autostart_within: Duration = Field(
         60.0,
-        description="a hypervisor that is back gets so long to start a VM that has autostart or a managed save image",
+        description="time for a hypervisor that is back to start a VM with autostart or a managed save image",
     )
     cool_down: Duration = Field(
         3600.0,
-        description="after a failover of a service no second one by itself for so long, unless acknowledged",
+        description="time after a failover without a second automatic one of the same service, unless acknowledged",
     )
     hold_returning: bool = Field(
         True,
-        description="whether a primary that comes back while its standby serves is held paused by its hypervisor",
+        description="whether a primary that comes back while its standby serves is quarantined (paused)",
     )

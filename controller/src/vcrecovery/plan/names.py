@@ -89,5 +89,5 @@ def record_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
             if isinstance(record, SrvRecord) and record.standby.port not in probed:
                 yield (
                     (*here, "standby", "port"),
-                    f"{record.standby.port} is not among the service's ports: nobody looks whether it answers",
+                    f"{record.standby.port} is not among the service's ports: it is never checked",
                 )

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from vcrecovery.plan.fields import DomainName, Duration, PortNumber, Section
 
@@ -86,4 +87,11 @@ class _Port(Section):
         return self.tcp or (self.tls and self.tls.port) or (self.http and self.http.port) or None
 
 
-Port = Annotated[_Port, BeforeValidator(_port)]
+class _OrItsNumber:
+    """What the JSON Schema says of `_port`."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 65535}, handler(schema)]}
+
+
+Port = Annotated[_Port, BeforeValidator(_port), _OrItsNumber()]

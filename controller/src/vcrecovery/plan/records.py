@@ -13,7 +13,7 @@ Number = Annotated[int, Field(ge=0, le=65535)]
 class _Record(Section):
     name: DomainName
     zone: DomainName
-    ttl: int = Field(30, ge=1, le=86400, description="seconds; resolvers keep the old value for so long")
+    ttl: int = Field(30, ge=1, le=86400, description="seconds; how long resolvers keep the old value")
 
 
 class ARecord(_Record):

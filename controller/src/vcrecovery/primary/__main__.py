@@ -17,7 +17,7 @@ from .watches import WatchError, ensure_watches
 
 _PACKAGE_RUN_SECONDS = 900.0
 _VERBS = {
-    "refresh": "make the exclude list anew after a package run",
+    "refresh": "regenerate the exclude list after a package run",
     "reconcile": "compare the whole tree with the standby and send what differs",
     "watches": "raise inotify's limit to what the tree needs",
     "beat": "stamp the heartbeat file, for ever",

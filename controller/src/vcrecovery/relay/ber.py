@@ -1,6 +1,7 @@
 """The outer parts of an SNMP message, as far as they say who sent it. Pure.
 
 RFC 3412 (SNMPv3), RFC 3414 (the security parameters), RFC 1901 (SNMPv2c). Nothing inside the PDU is looked at here.
+Our own, since pysnmp reads the whole of a message before one can drop it for its sender.
 """
 
 from __future__ import annotations

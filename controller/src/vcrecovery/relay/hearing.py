@@ -99,6 +99,6 @@ class Hearing:
         said, self._unseen_said = self._unseen_said, names
         if names == said or not names:
             return []
-        what = f"does not show the primary of {', '.join(names)}, so nothing is noticed of it"
+        what = f"does not show the primary of {', '.join(names)}, so its failure would go unnoticed"
         hint = "define it there, or correct services.NAME.primary in the plan"
         return [(logging.WARNING, f"hypervisor {self.name}: its agent {what}; {hint}")]

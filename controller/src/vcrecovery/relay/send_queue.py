@@ -77,4 +77,4 @@ class SendQueue:
             self._on_refused(host)
             if host not in self._refusing:
                 self._refusing.add(host)
-                log.info("Zabbix has no host %s, or not all of its items yet: some %s wait", host, self._what)
+                log.info("Zabbix has no host %s, or not all of its items yet: some %s queued", host, self._what)

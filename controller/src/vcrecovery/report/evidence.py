@@ -55,7 +55,9 @@ _ALWAYS = frozenset({"open_ports"})
 def lines(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(what, how it is) for everything that the step left, apart from its summary."""
     found = []
-    for key, value in evidence.items():
+    known = [key for key in _WORDS if key in evidence]
+    for key in [*known, *(key for key in evidence if key not in _WORDS)]:
+        value = evidence[key]
         if key in _ELSEWHERE or (_empty(value) and key not in _ALWAYS):
             continue
         name, say = _WORDS.get(key, (key.replace("_", " "), None))

@@ -10,13 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from vcrecovery.core.decide import Close, Decision, Run, decide
-from vcrecovery.core.states import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Policy, Request, StepRecord
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Close, Decision, Run
+from vcrecovery.core.episode import CAME_TO_NOTHING, DONE_WORD, Episode, Outcome, Request, StepRecord
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.text import clock_time, day_and_time, plain, span, took, wrapped
 from vcrecovery.report import evidence
 from vcrecovery.report.history import as_data as episode_as_data
 from vcrecovery.report.repeats import Repeats, condensed, same
 from vcrecovery.report.status import Paint, no_paint
+from vcrecovery.store.evidence_json import evidence_data
 
 #: Seconds between two steps in which nothing happened, from which on they are worth a line.
 GAP = 0.05
@@ -60,12 +63,9 @@ def shares(found: Sequence[Part]) -> list[tuple[str, float]]:
     return sorted(sums.items(), key=lambda entry: -entry[1])
 
 
-def next_decision(episode: Episode, policy: Policy, now: float) -> Decision | None:
-    """What the core decides; None when what the journal holds is not enough for that."""
-    try:
-        return decide(replace(episode, closed_at=None, outcome=None), policy, now)
-    except (KeyError, ValueError, TypeError):
-        return None
+def next_decision(episode: Episode, policy: Policy, now: float) -> Decision:
+    """What the core decides."""
+    return decide(replace(episode, closed_at=None, outcome=None), policy, now)
 
 
 def lines(
@@ -104,7 +104,7 @@ def _head(episode: Episode, now: float, width: int | None, paint: Paint) -> Iter
 
 
 def _who(request: Request) -> str:
-    said = [f"{request.by}, by itself" if request.automatic else request.by]
+    said = [f"{request.by} (automatic)" if request.automatic else request.by]
     if request.force:
         said.append("--force: also if the primary still answers, or the standby is too old")
     if request.primary_is_down:
@@ -129,16 +129,16 @@ def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int 
             continue
         mark = " (the biggest part)" if part is biggest else ""
         if part.record is None:
-            what = "until the first step" if part.name == "before" else "nothing was under way"
+            what = "until the first step" if part.name == "before" else "nothing was running"
             yield from wrapped("                ", f"{_took(part.seconds)}{mark}  {what}", width)
             continue
         record = part.record
-        why = record.sentence or "(why was not written down by the version of then)"
+        why = record.sentence or "(why: the version of that time did not write it down)"
         yield from wrapped(f"  {clock_time(record.begun_at)}  {record.step:<8}  ", why, width)
         result = f"{_took(part.seconds)}{mark}  {_result(record, holder if part is found[-1] else '')}"
         for number, line in enumerate(wrapped(" " * 16, result, width)):
             yield paint(line, "green" if record.ok else "yellow") if number == 0 else line
-        proved = evidence.lines(record.evidence)
+        proved = evidence.lines(evidence_data(record.evidence))
         size = max((len(name) for name, _ in proved), default=0)
         for name, text in proved:
             yield from wrapped(f"{' ' * 20}{plain(name):<{size}}  ", text, width)
@@ -146,11 +146,11 @@ def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int 
 
 def _result(record: StepRecord, holder: str) -> str:
     if record.ended_at is None:
-        return f"under way: {holder} is in it" if holder else "did not end: its controller ended in it"
+        return f"running: {holder}" if holder else "did not end: its controller ended in it"
     if record.ok:
-        summary = record.evidence.get("summary")
+        summary = record.summary
         return DONE_WORD[record.step] + (f": {summary}" if summary else "")
-    return f"failed: {record.evidence.get('error', 'no reason was written down')}"
+    return f"failed: {record.error or 'no reason was recorded'}"
 
 
 def _time(found: Sequence[Part], total: float, width: int | None, paint: Paint) -> Iterator[str]:
@@ -195,29 +195,25 @@ def waits_for(episode: Episode, policy: Policy, now: float, holder: str) -> list
         return [f"step {last.step}, which {holder} is in for {span(now - last.begun_at)}"]
     found = []
     if last is not None and last.ended_at is not None and not last.ok:
-        found.append(f"somebody to mend this: {last.evidence.get('error', f'step {last.step} has failed')}")
+        found.append(f"a fix for this: {last.error or f'step {last.step} has failed'}")
     elif last is not None and last.ended_at is None:
         found.append(f"a controller: the last one ended in step {last.step}")
     elif not holder:
         found.append("a controller: none is at work on it")
     decision = next_decision(episode, policy, now)
-    if decision is not None:
-        step = f"step {decision.step}" if isinstance(decision, Run) else "its end"
-        found.append(f"{step}: {decision.sentence}")
-    return found
+    step = f"step {decision.step}" if isinstance(decision, Run) else "its end"
+    return [*found, f"{step}: {decision.sentence}"]
 
 
 def commands(episode: Episode, holder: str) -> list[str]:
     """What to type next, the first choice first."""
     name = episode.service
     if holder:
-        return [f"`vcrecovery status {name} --watch` shows how it goes on"]
+        return [f"`vcrecovery status {name} --watch` follows it"]
     # The watcher goes on by itself too, but who reads this cannot know whether one runs.
     failed = episode.steps and episode.steps[-1].ended_at is not None and not episode.steps[-1].ok
-    mended = ", once that is mended" if failed else ""
-    return [
-        f"`vcrecovery failover {name}` goes on from there{mended}; a `vcrecovery watch` that runs does so by itself"
-    ]
+    first = "after fixing the cause, " if failed else ""
+    return [f"{first}`vcrecovery failover {name}` continues; a running `vcrecovery watch` does so automatically"]
 
 
 def as_data(episode: Episode, policy: Policy, now: float, holder: str) -> dict[str, Any]:

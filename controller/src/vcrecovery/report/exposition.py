@@ -1,4 +1,7 @@
-"""Prometheus' text format, version 0.0.4. Pure."""
+"""Prometheus' text format, version 0.0.4. Pure.
+
+Our own: every value is read anew for each page, which needs none of prometheus_client's registries and counters.
+"""
 
 from __future__ import annotations
 

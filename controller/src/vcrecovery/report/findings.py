@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Episode, Outcome
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
@@ -70,28 +70,30 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
     def later(sentence: str, hint: str = "") -> Finding:
         return Finding(Level.WARNING, name, sentence, hint)
 
-    pause = view.pause
-    if pause is not None:
-        until = f"until {day_and_time(pause.until)}" if pause.until is not None else "until somebody ends it"
-        yield later(f"paused {until} ({pause.reason})", f"`vcrecovery resume {name}` ends that")
+    suspension = view.suspension
+    if suspension is not None:
+        until = f"until {day_and_time(suspension.until)}" if suspension.until is not None else "until further notice"
+        yield later(f"automatic failover suspended {until} ({suspension.reason})", f"`vcrecovery resume {name}`")
     if (cools := view.cools_until) is not None and kind is not Kind.FAILED_OVER:
-        yield later(f"no failover by itself until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` ends that")
+        yield later(
+            f"no automatic failover until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` re-enables it"
+        )
     match kind:
         case Kind.STALE_PRIMARY | Kind.HEALTHY if view.held_since is not None:
             since = day_and_time(view.held_since)
             yield later(
-                f"the old primary came back after its failover: held paused since {since}",
+                f"the old primary came back after its failover: quarantined (paused) since {since}",
                 f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
-                f"`vcrecovery pause {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
+                f"`vcrecovery suspend {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
             )
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
-            yield later("the primary is suspended", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
-        case Kind.HEALTHY | Kind.PAUSED:
+            yield later("the primary is paused", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
+        case Kind.HEALTHY | Kind.SUSPENDED:
             pass
         case Kind.FAILED_OVER:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
             yield later(
-                f"the standby serves{since}, and nothing stands by for it",
+                f"serving from the standby{since}; unprotected",
                 f"repair the primary; `vcrecovery standby reset {name}` when it serves again",
             )
         case Kind.FAILED:
@@ -100,8 +102,8 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
                 yield now(sentence, f"the watcher fails it over; if none runs: `vcrecovery failover {name}`")
         case Kind.INTENDED:
             yield now(
-                f"nobody serves it: {sentence}",
-                f"start it, or `vcrecovery pause {name}` while it is to be off, or `vcrecovery failover {name}`",
+                f"not served: {sentence}",
+                f"start it, or `vcrecovery suspend {name}` while it is to be off, or `vcrecovery failover {name}`",
             )
         case Kind.STARTING:
             yield now(sentence, "wait: after detection.autostart_within the watcher fails it over")
@@ -109,7 +111,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(sentence, f"clear the fault, then `virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
         case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:
             detail = view.reading.detail or f"hypervisor {view.plan.hypervisor} does not answer"
-            yield now(detail, f"mend that: until it answers, a failure of {name} may not be seen")
+            yield now(detail, f"fix that: until it answers, a failure of {name} may go unnoticed")
         case _:
             yield now(sentence)
 
@@ -122,7 +124,7 @@ def _episode(view: ServiceView) -> Iterator[Finding]:
             yield Finding(
                 Level.WARNING,
                 name,
-                f"epoch {episode.epoch} is under way for {span(took)} ({view.holder})",
+                f"failing over (epoch {episode.epoch}) for {span(took)} ({view.holder})",
                 f"`vcrecovery explain {name}` shows how far it is",
             )
             return
@@ -150,7 +152,7 @@ def _stopped_at(episode: Episode) -> str:
     if not episode.steps:
         return ""
     last = episode.steps[-1]
-    error = last.evidence.get("error")
+    error = last.error
     return f": {last.step}: {error}" if error else f", at step {last.step}"
 
 
@@ -176,7 +178,7 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
         why = f" ({standby.detail})" if standby.detail else ""
         yield now(
             f"its standby is {span(standby.age)} old, more than {span(view.plan.max_staleness)}{why}",
-            "a failover is refused without --force; look at vcrecovery-sync on the primary",
+            "a failover is refused without --force; check vcrecovery-sync on the primary",
         )
 
 
@@ -187,17 +189,17 @@ def _mode(view: ServiceView) -> Iterator[Finding]:
         return
     if (wanted := _WAITS.get(mode)) is None:
         return
-    settled_at = standby.settled_at
-    due_at = standby.started_at if settled_at is None else settled_at + view.plan.refresh_every
+    refreshed_at = standby.refreshed_at
+    due_at = standby.started_at if refreshed_at is None else refreshed_at + view.plan.refresh_every
     if standby.state != wanted:
         # One that waits frozen runs while it boots, and while it is refreshed.
-        begun = (standby.started_at, settled_at or 0.0, due_at)
+        begun = (standby.started_at, refreshed_at or 0.0, due_at)
         if (mode, standby.state) == ("frozen", "running") and any(abs(view.at - at) < TAKES_LONG for at in begun):
             return
         said = f"its standby is to wait in mode {mode}, and its container is {standby.state}"
     elif mode == "cold" or view.at - due_at < TAKES_LONG:
         return
-    elif settled_at is None:
+    elif refreshed_at is None:
         said = f"its standby was booted for mode {mode} {span(view.at - due_at)} ago, and is not ready"
     else:
         said = f"its standby is {span(view.at - due_at)} late to be refreshed from the files that have arrived"
@@ -216,7 +218,7 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 Level.ATTENTION,
                 view.name,
                 f"{entry.name}: {entry.detail}",
-                "mend that: without it DNS cannot follow",
+                "fix that: without it DNS cannot follow",
             )
         elif set(entry.found) != set(entry.wanted) and view.state.open_episode is None:
             yield Finding(
@@ -247,4 +249,4 @@ def _sync(view: ServiceView) -> Iterator[Finding]:
     if standby.detail:
         yield Finding(Level.WARNING, view.name, f"the standby may lack something: {standby.detail}")
     if fresh.reconcile is not None and fresh.reconcile.list_error:
-        yield Finding(Level.WARNING, view.name, f"the exclude list is an old one: {fresh.reconcile.list_error}")
+        yield Finding(Level.WARNING, view.name, f"the exclude list is out of date: {fresh.reconcile.list_error}")

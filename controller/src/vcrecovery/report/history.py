@@ -8,9 +8,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from vcrecovery.core.states import Episode
+from vcrecovery.core.episode import Episode
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.fields import parse_duration
+from vcrecovery.store.evidence_json import evidence_data
 
 
 def moment(said: str, now: float) -> float:
@@ -43,7 +44,7 @@ def as_data(episode: Episode) -> dict[str, Any]:
         "seconds": None if closed is None else closed - episode.opened_at,
         "outcome": episode.outcome.value if episode.outcome else None,
         "reason": episode.reason,
-        "steps": [asdict(record) for record in episode.steps],
+        "steps": [{**asdict(record), "evidence": evidence_data(record.evidence)} for record in episode.steps],
     }
 
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.sighting import Place, ran_for
-from vcrecovery.core.states import ServiceState, Side
 from vcrecovery.core.verdict import Circumstances, Verdict, judge
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError
@@ -21,7 +21,8 @@ from vcrecovery.operations.records import Name, names_of
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
-from vcrecovery.standby.modes import ChosenModes, settled
+from vcrecovery.standby.modes import ChosenModes, refreshed
+from vcrecovery.store.lock import Holder
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
 
@@ -90,7 +91,7 @@ class _Questions:
         now = self._env.clock.now()
         ahead = from_the_future(fresh, now)
         age = None if ahead or fresh.synced_through is None else ran_for(fresh.synced_through, now, self._off)
-        since = settled(instance)
+        since = refreshed(instance)
         return StandbyView(
             instance.status.lower(),
             ahead or fresh.detail,
@@ -211,8 +212,7 @@ def holder(state_dir: Path, service: str) -> str:
     The lock itself is not touched: who tried it, however shortly, could stand in a controller's way.
     """
     try:
-        said = (state_dir / "locks" / f"{service}.lock").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        found = Holder.read((state_dir / "locks" / f"{service}.lock").read_bytes())
+    except OSError:
         return ""
-    number = said.removeprefix("process ")
-    return said if number.isdigit() and Path("/proc", number).exists() else ""
+    return str(found) if found and not found.brief and Path("/proc", str(found.process)).exists() else ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
+from vcrecovery.core.episode import Outcome
 from vcrecovery.core.power import Power
-from vcrecovery.core.states import Outcome, Side
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings
@@ -43,7 +44,7 @@ def families(
     return [
         Family("vcrecovery_build_info", "gauge", "The version of the controller.", [Sample({"version": version}, 1)]),
         Family("vcrecovery_look_duration_seconds", "gauge", "How long asking everything took.", [Sample({}, took)]),
-        Family("vcrecovery_service_info", "gauge", "What the plan says of the service.", _info(views)),
+        Family("vcrecovery_service_info", "gauge", "The service as the plan describes it.", _info(views)),
         each("service_epoch", "The epoch of the service: it grows with every failover.", lambda v: v.state.epoch),
         one_of("service_side", "side", Side, "Who serves.", lambda v: v.state.side.value),
         one_of("primary_power", "power", Power, "The primary's state, as read now.", lambda v: v.reading.power.value),
@@ -56,8 +57,16 @@ def families(
         ),
         each("standby_max_staleness_seconds", "The age at which a failover refuses.", lambda v: v.plan.max_staleness),
         each("standby_queue_changes", "Changes that the primary has seen and not sent.", _queue),
-        each("service_paused", "Whether the operator has paused the service.", lambda v: float(v.pause is not None)),
-        each("primary_held", "Whether the old primary is held paused.", lambda v: float(v.held_since is not None)),
+        each(
+            "service_suspended",
+            "Whether the operator has suspended automatic failover.",
+            lambda v: float(v.suspension is not None),
+        ),
+        each(
+            "primary_held",
+            "Whether the old primary is quarantined.",
+            lambda v: float(v.held_since is not None),
+        ),
         each("episode_open", "Whether a failover is not finished.", lambda v: float(v.state.open_episode is not None)),
         each("episode_opened_timestamp_seconds", "When the failover that is not finished began.", opened),
         Family(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from vcrecovery.core.states import StepRecord
+from vcrecovery.core.episode import StepRecord
 
 #: So many things at most make up what repeats itself, and so often at least.
 _LONGEST, _OFTEN = 3, 4
@@ -53,12 +53,12 @@ def _repetition(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
 
 
 def same(record: StepRecord | None) -> Hashable:
-    """What makes two tries the same to a person; None where nothing was under way."""
+    """What makes two tries the same to a person; None where nothing was running."""
     if record is None:
         return None
     return (
         record.step,
         record.ended_at is None,
         record.ok,
-        str(record.evidence.get("error", record.evidence.get("summary"))),
+        record.error or record.summary,
     )

@@ -22,7 +22,7 @@ AT_ONCE = 4
 REQUEST_TIME = 15.0
 #: Seconds between two tries to listen, where the address is taken or not there yet.
 TRY_AGAIN = 30.0
-_HINT = "figures for Prometheus: /metrics\n"
+_HINT = "metrics for Prometheus: /metrics\n"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -82,7 +82,7 @@ class MetricsServer(socketserver.ThreadingMixIn, HTTPServer):
             super().__init__((address, port), _Handler)
         except OSError as error:
             raise ExternalError(
-                f"figures cannot be served on {address}:{port}: {error.strerror or error}",
+                f"metrics cannot be served on {address}:{port}: {error.strerror or error}",
                 "choose another metrics.port in the plan, or end what listens there",
             ) from error
 
@@ -132,7 +132,7 @@ def keep_serving(address: str, port: int, page: Callable[[], str], stop: threadi
                 log.error("%s", said)
             stop.wait(TRY_AGAIN)
             continue
-        log.info("figures for Prometheus: http://%s:%d/metrics", address, server.server_port)
+        log.info("metrics for Prometheus: http://%s:%d/metrics", address, server.server_port)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True).start()
         stop.wait()
         server.shutdown()

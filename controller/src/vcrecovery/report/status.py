@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vcrecovery.core.states import CAME_TO_NOTHING
+from vcrecovery.core.episode import CAME_TO_NOTHING
 from vcrecovery.core.text import cells, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, all_findings, findings
@@ -85,7 +85,7 @@ def table(views: Sequence[ServiceView], width: int | None = None, paint: Paint =
         lines.append(paint(_row(row, widths, width), shade(view, findings(view))))
     found = all_findings(views)
     for level, title, colour in (
-        (Level.ATTENTION, "needs somebody now", "red"),
+        (Level.ATTENTION, "needs attention now", "red"),
         (Level.WARNING, "can wait", "yellow"),
     ):
         of_level = [finding for finding in found if finding.level is level]
@@ -181,8 +181,8 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "primary_detail": view.reading.detail,
         "standby": view.standby.as_data(),
         "max_staleness": view.plan.max_staleness,
-        "paused_until": view.pause.until if view.pause else None,
-        "paused": view.pause.reason if view.pause else None,
+        "suspended_until": view.suspension.until if view.suspension else None,
+        "suspended": view.suspension.reason if view.suspension else None,
         "cools_until": view.cools_until,
         "held_since": view.held_since,
         "unfinished": {"episode": episode.id, "epoch": episode.epoch, "cause": episode.cause} if episode else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.states import DONE_WORD, Episode, Outcome, ServiceState
+from vcrecovery.core.episode import DONE_WORD, Episode, Outcome
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.text import clock_time, day_and_time, plain
 from vcrecovery.report.repeats import Repeats, condensed, same
 
@@ -26,10 +27,10 @@ def of_episode(episode: Episode) -> list[str]:
             begun, what = record.begun_at, f"{record.step}: its controller ended in this step, or is in it"
             lines.append(line("interrupted", begun, episode.opened_at, what))
         elif record.ok:
-            summary = str(record.evidence.get("summary", ""))
+            summary = record.summary
             lines.append(line(DONE_WORD[record.step], record.ended_at, episode.opened_at, summary))
         else:
-            detail = f"{record.step}: {record.evidence.get('error', '')}"
+            detail = f"{record.step}: {record.error}"
             lines.append(line("failed", record.ended_at, episode.opened_at, detail))
     return lines
 

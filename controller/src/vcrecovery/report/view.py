@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
-from vcrecovery.core.states import Episode, Pause, ServiceState, Side
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
 
@@ -18,7 +19,7 @@ from vcrecovery.transfer.freshness import Freshness
 class StandbyView:
     """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds.
 
-    `started_at`: its last start; `settled_at`: from when its processes are at the oldest, None while that is not known.
+    `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
     """
 
     state: str
@@ -26,7 +27,7 @@ class StandbyView:
     age: float | None = None
     fresh: Freshness | None = None
     started_at: float = 0.0
-    settled_at: float | None = None
+    refreshed_at: float | None = None
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}
@@ -91,9 +92,9 @@ class ServiceView:
     quarantine: Quarantine | None = None
 
     @property
-    def pause(self) -> Pause | None:
-        """The pause that holds now."""
-        return self.state.pause_at(self.at)
+    def suspension(self) -> Suspension | None:
+        """The suspension that holds now."""
+        return self.state.suspension_at(self.at)
 
     @property
     def held_since(self) -> float | None:

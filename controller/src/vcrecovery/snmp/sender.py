@@ -84,7 +84,7 @@ class Sender:
         """Each change once."""
         where = self._receiver.destination
         if down and not self._down:
-            log.warning("%s: %s; its notifications wait", where, down)
+            log.warning("%s: %s; its notifications are queued", where, down)
         elif self._down and not down:
-            log.info("%s: answers again; %d notification(s) wait", where, len(self._outbox) - 1)
+            log.info("%s: answers again; %d notification(s) queued", where, len(self._outbox) - 1)
         self._down = down

@@ -119,7 +119,7 @@ def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     return changes
 
 
-def settle(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
+def set_up_again(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
     """After a restore, which brings back the configuration of then: what the plan says, its own identity, `claim`."""
     service = plan.services[name]
     secondary = secondary_of(plan, service)
@@ -148,7 +148,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
         found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
         # What LXD writes at this moment is nothing to us; what another controller writes holds.
         if found != (claim := claim or found):
-            raise ExternalError(f"another controller has just claimed container {name}", "look at its history")
+            raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 
     lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false"})
@@ -157,7 +157,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
 def _must_get(lxd: LxdServer, name: str) -> Instance:
     instance = lxd.get(name)
     if instance is None:
-        raise ExternalError(f"container {name} has disappeared from secondary {lxd.name}", "call again")
+        raise ExternalError(f"container {name} has disappeared from secondary {lxd.name}", "run it again")
     return instance
 
 

@@ -23,7 +23,7 @@ _MARGIN = 30.0
 #: Seconds: a file's time of change is that of the kernel's last tick.
 _TICK = 0.1
 
-#: What a settlement prints first, and how much of the rest is taken: lines, and letters of each.
+#: What a refresh prints first, and how much of the rest is taken: lines, and letters of each.
 _NOW = re.compile(r"now(?: (\d{1,12}(?:\.\d{1,9})?)?)?")
 _LINES, _LENGTH = 20, 2000
 
@@ -32,13 +32,13 @@ _SAID = "/run/vcrecovery-promoted"
 #: The exit status of a promotion that has left something there.
 _HAS_SAID = 10
 
-#: Arguments: settle or promote, since, level, masked units, warm units, seconds for each wait.
-#: A settlement prints a line `now SECONDS` (or `now`) at first.
+#: Arguments: refresh or promote, since, level, masked units, warm units, seconds for each wait.
+#: A refresh prints a line `now SECONDS` (or `now`) at first.
 _BEGIN = r"""
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
 what=$1 since=$2 level=$3 masked=$4 units=$5 patience=$6
-if [ "$what" = settle ]; then
+if [ "$what" = refresh ]; then
   now=$(date +%s.%N 2>/dev/null)
   case $now in *[!0-9.]*) now=$(date +%s) ;; esac
   echo "now $now"
@@ -51,7 +51,7 @@ fi
 #: A promotion is waited for, and to start a program takes long on a busy machine: what the shell can do, it does.
 _REST = r"""
 masks=/run/systemd/system.control
-if [ "$what" = settle ]; then
+if [ "$what" = refresh ]; then
   left=$((patience * 5))
   while [ $left -gt 0 ]; do
     case $(systemctl is-system-running 2>/dev/null) in running|degraded|maintenance|stopping) break ;; esac
@@ -60,8 +60,8 @@ if [ "$what" = settle ]; then
   done
   exec 9>/run/vcrecovery-lock
   if command -v flock >/dev/null; then flock -w "$patience" 9 || exit 1; fi
-  trap 'rm -f /run/vcrecovery-settles' EXIT
-  : >/run/vcrecovery-settles
+  trap 'rm -f /run/vcrecovery-refreshes' EXIT
+  : >/run/vcrecovery-refreshes
   [ -e /run/vcrecovery-serves ] && exit 0
   new=
   for unit in $masked; do
@@ -74,7 +74,7 @@ if [ "$what" = settle ]; then
   fi
 else
   : >/run/vcrecovery-serves
-  if [ -e /run/vcrecovery-settles ]; then
+  if [ -e /run/vcrecovery-refreshes ]; then
     exec 9>/run/vcrecovery-lock
     flock -w "$patience" 9 2>/dev/null
   fi
@@ -120,7 +120,7 @@ if [ -n "${stale% }" ]; then
   fi
 fi
 [ "$level" = all ] || { [ -z "$units" ] || systemctl start $units || echo "failed to start $units"; exit 0; }
-if [ "$what" = settle ]; then
+if [ "$what" = refresh ]; then
   if systemctl is-active --quiet default.target; then
     : >/run/vcrecovery-up
   elif timeout "$patience" systemctl start default.target; then
@@ -143,7 +143,7 @@ done
 exit 0
 """
 
-_SETTLE = _BEGIN + _REST
+_REFRESH = _BEGIN + _REST
 #: What it has to say is left in a file, and fetched only if there is something: each answer of a server takes time.
 _PROMOTE = f"""{_BEGIN}
 ( {_REST} ) >{_SAID}
@@ -167,7 +167,7 @@ class Containers(Protocol):
 
 @dataclass(frozen=True)
 class Did:
-    """What a settlement did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing.
+    """What a refresh did: `at`, by the secondary's clock, is before anything of it; `words` is empty for nothing.
 
     `at` is None where the container has no clock that tells seconds.
     """
@@ -176,7 +176,7 @@ class Did:
     words: str
 
 
-def settle(
+def refresh(
     lxd: Containers,
     instance: str,
     since: float,
@@ -190,8 +190,8 @@ def settle(
     `since` is the time before which its processes have not started; `patience`, in seconds, holds for each wait.
     Raises ExternalError when it cannot be done.
     """
-    arguments = ["settle", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience)]
-    status, printed = lxd.ask(instance, _command(_SETTLE, arguments), patience * 3 + _MARGIN)
+    arguments = ["refresh", since - _TICK, level, " ".join(masked), " ".join(units), _whole(patience)]
+    status, printed = lxd.ask(instance, _command(_REFRESH, arguments), patience * 3 + _MARGIN)
     first, *lines = _lines(printed) or [""]
     if status or not (now := _NOW.fullmatch(first)):
         raise _failed(lxd, instance, status, lines)
@@ -231,5 +231,5 @@ def _failed(lxd: Containers, instance: str, status: int, lines: Sequence[str]) -
     return ExternalError(
         f"the services in container {instance} of {lxd.name} could not be started: "
         f"{'; '.join(lines) or f'status {status}'}",
-        f"look inside with `lxc exec {instance} -- systemctl --failed`, then call again",
+        f"look inside with `lxc exec {instance} -- systemctl --failed`, then run it again",
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from vcrecovery.core.states import ServiceState, Side
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
@@ -23,17 +23,17 @@ from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
-from vcrecovery.standby import container_units as inside
+from vcrecovery.standby import container_units
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.standby.modes import (
     RAW_KEY,
-    SETTLED_KEY,
+    REFRESHED_KEY,
     Act,
     ChosenModes,
     level_of,
     next_act,
     note,
-    settled,
+    refreshed,
     with_init,
 )
 from vcrecovery.store.lock import one_act
@@ -79,7 +79,7 @@ class StandbyKeeper:
         self._plan, self._lxd, self._journal, self._clock = plan, lxd, journal, clock
         self._runtime = runtime
         self._chosen = ChosenModes(plan.state_dir)
-        #: How often each was booted or tried to, without having settled; and when, by steady(), it may be again.
+        #: How often each was booted or tried to, without having become ready; and when, by steady(), it may be again.
         self._tries: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
 
@@ -129,20 +129,20 @@ class StandbyKeeper:
             return Looked(False, is_so)  # or is changing; or LXD has lost it
         if act is Act.BOOT and (why := self._not_bootable(service, entry, lxd, found)):
             return Looked(False, why)
-        if act is Act.SETTLE:
-            return self._settle(service, entry, lxd, mode, found)
+        if act is Act.REFRESH:
+            return self._refresh(service, entry, lxd, mode, found)
         with one_act(self._plan.state_dir, service, self._clock):
             # It may have been promoted, or changed, since it was looked at.
             found = lxd.get(service)
             if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
-                return Looked(False, "the standby was changed at this moment")
+                return Looked(False, "the standby was just changed by another client")
             try:
                 return Looked(False, self._do(act, service, entry, lxd, mode, found), act)
             except TryAgainError:  # by LXD itself, which writes keys of its own at times, or is at work on it
-                return Looked(False, "the standby was changed at this moment")
+                return Looked(False, "the standby was just changed by another client")
 
     def _next(self, entry: Service, mode: Mode, found: Instance) -> Act | None:
-        return next_act(mode, found.status, settled(found), entry.refresh.every, self._clock.now())
+        return next_act(mode, found.status, refreshed(found), entry.refresh.every, self._clock.now())
 
     def _hands_off(self, service: str, lxd: LxdServer, found: Instance | None) -> str:
         """Why the container is nothing that this may touch; empty when it may."""
@@ -164,7 +164,7 @@ class StandbyKeeper:
         # One that stops by itself is not booted again and again at once.
         wait = found.started_at + self._delay(service) - self._clock.now()
         if self._tries.get(service) and 0 < wait <= _LONGEST_DELAY:
-            return f"the standby has stopped by itself; it is booted again in {wait:.0f} s"
+            return f"the standby stopped unexpectedly; it is booted again in {wait:.0f} s"
         return ""
 
     def _do(self, act: Act, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> str:
@@ -186,26 +186,26 @@ class StandbyKeeper:
                 lxd.unfreeze(service, _START_SECONDS)
                 return "the standby was thawed" + (" to be refreshed" if mode is Mode.FROZEN else "")
 
-    def _settle(self, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> Looked:
-        before, level = settled(found), level_of(mode)
+    def _refresh(self, service: str, entry: Service, lxd: LxdServer, mode: Mode, found: Instance) -> Looked:
+        before, level = refreshed(found), level_of(mode)
         since, begun = before.since if before is not None else found.started_at, self._clock.now()
-        done = inside.settle(lxd, service, since, level, entry.masked_units, entry.warm_units, _BOOT_SECONDS)
+        done = container_units.refresh(lxd, service, since, level, entry.masked_units, entry.warm_units, _BOOT_SECONDS)
         with one_act(self._plan.state_dir, service, self._clock):
             for _ in range(5):
                 now = lxd.get(service)
                 if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):
-                    return Looked(False, "the standby was changed at this moment")
+                    return Looked(False, "the standby was just changed by another client")
                 try:
-                    lxd.configure(now, {SETTLED_KEY: note(level, begun if done.at is None else done.at, found)})
+                    lxd.configure(now, {REFRESHED_KEY: note(level, begun if done.at is None else done.at, found)})
                 except TryAgainError:
                     continue
                 break
             else:
-                raise ExternalError(f"container {service} is changed by somebody else all the time", "call again")
+                raise ExternalError(f"container {service} keeps being changed by another client", "run it again")
         self._tries.pop(service, None)
         self._not_before.pop(service, None)
         what = "is up" if before is None or before.level is not level else "was refreshed"
-        return Looked(False, f"the standby {what}: {done.words or 'nothing had changed'}", Act.SETTLE)
+        return Looked(False, f"the standby {what}: {done.words or 'nothing had changed'}", Act.REFRESH)
 
     def _delay(self, service: str) -> float:
         return float(min(_LONGEST_DELAY, 5 * 2 ** min(10, self._tries.get(service, 0))))

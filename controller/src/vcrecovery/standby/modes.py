@@ -3,7 +3,7 @@
 A standby is booted at one of two levels. `base`: systemd is up and nothing else, but for the plan's `warm_units`; from
 there its services start in a failover. `all`: its services run. Which one it has reached, and from when its processes
 are at the oldest, is noted at the container, so that it outlives the controller; a container that was started since is
-not settled yet.
+not refreshed yet.
 
 A boot to `all` may begin with the units that answer the ports. A cold standby's recovery time is its boot, and of that
 most is what nobody waits for: logins, timers, logs of a kernel. systemd has no word for "these first"; so it is told to
@@ -25,7 +25,8 @@ from vcrecovery.errors import ExternalError
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.modes import Mode
 
-SETTLED_KEY = "user.vcrecovery.settled"
+#: As an earlier version called it.
+REFRESHED_KEY = "user.vcrecovery.settled"
 RAW_KEY = "raw.lxc"
 _INIT = "lxc.init.cmd = /sbin/init"
 #: What the line begins with by which a container boots to `base` only. Of two such lines the later one holds.
@@ -49,13 +50,13 @@ class Act(StrEnum):
     STOP = "stop"
     BOOT = "boot"
     #: Wait for the boot, start what belongs to the level, restart what has become stale.
-    SETTLE = "settle"
+    REFRESH = "refresh"
     FREEZE = "freeze"
     THAW = "thaw"
 
 
 @dataclass(frozen=True)
-class Settled:
+class Refreshed:
     """What runs, and since when by the secondary's clock: no file that is newer is known to its processes."""
 
     level: Level
@@ -66,11 +67,11 @@ def level_of(mode: Mode) -> Level:
     return Level.BASE if mode is Mode.WARM else Level.ALL
 
 
-def settled(instance: Instance) -> Settled | None:
+def refreshed(instance: Instance) -> Refreshed | None:
     """None when nothing is known of the boot that it is in."""
     try:
-        level, since, boot = instance.config.get(SETTLED_KEY, "").split(" ")
-        found = Settled(Level(level), float(since))
+        level, since, boot = instance.config.get(REFRESHED_KEY, "").split(" ")
+        found = Refreshed(Level(level), float(since))
         # The same boot, not a later one: the clock may have been set back since.
         return found if float(boot) == instance.started_at else None
     except ValueError:
@@ -78,11 +79,11 @@ def settled(instance: Instance) -> Settled | None:
 
 
 def note(level: Level, since: float, instance: Instance) -> str:
-    """What `settled` reads."""
+    """What `refreshed` reads."""
     return f"{level} {since!r} {instance.started_at!r}"
 
 
-def next_act(mode: Mode, status: str, found: Settled | None, every: float, now: float) -> Act | None:
+def next_act(mode: Mode, status: str, found: Refreshed | None, every: float, now: float) -> Act | None:
     """What to do with a standby in LXD's `status`; None when it is as `mode` wants it, or is changing."""
     if mode is Mode.COLD:
         return Act.STOP if status in (RUNNING, FROZEN) else None
@@ -95,7 +96,7 @@ def next_act(mode: Mode, status: str, found: Settled | None, every: float, now: 
         return Act.STOP
     # A clock that was set back must not put the refresh off for ever.
     if found is None or found.level is not level or abs(now - found.since) >= every:
-        return Act.THAW if status == FROZEN else Act.SETTLE
+        return Act.THAW if status == FROZEN else Act.REFRESH
     if mode is Mode.FROZEN:
         return Act.FREEZE if status == RUNNING else None
     return Act.THAW if status == FROZEN else None

@@ -56,7 +56,7 @@ class PackageWatch:
                 log.info("%s", sentence)
 
         services = self._plan.services
-        keep(services, look, every=EVERY, stop=stop, say=SayOnce(log), trouble="its packages cannot be looked at")
+        keep(services, look, every=EVERY, stop=stop, say=SayOnce(log), trouble="its packages cannot be read")
 
     def look(self, service: str) -> str | None:
         """Does what one service needs now; a sentence on what was done. Raises ExternalError, BusyError."""
@@ -100,7 +100,7 @@ class PackageWatch:
                 lxd.execute(service, ["systemctl", "try-restart", "--", *units], _UNITS_SECONDS)
             return f"{what}; restarted {', '.join(units) or 'nothing, since they own no unit'}"
         lxd.restart(service, _RESTART_SECONDS)
-        return f"{what}; the standby was started anew"
+        return f"{what}; the standby was restarted"
 
 
 def _runs_as_standby(instance: Instance | None) -> bool:

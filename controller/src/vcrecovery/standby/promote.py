@@ -5,8 +5,8 @@ from __future__ import annotations
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.lxd.instances import FROZEN
 from vcrecovery.errors import ExternalError
-from vcrecovery.standby import container_units as inside
-from vcrecovery.standby.modes import RAW_KEY, boots_to_base, settled, without_init
+from vcrecovery.standby import container_units
+from vcrecovery.standby.modes import RAW_KEY, boots_to_base, refreshed, without_init
 
 
 def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
@@ -26,11 +26,11 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
         return "booted"
     frozen = found.status == FROZEN
     lxd.start(name, timeout, found)
-    state = settled(found)
+    state = refreshed(found)
     since = state.since if state is not None else found.started_at
     by_base = boots_to_base(found.config)
     try:
-        done = inside.promote(lxd, name, since, timeout)
+        done = container_units.promote(lxd, name, since, timeout)
     except ExternalError as error:
         if by_base:
             raise

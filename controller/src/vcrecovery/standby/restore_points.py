@@ -129,7 +129,7 @@ def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
         return f"not now: {why}"
     fresh = read_freshness(lxd, service, secondary_of(plan, entry))
     if fresh.synced_through is None or not fresh.whole:
-        return f"not now: the standby is not whole: {fresh.detail}"
+        return f"not now: the standby is not complete: {fresh.detail}"
     if why := from_the_future(fresh, now):
         return f"not now: {why}"
     if now - fresh.synced_through > entry.max_staleness:

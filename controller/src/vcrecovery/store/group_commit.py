@@ -2,6 +2,7 @@
 
 A transaction still is on the disk when it ends. But while one is being written, others come; they are put together, and
 the last of them commits for all. Each is a savepoint of its own, so that one that fails takes no other along.
+Our own, since SQLite has no group commit, and a site that fails over would wait for hundreds of fsyncs.
 """
 
 from __future__ import annotations

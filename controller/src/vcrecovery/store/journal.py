@@ -18,22 +18,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.evidence import Evidence
+from vcrecovery.core.phase import ALLOWED, phase_of
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.sighting import OffTime, Sighting
-from vcrecovery.core.states import (
-    ALLOWED,
-    Episode,
-    Outcome,
-    Pause,
-    Request,
-    ServiceState,
-    Side,
-    Step,
-    StepRecord,
-    Symptom,
-    phase_of,
-)
 from vcrecovery.errors import ExternalError, InternalError
+from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
 from vcrecovery.store.schema import EVENT_SCHEMA, JOURNAL_SCHEMA, QUARANTINE_INDEX, QUARANTINE_SCHEMA
 
@@ -49,11 +41,13 @@ def _written(request: Request) -> str:
     return json.dumps({key: value for key, value in said.items() if (key, value) != ("began_at", None)})
 
 
-def _request(said: str) -> Request:
+def _request(said: str, cause: str) -> Request:
     found = json.loads(said)
-    # A symptom was called a doubt once.
-    symptom = found.pop("doubt", "")
-    return Request(**{**found, "symptom": Symptom(found.get("symptom", symptom))})
+    # A symptom was called a doubt once, and that libvirt called it a failure stood in the cause alone.
+    symptom = found.pop("doubt", found.pop("symptom", ""))
+    if not symptom and found.get("automatic") and cause.startswith("libvirt:"):
+        symptom = Symptom.ENDED
+    return Request(**found, symptom=Symptom(symptom))
 
 
 class Journal:
@@ -102,11 +96,11 @@ class Journal:
         return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _unusable(self, error: Exception) -> ExternalError:
-        said, hint = str(error), "free some space or correct its rights, then call again"
+        said, hint = str(error), "free some space or correct its rights, then run it again"
         if "is locked" in said:
-            hint = f"`fuser -v {self._path}` shows by whom; then call again"
+            hint = f"`fuser -v {self._path}` shows by whom; then run it again"
         elif "not a database" in said or "malformed" in said:
-            hint = "put a copy back, or move it away: then see yourself who serves, for it knows of no failover"
+            hint = "restore a copy, or move it away; without it, check yourself who serves: it knows of no failover"
         elif "readonly" in said:
             hint = "call as the user to whom it belongs"
         return ExternalError(f"the journal {self._path} cannot be used: {said}", hint)
@@ -158,25 +152,25 @@ class Journal:
         if not rows:
             return ServiceState(service, open_episode=episode)
         epoch, side, seen, since, until, reason, acknowledged, done, withdrawn, *sighting = rows[0]
-        pause = Pause(since, until, reason or "") if since is not None else None
+        suspension = Suspension(since, until, reason or "") if since is not None else None
         with self._understood():
             serves = Side(side)
             last = Sighting(Power(sighting[0]), *sighting[1:]) if sighting[0] is not None else None
-        return ServiceState(service, epoch, serves, seen, pause, episode, done, acknowledged, withdrawn, last)
+        return ServiceState(service, epoch, serves, seen, suspension, episode, done, acknowledged, withdrawn, last)
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
         columns = ", ".join(f"{column} = ?" for column in values)
         db.execute(f"UPDATE service SET {columns} WHERE name = ?", (*values.values(), service))  # noqa: S608
 
-    def pause(self, service: str, pause: Pause | None) -> None:
+    def suspend(self, service: str, suspension: Suspension | None) -> None:
         with self.transaction() as db:
             self._set(
                 db,
                 service,
-                paused_since=pause.since if pause else None,
-                paused_until=pause.until if pause else None,
-                pause_reason=pause.reason if pause else None,
+                paused_since=suspension.since if suspension else None,
+                paused_until=suspension.until if suspension else None,
+                pause_reason=suspension.reason if suspension else None,
             )
 
     def acknowledge(self, service: str, at: float) -> None:
@@ -316,10 +310,10 @@ class Journal:
             {"id": episode.id, "first": _FIRST_LOOKS, "last": _LAST_LOOKS},
         )
 
-    def end(self, row: int, at: float, *, ok: bool, evidence: Mapping[str, Any]) -> None:
+    def end(self, row: int, at: float, *, ok: bool, evidence: Evidence) -> None:
         with self.transaction() as db:
             db.execute(
-                "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, json.dumps(evidence), row)
+                "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, written(evidence), row)
             )
             if ok:
                 # From the start of the standby on, it is the one that serves, or will.
@@ -390,10 +384,10 @@ def _episode(rows: Sequence[tuple[Any, ...]]) -> Episode:
         service=service,
         epoch=epoch,
         cause=cause,
-        request=_request(request),
+        request=_request(request, cause),
         opened_at=opened,
         steps=tuple(
-            StepRecord(Step(step), begun, ended, bool(ok), json.loads(evidence), sentence)
+            StepRecord(Step(step), begun, ended, bool(ok), read(Step(step), ok=bool(ok), text=evidence), sentence)
             for step, begun, ended, ok, evidence, sentence in steps
         ),
         closed_at=closed,

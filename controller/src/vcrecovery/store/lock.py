@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,14 +17,35 @@ from vcrecovery.errors import BusyError, ExternalError
 
 #: The part of a service that is its standby's container.
 _STANDBY = "standby"
-#: What whoever holds it for one short act writes behind its name.
-_BRIEF = " for a moment"
 #: Seconds for which somebody who holds it only for a moment is waited for.
 PATIENCE = 15.0
 #: Seconds for a holder to write who it is.
 _NAMES_ITSELF_WITHIN = 0.5
 _EVERY = 0.02
 SYSTEM = SystemClock()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock; `brief`: for one short act."""
+
+    process: int
+    brief: bool = False
+
+    def __str__(self) -> str:
+        return f"process {self.process}"
+
+    def written(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def read(cls, text: bytes) -> Holder | None:
+        """None where nobody has written who holds it, or another version has."""
+        try:
+            found = json.loads(text)
+            return cls(int(found["process"]), bool(found["brief"]))
+        except (ValueError, TypeError, KeyError):
+            return None
 
 
 @contextmanager
@@ -49,7 +72,7 @@ def service_lock(
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then call again",
+            "free some space or correct its rights, then run it again",
         ) from error
     with file:
         patience = PATIENCE if patience is None else patience
@@ -57,7 +80,7 @@ def service_lock(
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
-            file.write(f"process {os.getpid()}{_BRIEF if brief else ''}".encode())
+            file.write(Holder(os.getpid(), brief).written())
         try:
             yield
         finally:
@@ -98,15 +121,14 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = os.pread(file.fileno(), 200, 0).decode(errors="replace").strip()
+            holder = Holder.read(os.pread(file.fileno(), 200, 0))
         # On a full disk a holder has no name; the standby's container is only ever held for one act.
         nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
-        most = patience if holder.endswith(_BRIEF) else 0.0 if holder else nameless
+        most = nameless if holder is None else patience if holder.brief else 0.0
         if clock.steady() - begun >= min(patience, most):
-            if holder.endswith(_BRIEF):
-                name = holder.removesuffix(_BRIEF)
-                raise BusyError(f"{name} is still at work on the standby of {service}", "call again")
             name = holder or "another process"
+            if holder is not None and holder.brief:
+                raise BusyError(f"{name} is still at work on the standby of {service}", "run it again")
             raise BusyError(
                 f"{name} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
             )

@@ -171,7 +171,7 @@ def wait_for_sync(
             raise ExternalError(
                 f"no sync of {service} has ended within {timeout:.0f} s"
                 + (f": {fresh.detail}" if fresh.detail else ""),
-                "look at `journalctl -u vcrecovery-sync -u vcrecovery-reconcile` on the primary",
+                "see `journalctl -u vcrecovery-sync -u vcrecovery-reconcile` on the primary",
             )
         clock.sleep(0.2)
 

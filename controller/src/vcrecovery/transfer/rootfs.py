@@ -56,7 +56,7 @@ class Rootfs:
                 except OSError as error:
                     raise ExternalError(
                         f"{self.path}{inside}: {part} is no folder, or a link that is not followed",
-                        "look at that tree; the primary has made it so",
+                        "inspect that tree; the primary made it so",
                     ) from error
                 os.close(here)
                 here = below

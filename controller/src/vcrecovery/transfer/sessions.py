@@ -38,7 +38,7 @@ def _open(state_dir: Path, service: str) -> int:
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then call again",
+            "free some space or correct its rights, then run it again",
         ) from error
 
 
@@ -132,7 +132,7 @@ def _end_sessions(descriptor: int, path: Path, service: str, timeout: float, *, 
         left = ", ".join(str(pid) for pid in sorted(holders(path))) or "none that this one may see"
         raise ExternalError(
             f"the standby of {service} is still written to after {timeout:.0f} s, by process {left}",
-            "end that (seeing it takes root with CAP_SYS_PTRACE), then call again",
+            "end that (seeing it takes root with CAP_SYS_PTRACE), then run it again",
         )
     return len(ended)
 

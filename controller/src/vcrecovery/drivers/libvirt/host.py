@@ -28,7 +28,7 @@ class LibvirtHost(Events):
         def reading(call: Call[DomainReading]) -> DomainReading:
             domain = call.domain(uuid)
             if domain is None:
-                return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} knows no VM {uuid}")
+                return DomainReading(Power.ABSENT, detail=f"hypervisor {self.name} does not know VM {uuid}")
             state, reason = domain.state()
             said, power = reason_of(state, reason), POWER.get(state, Power.RUNNING)
             return DomainReading(power, said, "", _starts_by_itself(domain, power, said))
@@ -99,7 +99,7 @@ class LibvirtHost(Events):
         except libvirt.libvirtError as error:
             raise ExternalError(
                 f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",
-                "end the VM by hand, then call again",
+                "destroy the VM by hand, then run it again",
             ) from error
 
     def suspend(self, uuid: str, timeout: float | None = None) -> bool:
@@ -157,7 +157,7 @@ class LibvirtHost(Events):
         except libvirt.libvirtError as error:
             raise ExternalError(
                 f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",
-                f"{word} the VM by hand, then call again",
+                f"{word} the VM by hand, then run it again",
             ) from error
 
 

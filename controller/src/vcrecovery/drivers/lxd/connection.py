@@ -59,7 +59,7 @@ class OverHttps:
         except OSError as error:
             raise ExternalError(
                 f"LXD's certificate {self.certificate} and key {self.key} cannot be used: {error.strerror or error}",
-                "make both anew, and have the server trust the certificate",
+                "create both again, and have the server trust the certificate",
             ) from error
         except ValueError as error:
             file = self.server_certificate

@@ -87,7 +87,7 @@ class Instances(Connection):
             except AnswerError as error:
                 if error.status_code == 412:
                     raise TryAgainError(
-                        f"container {instance.name} was changed by somebody else at this moment", "call again"
+                        f"container {instance.name} was just changed by another client", "run it again"
                     ) from error
                 raise
 
@@ -111,7 +111,7 @@ class Instances(Connection):
                 if wanted:
                     self.configure(instance, wanted, devices)
                 return instance
-        raise ExternalError(f"container {instance.name} is changed by somebody else all the time", "call again")
+        raise ExternalError(f"container {instance.name} keeps being changed by another client", "run it again")
 
     def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
@@ -126,7 +126,7 @@ class Instances(Connection):
             if started and self._clock.steady() >= deadline:
                 raise ExternalError(
                     f"container {instance} stops right after its start",
-                    f"see `lxc info --show-log {instance}`, then call again",
+                    f"see `lxc info --show-log {instance}`, then run it again",
                 )
             action = "unfreeze" if found is not None and found.status == FROZEN else "start"
             try:
@@ -142,7 +142,7 @@ class Instances(Connection):
             except ExternalError as error:
                 now = self.get(instance) if found is not None and found is known else None
                 if now is None or known is None or now.status == known.status:
-                    hint = f"see `lxc info --show-log {instance}`, then call again"
+                    hint = f"see `lxc info --show-log {instance}`, then run it again"
                     raise ExternalError(error.message, hint) from error
                 found = now
                 continue

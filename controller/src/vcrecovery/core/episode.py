@@ -1,0 +1,201 @@
+"""One failover, from its cause to its end: what was asked, its steps, how it ended. Values.
+
+Times are seconds since the epoch (of Unix), as the clock driver gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import takewhile
+
+from vcrecovery.core.evidence import Confirmation, Evidence, Failed, Restored
+from vcrecovery.core.power import Power
+
+
+class Step(StrEnum):
+    """The steps of a failover, in the order in which the promises want them.
+
+    RESTORE is only there when the operator names a restore point.
+    """
+
+    CONFIRM = "confirm"
+    FENCE = "fence"
+    RESTORE = "restore"
+    START = "start"
+    PROBE = "probe"
+    SWITCH = "switch"
+    VERIFY = "verify"
+
+
+#: How the timeline names a step that is done.
+DONE_WORD: Mapping[Step, str] = {
+    Step.CONFIRM: "confirmed",
+    Step.FENCE: "fenced",
+    Step.RESTORE: "restored",
+    Step.START: "started",
+    Step.PROBE: "ports open",
+    Step.SWITCH: "DNS switched",
+    Step.VERIFY: "DNS checked",
+}
+
+
+class Outcome(StrEnum):
+    """How an episode ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FALSE_ALARM = "false alarm"
+    #: The operator has brought the primary back before the failover was done.
+    GIVEN_UP = "given up"
+    #: The primary was seen to serve after all, while its fence was tried and not proved: nothing has happened to it.
+    WITHDRAWN = "withdrawn"
+
+
+#: Nothing has happened to the primary, and the reason is worth a look.
+CAME_TO_NOTHING = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM, Outcome.WITHDRAWN})
+
+
+class Symptom(StrEnum):
+    """What a detector saw: why it believes that the primary has failed. An operator need not say."""
+
+    NONE = ""
+    #: libvirt calls it a failure.
+    ENDED = "ended"
+    #: Zabbix does.
+    VM = "vm"
+    CPU_ZERO = "cpu-zero"
+    CPU_HIGH = "cpu-high"
+    HOST = "host"
+    #: Our own fence may have ended it, after its failover was withdrawn.
+    LATE_FENCE = "late-fence"
+    #: It is off, or no hypervisor has it any more, and no shutdown was seen.
+    LOST = "lost"
+    #: A fault has paused it, and nobody has resumed it.
+    STALLED = "stalled"
+
+
+#: Whoever saw one of these saw the VM end, or stand still: one that no hypervisor has any more is gone with that.
+SEEN_TO_END = frozenset({Symptom.ENDED, Symptom.VM, Symptom.LATE_FENCE, Symptom.LOST, Symptom.STALLED})
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One try of a step. `ended_at` is None while it runs, or when its controller died in it.
+
+    `evidence` is None until it has ended. `sentence` says why it was decided; it is empty for steps of before that was
+    written down.
+    """
+
+    step: Step
+    begun_at: float
+    ended_at: float | None = None
+    ok: bool = False
+    evidence: Evidence | None = None
+    sentence: str = ""
+
+    @property
+    def saw(self) -> Confirmation:
+        """What a confirmation saw that was `done`. Raises TypeError for any other try."""
+        if not isinstance(self.evidence, Confirmation):
+            raise TypeError(f"{self.step} has left no confirmation")
+        return self.evidence
+
+    @property
+    def was_done(self) -> bool:
+        """Whether it ended well. A confirmation that cannot be read any more is none."""
+        return self.ok and (self.step is not Step.CONFIRM or isinstance(self.evidence, Confirmation))
+
+    @property
+    def summary(self) -> str:
+        """What it did, in a few words; empty when it was not done."""
+        return "" if self.evidence is None or isinstance(self.evidence, Failed) else self.evidence.summary
+
+    @property
+    def error(self) -> str:
+        """Why it was not done."""
+        return self.evidence.error if isinstance(self.evidence, Failed) else ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the operator said beside the service's name."""
+
+    automatic: bool = False
+    force: bool = False
+    primary_is_down: bool = False
+    by: str = "operator"
+    restore_point: str | None = None
+    #: What the detector saw; it says which second signal counts.
+    symptom: Symptom = Symptom.NONE
+    #: When the failure began, if the detector knows; the episode is opened when it was noticed.
+    began_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One failover of one service, from its cause to its end."""
+
+    id: int
+    service: str
+    epoch: int
+    cause: str
+    request: Request
+    opened_at: float
+    steps: tuple[StepRecord, ...] = ()
+    closed_at: float | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+
+    def last(self, step: Step) -> StepRecord | None:
+        """The newest finished try of `step`."""
+        return next((r for r in reversed(self.steps) if r.step is step and r.ended_at is not None), None)
+
+    def newest(self, step: Step) -> StepRecord | None:
+        """The newest try of `step`, finished or not."""
+        return next((record for record in reversed(self.steps) if record.step is step), None)
+
+    def tried(self, step: Step) -> bool:
+        """Whether `step` has begun at least once, whatever came of it."""
+        return any(record.step is step for record in self.steps)
+
+    def done(self, step: Step) -> StepRecord | None:
+        """The newest try of `step`, if it ended well."""
+        record = self.last(step)
+        return record if record and record.was_done else None
+
+    @property
+    def ever_fenced(self) -> bool:
+        """Whether the primary was proved off at least once, however long ago: from then on it must not serve."""
+        return any(record.step is Step.FENCE and record.ok for record in self.steps)
+
+    @property
+    def first_confirmed(self) -> StepRecord | None:
+        """What the decision to fence rested on: the newest confirmation before the first try of it."""
+        begun = next((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), len(self.steps))
+        return replace(self, steps=self.steps[:begun]).done(Step.CONFIRM)
+
+    @property
+    def looked_since_the_fence(self) -> StepRecord | None:
+        """The newest confirmation, if it came after the newest try of the fence."""
+        begun = max((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), default=-1)
+        return replace(self, steps=self.steps[begun + 1 :]).done(Step.CONFIRM)
+
+    @property
+    def seen_running_for(self) -> float:
+        """Seconds over which every look, up to the newest, has found it running; 0 after one, or when that did not."""
+        looks = [record for record in reversed(self.steps) if record.step is Step.CONFIRM and record.was_done]
+        running = list(takewhile(lambda look: look.saw.power is Power.RUNNING, looks))
+        return running[0].begun_at - running[-1].begun_at if running else 0.0
+
+    @property
+    def to_restore(self) -> str | None:
+        """The restore point that was asked for and is not in place yet."""
+        asked, newest = self.request.restore_point, self.newest(Step.RESTORE)
+        if asked is None:
+            return None
+        # One that was cut short has left half of another one there.
+        proof = newest.evidence if newest is not None and newest.ok else None
+        in_place = isinstance(proof, Restored) and asked in (proof.asked, proof.restore_point)
+        return None if in_place else asked

@@ -1,0 +1,139 @@
+"""What a step saw or proved. Values; how the journal keeps them is in `store.evidence_json`.
+
+Times are ages in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from vcrecovery.core.power import Power
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What a look at the primary and at its standby found: the decision to fence rests on it.
+
+    `open_ports` answer as they should, `reached` accept a connection. `neighbours` are the primaries that answer on a
+    hypervisor that does not. `vanished`: no hypervisor has the VM, which had been seen to end. `silent` hypervisors may
+    have it. `freshness`: age of the standby's files when the failure began; `heard`: how long before it was noticed the
+    last heartbeat came. `restore_asked` is the restore point that was looked for, `restore_age` its age.
+    """
+
+    power: Power
+    host: str = ""
+    reason: str = ""
+    detail: str = ""
+    starts_by_itself: str = ""
+    also_on: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    vanished: bool = False
+    cpu: float | None = None
+    heard: float | None = None
+    fence_command: bool = False
+    neighbours: tuple[str, ...] = ()
+    open_ports: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
+    standby_problem: str = ""
+    freshness: float | None = None
+    freshness_detail: str = ""
+    restore_asked: str | None = None
+    restore_problem: str = ""
+    restore_age: float | None = None
+    summary: str = ""
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """Something lives there even if it does not answer as it should."""
+        return self.reached or self.open_ports
+
+    @property
+    def was_away(self) -> bool:
+        """Whether libvirt did not answer."""
+        return self.power is Power.UNREACHABLE
+
+
+class ProvedBy(StrEnum):
+    """Whose word it is that the primary is off."""
+
+    LIBVIRT = "libvirt"
+    FENCE_COMMAND = "fence command"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """The primary cannot serve any more."""
+
+    summary: str = ""
+    by: ProvedBy = ProvedBy.LIBVIRT
+    power: Power | None = None
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The standby is back at a restore point. `asked`: as the operator named it."""
+
+    summary: str = ""
+    asked: str = ""
+    restore_point: str = ""
+    age: float | None = None
+    sessions_ended: int = 0
+
+
+@dataclass(frozen=True)
+class Started:
+    """The standby runs, and takes no files any more."""
+
+    summary: str = ""
+    was_running: bool = False
+    sessions_ended: int = 0
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Every port of the standby, at its `address`."""
+
+    summary: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Switched:
+    """The names point at the standby. `before`: what each held."""
+
+    summary: str = ""
+    before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Every authoritative server says so."""
+
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why the step could not be done."""
+
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """What another version wrote, and this one cannot use. It is shown, and proves nothing."""
+
+    data: Mapping[str, Any]
+
+    @property
+    def summary(self) -> str:
+        return str(self.data.get("summary", ""))
+
+
+#: What a step that was done leaves.
+Proof = Confirmation | Fenced | Restored | Started | Answered | Switched | Verified
+Evidence = Proof | Failed | Unreadable

@@ -1,0 +1,95 @@
+"""How far a failover is, and what may follow: the table that the journal holds every controller to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from vcrecovery.core.episode import Episode, Outcome, Step
+
+
+class Phase(StrEnum):
+    """How far an episode is: derived from its steps and nowhere stored.
+
+    Those that end in -ing have begun and not ended well yet, or not for good.
+    """
+
+    OPENED = "opened"
+    CONFIRMING = "confirming"
+    CONFIRMED = "confirmed"
+    FENCING = "fencing"
+    #: It was proved off before, and may be back.
+    FENCING_AGAIN = "fencing again"
+    FENCED = "fenced"
+    RESTORING = "restoring"
+    RESTORED = "restored"
+    STARTING = "starting"
+    STARTED = "started"
+    PROBING = "probing"
+    PROBED = "probed"
+    SWITCHING = "switching"
+    SWITCHED = "switched"
+    VERIFYING = "verifying"
+    VERIFIED = "verified"
+    CLOSED = "closed"
+
+
+def phase_of(episode: Episode) -> Phase:
+    """What counts is the newest finished try of each step: what failed since is to be done again."""
+    if episode.closed_at is not None:
+        return Phase.CLOSED
+    if not episode.tried(Step.FENCE):
+        if episode.done(Step.CONFIRM) is None:
+            return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
+        return Phase.CONFIRMED
+    if episode.done(Step.FENCE) is None:
+        return Phase.FENCING_AGAIN if episode.ever_fenced else Phase.FENCING
+    if episode.done(Step.START) is None:
+        return _before_the_start(episode)
+    if episode.done(Step.SWITCH) is not None:
+        if episode.done(Step.VERIFY) is not None:
+            return Phase.VERIFIED
+        return Phase.VERIFYING if episode.tried(Step.VERIFY) else Phase.SWITCHED
+    if episode.done(Step.PROBE) is not None:
+        return Phase.SWITCHING if episode.tried(Step.SWITCH) else Phase.PROBED
+    return Phase.PROBING if episode.tried(Step.PROBE) else Phase.STARTED
+
+
+def _before_the_start(episode: Episode) -> Phase:
+    restore = episode.newest(Step.RESTORE)
+    if episode.to_restore is not None or (restore is not None and not restore.ok):
+        return Phase.RESTORING
+    if episode.tried(Step.START):
+        return Phase.STARTING
+    return Phase.FENCED if restore is None else Phase.RESTORED
+
+
+_NO = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM})
+_GIVEN_UP = frozenset({Outcome.GIVEN_UP})
+
+#: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
+#: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
+#: Before the fence a failover can be refused, and until it is proved withdrawn; after that, only finished, or given up
+#: by the operator.
+ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
+    Phase.OPENED: _NO | {Step.CONFIRM},
+    Phase.CONFIRMING: _NO | {Step.CONFIRM},
+    Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE},
+    # Before each further try somebody looks whether it serves.
+    Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Outcome.WITHDRAWN},
+    Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE},
+    # What was fenced long ago is fenced again.
+    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.RESTORE},
+    Phase.RESTORED: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.STARTED: _GIVEN_UP | {Step.PROBE},
+    Phase.PROBING: _GIVEN_UP | {Step.PROBE},
+    # Done without a switch: where no DNS name follows the service.
+    Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
+    Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
+    Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
+    Phase.CLOSED: frozenset(),
+}

@@ -1,0 +1,71 @@
+"""The steps of a failover on the real world, for one service: which of `steps` does what the core has decided."""
+
+from __future__ import annotations
+
+import contextlib
+
+from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.evidence import Proof
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations import records
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
+from vcrecovery.operations.steps.fence import fence
+from vcrecovery.operations.steps.probe import probe
+from vcrecovery.operations.steps.restore import find_restore_point, restore
+from vcrecovery.operations.steps.start import start
+from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.operations.steps.switch import switch
+from vcrecovery.operations.steps.verify import verify
+from vcrecovery.standby.container import EPOCH_KEY
+from vcrecovery.store.lock import after_acts
+
+
+class FailoverSteps:
+    """Acts for service `name` of the plan."""
+
+    def __init__(self, env: Environment, name: str) -> None:
+        self._subject = Subject(env, name)
+        self._ports = PortsAskedAhead(self._subject)
+
+    def epoch_elsewhere(self) -> int:
+        # The confirmation comes next.
+        self._ports.ask()
+        # A standby that does not answer is reported by the step that needs it.
+        found = [0]
+        with contextlib.suppress(ExternalError):
+            instance = self._subject.read_standby()
+            found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
+        return max(*found, records.newest_epoch(self._subject.names))
+
+    def restore_problem(self, episode: Episode) -> str:
+        return find_restore_point(self._subject, episode)[1]
+
+    def carry_out(self, step: Step, episode: Episode) -> Proof:
+        subject = self._subject
+        match step:
+            case Step.CONFIRM:
+                return confirm(subject, episode, self._ports.take())
+            case Step.FENCE:
+                return fence(subject, episode)
+            case Step.RESTORE:
+                with self._container(episode):
+                    return restore(subject, episode)
+            case Step.START:
+                with self._container(episode):
+                    return start(subject, episode)
+            case Step.PROBE:
+                return probe(subject)
+            case Step.SWITCH:
+                return switch(subject, episode)
+            case Step.VERIFY:
+                return verify(subject)
+
+    def _container(self, episode: Episode) -> contextlib.AbstractContextManager[None]:
+        """Its keeper is waited for, but not for longer than the fence counts."""
+        subject, clock = self._subject, self._subject.env.clock
+        patience, proof = subject.service.timeouts.start, episode.done(Step.FENCE)
+        if proof is not None and proof.ended_at is not None:
+            age = max(0.0, clock.now() - proof.ended_at)
+            patience = max(0.0, min(patience, subject.policy.fence_valid_for - age))
+        return after_acts(subject.env.plan.state_dir, subject.name, patience, clock)

@@ -1,0 +1,21 @@
+"""The part of the plan that decisions about a service depend on."""
+
+from __future__ import annotations
+
+from vcrecovery.core.policy import Policy
+from vcrecovery.operations.environment import Environment
+
+
+def policy_for(env: Environment, name: str) -> Policy:
+    service = env.plan.services[name]
+    detection = env.plan.detection
+    return Policy(
+        max_staleness=service.max_staleness,
+        has_dns=bool(service.dns or service.virtual_ip),
+        cpu_high=detection.cpu_high,
+        cpu_high_for=detection.cpu_high_for,
+        cpu_zero_for=detection.cpu_zero_for,
+        host_silent_for=detection.host_silent_for,
+        cool_down=detection.cool_down,
+        stalled_for=detection.stalled_for,
+    )

@@ -1,0 +1,99 @@
+"""Fence: the primary is off, or its hypervisor, and that is proved. The rules are in `core.fencing`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.episode import Episode
+from vcrecovery.core.evidence import Fenced, ProvedBy
+from vcrecovery.core.fencing import Silent, finds_a_change, must_be_silent, must_look_again, waited_for_libvirt
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.sentences import listed
+from vcrecovery.drivers.libvirt import LibvirtHost
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.host_fence import fence_host
+from vcrecovery.operations.steps.subject import Subject
+
+#: Seconds between two looks whether a VM that was destroyed is gone.
+LOOK_EVERY = 0.05
+_LOOKED_AT_FIRST = "run it again: it is re-checked before any action"
+
+
+def fence(subject: Subject, episode: Episode) -> Fenced:
+    """Raises ExternalError when nothing is proved."""
+    env = subject.env
+    if episode.request.primary_is_down:
+        return Fenced(f"on the word of {episode.request.by}", ProvedBy.OPERATOR)
+    command = env.plan.hypervisors[subject.host.name].fence
+    asks = command is not None or finds_a_change(episode)
+    power = subject.find_primary().reading.power if asks else None
+    if power is Power.RUNNING and must_look_again(episode):
+        raise ExternalError(
+            f"hypervisor {subject.host.name} answers again, and says that the primary is running", _LOOKED_AT_FIRST
+        )
+    if power is Power.UNREACHABLE:
+        # Not always the one that it was on before.
+        host = subject.host.name
+        command = env.plan.hypervisors[host].fence
+        if command is not None and waited_for_libvirt(episode, env.clock.now(), env.plan.detection.host_silent_for):
+            silent = partial(_refuse_what_answers, subject, episode, host)
+            said = fence_host(env, host, command, episode.opened_at, silent)
+            return Fenced("; ".join([said, *_destroy_copies(subject)]), ProvedBy.FENCE_COMMAND)
+    return _destroy(subject)
+
+
+def _refuse_what_answers(subject: Subject, episode: Episode, host: str) -> None:
+    asks = must_be_silent(episode, subject.env.clock.now())
+    if asks is Silent.NOTHING:
+        return
+    besides = subject.name if asks is Silent.NEIGHBOURS else ""
+    if answering := subject.env.neighbours.answering(host, besides=besides):
+        raise ExternalError(
+            f"hypervisor {host} does not answer, but powering it off would end what does: {', '.join(answering)}",
+            _LOOKED_AT_FIRST,
+        )
+
+
+def _destroy(subject: Subject) -> Fenced:
+    host = subject.host
+    reading = _destroy_on(subject, host)
+    # Only now: nothing that another hypervisor said before proves that it has no copy.
+    copies = _destroy_copies(subject)
+    if reading.power is Power.ABSENT or reading.reason == "migrated":
+        _refuse_one_that_went_on(subject)
+    return Fenced("; ".join([f"{host.name}: {reading}", *copies]), ProvedBy.LIBVIRT, reading.power)
+
+
+def _destroy_copies(subject: Subject) -> list[str]:
+    """A migration that broke half-way may have left it on two hypervisors."""
+    hosts, silent = subject.env.whereabouts.copies(subject.name, subject.host.name)
+    found = [f"{host}: {_destroy_on(subject, subject.env.hosts[host])}" for host in hosts]
+    return [*found, f"{listed(silent)} not asked: no answer"] if silent else found
+
+
+def _refuse_one_that_went_on(subject: Subject) -> None:
+    """Its hypervisor has no VM that could be ended: it may have left between the look and the fence."""
+    was_on, place = subject.host.name, subject.find_primary()
+    if place.reading.power in (Power.RUNNING, Power.PAUSED):
+        raise ExternalError(f"VM {subject.uuid} is on {place.host} now", "run it again: it is fenced there")
+    if place.reading.reason == "migrated":
+        raise ExternalError(
+            f"VM {subject.uuid} was migrated from {was_on}: it may run elsewhere",
+            "add the hypervisor that has it to the plan, then run it again",
+        )
+
+
+def _destroy_on(subject: Subject, host: LibvirtHost) -> DomainReading:
+    """Also keeps it from starting with that host."""
+    uuid, clock, timeout = subject.uuid, subject.env.clock, subject.service.timeouts.fence
+    deadline = clock.steady() + timeout
+    host.destroy(uuid, timeout)
+    while (reading := host.read(uuid)).power not in OFF | {Power.ABSENT}:
+        if clock.steady() > deadline:
+            raise ExternalError(
+                f"VM {uuid} is still {reading} on {host.name} after its destroy",
+                "power it off by hand, then run it again",
+            )
+        clock.sleep(LOOK_EVERY)
+    return reading

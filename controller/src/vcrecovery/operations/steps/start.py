@@ -1,0 +1,42 @@
+"""Start: the standby takes no files any more, and runs."""
+
+from __future__ import annotations
+
+import contextlib
+
+from vcrecovery.core.episode import Episode
+from vcrecovery.core.evidence import Started
+from vcrecovery.drivers.lxd import Instance, TryAgainError
+from vcrecovery.errors import RefusedError
+from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.promote import promote
+from vcrecovery.transfer.sessions import end_sessions
+
+#: Seconds for killed processes to be gone.
+SESSIONS_END_WITHIN = 10.0
+
+
+def start(subject: Subject, episode: Episode) -> Started:
+    # From here on the receiver refuses files: a primary that comes back must not overwrite live data.
+    instance = _claim(subject, episode)
+    # Those that were let in before that would go on writing.
+    ended = end_sessions(subject.env.plan.state_dir, subject.name, SESSIONS_END_WITHIN)
+    how = promote(subject.lxd, instance, subject.service.timeouts.start)
+    subject.started_at = subject.env.clock.steady()
+    summary = f"container {subject.name} on {subject.lxd.name}: {how}"
+    if ended:
+        summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
+    return Started(summary, instance.running, ended)
+
+
+def _claim(subject: Subject, episode: Episode) -> Instance:
+    """Has the standby belong to this episode, if it may; as it was then."""
+    claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
+    known = subject.standby_just_read()
+    if known is not None and known.config.get(ROLE_KEY) == STANDBY:
+        # That nothing has changed since is shown by the write, which comes with the ETag of that reading.
+        with contextlib.suppress(TryAgainError, RefusedError):
+            subject.lxd.configure(subject.startable(episode, known), claim)
+            return known
+    return subject.claim(episode, claim)

@@ -1,0 +1,77 @@
+"""How the journal keeps what a step saw or proved: as JSON with a version, read back as the type that it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from vcrecovery.core.episode import Step
+from vcrecovery.core.evidence import (
+    Answered,
+    Confirmation,
+    Evidence,
+    Failed,
+    Fenced,
+    Proof,
+    Restored,
+    Started,
+    Switched,
+    Unreadable,
+    Verified,
+)
+
+#: Of what is written here. What has none was written before there was one, with the same keys.
+VERSION = 1
+_PROOF_OF: Mapping[Step, type[Proof]] = {
+    Step.CONFIRM: Confirmation,
+    Step.FENCE: Fenced,
+    Step.RESTORE: Restored,
+    Step.START: Started,
+    Step.PROBE: Answered,
+    Step.SWITCH: Switched,
+    Step.VERIFY: Verified,
+}
+
+_ADAPTERS: dict[type[Evidence], TypeAdapter[Any]] = {}
+
+
+def evidence_data(evidence: Evidence | None) -> dict[str, Any]:
+    """For machines, and for what shows a person everything."""
+    if evidence is None:
+        return {}
+    return dict(evidence.data) if isinstance(evidence, Unreadable) else asdict(evidence)
+
+
+def written(evidence: Evidence) -> str:
+    return json.dumps({"version": VERSION, **evidence_data(evidence)})
+
+
+def read(step: Step, *, ok: bool, text: str) -> Evidence | None:
+    """What a try of `step` left; None for one that has not ended.
+
+    Raises ValueError for evidence of a later version.
+    """
+    found = json.loads(text)
+    if (version := found.pop("version", VERSION)) > VERSION:
+        raise ValueError(f"evidence of version {version}")
+    return of_data(step, ok=ok, data=found) if found else None
+
+
+def of_data(step: Step, *, ok: bool, data: Mapping[str, Any]) -> Evidence:
+    """Keys that this version does not know are left out."""
+    try:
+        evidence: Evidence = _adapter(_PROOF_OF[step] if ok else Failed).validate_python(data)
+    except ValidationError:
+        return Unreadable(dict(data))
+    return evidence
+
+
+def _adapter(kind: type[Evidence]) -> TypeAdapter[Any]:
+    """Made when it is first needed: most verbs read no evidence."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

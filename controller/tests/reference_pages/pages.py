@@ -1,0 +1,19 @@
+"""Which page is made by what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import vm_states
+from reference_pages import cli_page, code_page, metric_page, plan_page, role_page
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES: Mapping[Path, Callable[[], str]] = {
+    DOCS / "reference/plan.md": plan_page.page,
+    DOCS / "reference/cli.md": cli_page.page,
+    DOCS / "reference/exit-codes.md": code_page.page,
+    DOCS / "reference/metrics.md": metric_page.page,
+    DOCS / "reference/roles.md": role_page.page,
+    vm_states.PAGE: vm_states.page,
+}

@@ -1,0 +1,59 @@
+"""`docs/reference/roles.md`: the variables of each role."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import yaml
+
+from reference_pages.markdown import WIDTH, code, head, table
+
+ROLES = Path(__file__).parents[3] / "roles"
+Options = Mapping[str, Mapping[str, Any]]
+_ABOUT = (
+    "An entry point other than `main` is a `tasks_from` of `ansible.builtin.include_role`. A default in braces is "
+    "computed from other variables."
+)
+
+
+def _text(said: str | list[str]) -> str:
+    """Without Ansible's markup."""
+    joined = said if isinstance(said, str) else " ".join(said)
+    return re.sub(r"\b[CVOE]\(([^)]*)\)", r"`\1`", joined)
+
+
+def _rows(options: Options, defaults: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ...]]:
+    for name, option in options.items():
+        kind = option.get("type", "str")
+        if "elements" in option:
+            kind = f"list of {option['elements']}"
+        if "choices" in option:
+            kind = ", ".join(code(str(choice)) for choice in option["choices"])
+        default = option.get("default", defaults.get(name) if not prefix else None)
+        shown = default if isinstance(default, str) else json.dumps(default)
+        cell = "*required*" if option.get("required") else code("" if default is None else shown)
+        yield code(prefix + name), kind, cell, _text(option["description"])
+        yield from _rows(option.get("options", {}), {}, f"{prefix}{name}.")
+
+
+def _role(folder: Path) -> Iterator[str]:
+    defaults = yaml.safe_load((folder / "defaults/main.yml").read_text())
+    specs = yaml.safe_load((folder / "meta/argument_specs.yml").read_text())["argument_specs"]
+    for entry, spec in specs.items():
+        about = [_text(spec[key]) for key in ("short_description", "description") if key in spec]
+        title = f"## {folder.name}" if entry == "main" else f"### {folder.name}, `tasks_from: {entry}`"
+        yield f"{title}\n\n" + fill(". ".join(text.rstrip(".") for text in about) + ".", WIDTH) + "\n"
+        if entry == "main" or spec["options"] != specs["main"]["options"]:
+            yield table(("variable", "type", "default", "meaning"), _rows(spec["options"], defaults))
+        else:
+            yield "The same variables.\n"
+
+
+def page() -> str:
+    parts = [part for folder in sorted(ROLES.iterdir()) for part in _role(folder)]
+    return "\n".join([head("Roles", "`roles/*/meta/argument_specs.yml`", _ABOUT), *parts])

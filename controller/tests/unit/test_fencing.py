@@ -1,0 +1,74 @@
+"""Right before a hypervisor is powered off: what must not answer, and how long libvirt is waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from vcrecovery.core.episode import Episode, Request, Step, StepRecord
+from vcrecovery.core.evidence import Confirmation, Failed, Fenced
+from vcrecovery.core.fencing import Silent, must_be_silent, must_look_again, waited_for_libvirt
+from vcrecovery.core.power import Power
+
+NOW = 1000.0
+AWAY, RUNS, OFF = (Power.UNREACHABLE, Power.RUNNING, Power.SHUTOFF)
+TRIED = StepRecord(Step.FENCE, NOW - 14, NOW - 13, False, Failed("no answer"))
+PROVED = StepRecord(Step.FENCE, NOW - 14, NOW - 13, True, Fenced())
+
+
+def looked(power: Power, ago: float) -> StepRecord:
+    return StepRecord(Step.CONFIRM, NOW - ago, NOW - ago, True, Confirmation(power))
+
+
+def episode(*steps: StepRecord, force: bool = False) -> Episode:
+    return Episode(1, "web", 1, "hv1 does not answer", Request(force=force), NOW - 20, steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "force", "silent"),
+    [
+        # Asked just now, by the confirmation that the fence rests on.
+        ([looked(AWAY, 3)], False, Silent.NOTHING),
+        ([looked(AWAY, 3.1)], False, Silent.PRIMARY_TOO),
+        # A clock that was set back: how long ago it was, nobody knows.
+        ([looked(AWAY, -1)], False, Silent.PRIMARY_TOO),
+        # libvirt went away since: the hypervisor was no question then.
+        ([looked(OFF, 1)], False, Silent.PRIMARY_TOO),
+        ([looked(OFF, 15), TRIED, looked(RUNS, 1)], False, Silent.PRIMARY_TOO),
+        # The operator knew that libvirt was away, or did not.
+        ([looked(AWAY, 9)], True, Silent.NOTHING),
+        ([looked(OFF, 9)], True, Silent.NEIGHBOURS),
+        # It was proved off: what answers there now must not.
+        ([looked(AWAY, 15), PROVED], False, Silent.NEIGHBOURS),
+        ([looked(AWAY, 1), PROVED], False, Silent.NEIGHBOURS),
+    ],
+)
+def test_what_must_be_silent(steps: list[StepRecord], force: bool, silent: Silent) -> None:
+    assert must_be_silent(episode(*steps, force=force), NOW) is silent
+
+
+@pytest.mark.parametrize(
+    ("steps", "waited"),
+    [
+        ([looked(AWAY, 1)], True),
+        ([looked(OFF, 1)], False),
+        ([looked(OFF, 15), TRIED, looked(AWAY, 1)], False),  # 14 s
+        ([looked(OFF, 16), StepRecord(Step.FENCE, NOW - 15, NOW - 14, False, Failed("no"))], True),
+        ([looked(AWAY, 15), TRIED, looked(RUNS, 1)], True),
+    ],
+)
+def test_how_long_libvirt_is_waited_for(steps: list[StepRecord], waited: bool) -> None:
+    assert waited_for_libvirt(episode(*steps), NOW, 15.0) is waited
+
+
+@pytest.mark.parametrize(
+    ("steps", "force", "again"),
+    [
+        ([looked(AWAY, 1)], False, True),
+        ([looked(AWAY, 1)], True, False),
+        ([looked(RUNS, 1)], False, False),
+        ([looked(AWAY, 15), PROVED], False, False),
+        ([], False, False),
+    ],
+)
+def test_whether_one_that_runs_is_looked_at_again(steps: list[StepRecord], force: bool, again: bool) -> None:
+    assert must_look_again(episode(*steps, force=force)) is again
