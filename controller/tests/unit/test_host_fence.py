@@ -55,9 +55,9 @@ def env(plan_file: Path) -> Environment:
     return Environment(load_plan(plan_file))
 
 
-def fence(folder: Path, status: int) -> Fence:
+def fence(folder: Path, status: int, lasts: float = 0.05) -> Fence:
     counter = folder / "runs"
-    return Fence(command=["sh", "-c", f"echo run >> {counter}; sleep 1; echo off; exit {status}"], timeout=20)
+    return Fence(command=["sh", "-c", f"echo run >> {counter}; sleep {lasts}; echo off; exit {status}"], timeout=20)
 
 
 def runs(folder: Path) -> int:
@@ -73,7 +73,7 @@ def test_fifty_services_power_their_hypervisor_off_once(env: Environment, tmp_pa
     def one() -> None:
         together.wait(60)
         try:
-            said.append(fence_it(env, "hv1", fence(tmp_path, status), opened_at))
+            said.append(fence_it(env, "hv1", fence(tmp_path, status, 1.0), opened_at))
         except ExternalError as error:
             said.append(error.message)
 

@@ -121,21 +121,21 @@ def test_every_dependency_is_imported() -> None:
 #: Who may load in a function, and which start that serves. Figures: what the library adds to a start, in ms.
 LOADED_LATE = {
     "cli/main.py": "every verb: only the one that is called is loaded",
-    "cli/options.py": "completion and --help: the plan's schema (90)",
-    "cli/complete.py": "completion: YAML (10) and SQLite (1), where an answer needs them",
-    "cli/failover.py": "completion and --help: what carries it out (140)",
-    "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (140)",
+    "cli/options.py": "completion and --help: the plan's schema (75)",
+    "cli/complete.py": "completion: YAML (8) and SQLite (1), where an answer needs them",
+    "cli/failover.py": "completion and --help: what carries it out (160)",
+    "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (125)",
     "cli/explain.py": "completion and --help: the same",
-    "cli/history.py": "completion and --help: the journal and the plan (110)",
+    "cli/history.py": "completion and --help: the journal and the plan (115)",
     "cli/metrics.py": "--help: the same as status",
-    "cli/snmp_agent.py": "snmpd waits for `table`, which needs no pysnmp (190)",
-    "snmp/table_program.py": "the same: libvirt's library (50) is loaded while snmpd is answered already",
-    "drivers/lxd/connection.py": "a failover over LXD's socket needs no pylxd (60)",
+    "cli/snmp_agent.py": "snmpd waits for `table`, which needs no pysnmp (170)",
+    "snmp/table_program.py": "the same: libvirt's library (55) is loaded while snmpd is answered already",
+    "drivers/lxd/connection.py": "a failover over LXD's socket needs no pylxd (58)",
     "drivers/probe.py": "a failover whose ports are plain needs no TLS",
     "drivers/process.py": "a failover that runs no program needs no ctypes (1)",
-    "plan/model.py": "a plan without an exclude profile needs none (14)",
-    "standby/container.py": "a failover makes no standby: excludes (14), cryptography (5)",
-    "standby/modes.py": "a failover makes no standby: excludes (14)",
+    "plan/model.py": "a plan without an exclude profile needs none (13)",
+    "standby/container.py": "a failover makes no standby: excludes (13), cryptography (4)",
+    "standby/modes.py": "a failover makes no standby: excludes (13)",
 }
 
 
