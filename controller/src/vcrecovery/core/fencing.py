@@ -116,8 +116,8 @@ def _was_away(look: StepRecord | None) -> bool:
     return look is not None and look.saw.was_away
 
 
-def finds_a_change(episode: Episode) -> bool:
-    """Whether libvirt was away at the newest look: at the fence it may say something else."""
+def libvirt_was_away(episode: Episode) -> bool:
+    """Whether libvirt did not answer at the newest look. At the fence it may, and say something else."""
     return _was_away(episode.done(Step.CONFIRM))
 
 
@@ -126,7 +126,7 @@ def must_look_again(episode: Episode) -> bool:
 
     One that was proved off before is not: nobody lets it live any more.
     """
-    return _was_away(episode.done(Step.CONFIRM)) and not (episode.request.force or episode.ever_fenced)
+    return libvirt_was_away(episode) and not (episode.request.force or episode.ever_fenced)
 
 
 def waited_for_libvirt(episode: Episode, now: float, silent_for: float) -> bool:

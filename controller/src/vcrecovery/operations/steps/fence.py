@@ -7,7 +7,7 @@ from functools import partial
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Fenced, ProvedBy
-from vcrecovery.core.fencing import Silent, finds_a_change, must_be_silent, must_look_again, waited_for_libvirt
+from vcrecovery.core.fencing import Silent, libvirt_was_away, must_be_silent, must_look_again, waited_for_libvirt
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.drivers.libvirt import LibvirtHost
@@ -26,7 +26,7 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
     if episode.request.primary_is_down:
         return Fenced(f"on the word of {episode.request.by}", ProvedBy.OPERATOR)
     command = env.plan.hypervisors[subject.host.name].fence
-    asks = command is not None or finds_a_change(episode)
+    asks = command is not None or libvirt_was_away(episode)
     power = subject.find_primary().reading.power if asks else None
     if power is Power.RUNNING and must_look_again(episode):
         raise ExternalError(
