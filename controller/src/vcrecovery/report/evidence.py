@@ -1,6 +1,6 @@
 """What a step has proved, as lines for a person. Pure.
 
-A step may leave whatever it likes in its evidence: what has words here is said in them, the rest under its own name.
+What has words here is said in them; the rest, such as what another version left, under its own name.
 """
 
 from __future__ import annotations
