@@ -25,6 +25,27 @@ class SayOnce:
         self._said.pop(about, None)
 
 
+def go_on(
+    turn: Callable[[], None],
+    *,
+    stop: Event,
+    say: SayOnce,
+    about: str,
+    trouble: Callable[[Exception], str],
+    again_after: float,
+) -> None:
+    """Calls `turn` until `stop` is set. One that raises is followed by the next: a task that ends goes unnoticed.
+
+    `trouble`: what an error means, for the log; said once `about` this. `again_after` seconds it goes on.
+    """
+    while not stop.is_set():
+        try:
+            turn()
+        except Exception as error:  # noqa: BLE001  see above
+            say(about, trouble(error), logging.ERROR)
+            stop.wait(again_after)
+
+
 def keep(
     names: Iterable[str],
     job: Callable[[str], None],

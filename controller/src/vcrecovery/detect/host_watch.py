@@ -19,6 +19,7 @@ from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.runtime import THREADS, Event, Inbox, Runtime
 from vcrecovery.errors import ExternalError
+from vcrecovery.keeping import SayOnce, go_on
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -124,19 +125,22 @@ class HostWatch:
         self._rounds.begin(f"{_TASKS[target.__name__]} hypervisor {self._name}")
 
     def _keep_on(self, target: Callable[[Event], None], stop: Event) -> None:
-        """Whatever breaks, as where this machine can start no thread for a moment: a task that ends goes unnoticed."""
-        said = ""
-        while not stop.is_set():
+        """Whatever breaks, as where this machine can start no thread for a moment."""
+        say = SayOnce(log)
+
+        def turn() -> None:
             begun = self._monotonic()
             self._goes_round(target)
             try:
                 target(stop)
-            except Exception as error:  # noqa: BLE001  see above
-                text = f"{type(error).__name__}: {error}"
-                if text != said or self._monotonic() - begun > SAID_FOR:
-                    log.error("hypervisor %s: %s; restarting its watch", self._name, text)
-                said = text
-                stop.wait(RECONNECT_DELAY)
+            finally:
+                if self._monotonic() - begun > SAID_FOR:
+                    say.well(self._name)
+
+        def trouble(error: Exception) -> str:
+            return f"hypervisor {self._name}: {type(error).__name__}: {error}; restarting its watch"
+
+        go_on(turn, stop=stop, say=say, about=self._name, trouble=trouble, again_after=RECONNECT_DELAY)
 
     def _keep_subscribed(self, stop: Event) -> None:
         """Subscribes to the host's events, again after each loss."""

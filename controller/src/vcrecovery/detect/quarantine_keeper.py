@@ -20,7 +20,7 @@ from vcrecovery.core.service_state import ServiceState
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
-from vcrecovery.keeping import SayOnce
+from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
@@ -71,18 +71,16 @@ class QuarantineKeeper:
         self._rounds.begin(f"hold of old primaries on hypervisor {self._name}")
 
     def run(self, stop: Event) -> None:
-        while not stop.is_set():
+        def turn() -> None:
             self._goes_round()
-            try:
-                self._round(stop)
-            except VCRecoveryError as error:  # the journal
-                self._say(self._name, str(error), logging.ERROR)
-                stop.wait(TICK)
-            except Exception as error:  # noqa: BLE001  a task that ends goes unnoticed
-                self._say(
-                    self._name, f"hypervisor {self._name}: {type(error).__name__}: {error}; trying again", logging.ERROR
-                )
-                stop.wait(TICK)
+            self._round(stop)
+
+        def trouble(error: Exception) -> str:
+            if isinstance(error, VCRecoveryError):  # the journal
+                return str(error)
+            return f"hypervisor {self._name}: {type(error).__name__}: {error}; trying again"
+
+        go_on(turn, stop=stop, say=self._say, about=self._name, trouble=trouble, again_after=TICK)
         self._end()
 
     def _round(self, stop: Event) -> None:

@@ -19,7 +19,7 @@ from vcrecovery.detect.answers import shortened
 from vcrecovery.detect.event_meaning import Event, EventMeaning, Recover
 from vcrecovery.drivers import runtime
 from vcrecovery.errors import ExternalError, VCRecoveryError
-from vcrecovery.keeping import SayOnce
+from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
 from vcrecovery.store.events import EventBook
@@ -64,20 +64,23 @@ class ZabbixEvents:
         with ExitStack() as stack:
             sock: socket.socket | None = None
             next_catch_up = 0.0
-            while not stop.is_set():
-                try:
-                    if sock is None:
-                        sock = stack.enter_context(spool.listening(self._spool))
-                    found = spool.waiting(self._spool)
-                    if self._env.clock.steady() >= next_catch_up:
-                        next_catch_up = self._env.clock.steady() + CATCH_UP_EVERY
-                        found += self._missed()
-                    self._begin(found, stop)
-                    self._wait(sock, stop)
-                    say.well("events")
-                except Exception as error:  # noqa: BLE001  a task that ends goes unnoticed
-                    say("events", f"events of Zabbix cannot be taken: {error}", logging.ERROR)
-                    stop.wait(LOOK_EVERY)
+
+            def turn() -> None:
+                nonlocal sock, next_catch_up
+                if sock is None:
+                    sock = stack.enter_context(spool.listening(self._spool))
+                found = spool.waiting(self._spool)
+                if self._env.clock.steady() >= next_catch_up:
+                    next_catch_up = self._env.clock.steady() + CATCH_UP_EVERY
+                    found += self._missed()
+                self._begin(found, stop)
+                self._wait(sock, stop)
+                say.well("events")
+
+            def trouble(error: Exception) -> str:
+                return f"events of Zabbix cannot be taken: {error}"
+
+            go_on(turn, stop=stop, say=say, about="events", trouble=trouble, again_after=LOOK_EVERY)
 
     def _wait(self, sock: socket.socket | None, stop: runtime.Event) -> None:
         """Until somebody calls, or it is time to look anyway."""
