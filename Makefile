@@ -41,7 +41,7 @@ docs:  ## Write the reference pages under docs/ that are generated from the code
 	cd controller && VCRECOVERY_REWRITE=1 ../.venv/bin/pytest -q tests/unit/test_reference_pages.py
 
 test-unit:  ## Tests that need neither root nor the lab
-	cd controller && ../.venv/bin/pytest -q -n 8 -m "not lab"
+	cd controller && ../.venv/bin/pytest -q -n 8 --dist worksteal -m "not lab"
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)

@@ -116,7 +116,7 @@ def test_made_when_due_and_kept_in_number(standby: OwnStandby) -> None:
 def test_none_is_made_of_what_is_not_whole(standby: OwnStandby) -> None:
     heartbeat = standby.source / "var/lib/vcrecovery/heartbeat"
     now = json.loads(heartbeat.read_text())["at"]
-    for marker, why in (({"at": now, "good_until": now - 5}, "not whole"), ({"at": now - 5000}, "1.4 h old")):
+    for marker, why in (({"at": now, "good_until": now - 5}, "not complete"), ({"at": now - 5000}, "1.4 h old")):
         heartbeat.write_text(json.dumps(marker))
         assert standby.sync().returncode == 0
         assert why in snapshot(standby)
