@@ -44,7 +44,7 @@ PATIENCE = 120.0
 OLD, OLD_UUID = "vcrlab-old", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4001"
 WELL, WELL_UUID = "vcrlab-well", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4002"
 FAR, FAR_UUID = "vcrlab-far", "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e4003"
-HELD = re.compile(rf"VM {OLD_UUID} is quarantined (paused) on hv1(?:, ([0-9.]+) s after libvirt reported it)?")
+HELD = re.compile(rf"VM {OLD_UUID} is quarantined \(paused\) on hv1(?:, ([0-9.]+) s after libvirt reported it)?")
 #: Seconds for the watcher to end, whatever hangs.
 END_WITHIN = 60.0
 #: Nobody listens there.
@@ -183,7 +183,7 @@ def test_an_old_primary_that_comes_back_is_held_until_it_is_to_serve(
 ) -> None:
     with site.watched():
         wait_for(lambda: "old: the standby serves" in site.said(), "the watcher", PATIENCE)
-        wait_for(lambda: "holding" in site.said(), "its events", PATIENCE)
+        wait_for(lambda: "quarantining returning primaries" in site.said(), "its events", PATIENCE)
         site.libvirt.virsh("start", OLD)
         site.wait_until_held()
         wait_for(lambda: HELD.search(site.said()), "the line in the log", PATIENCE)
@@ -220,7 +220,7 @@ def test_in_a_pause_nobody_touches_it_and_after_it_somebody_does(site: Site) -> 
     # Zabbix detects here: that has nothing to do with this.
     site.write(embedded=False)
     with site.watched():
-        wait_for(lambda: "holding" in site.said(), "its events", PATIENCE)
+        wait_for(lambda: "quarantining returning primaries" in site.said(), "its events", PATIENCE)
         site.libvirt.virsh("start", OLD)
         site.libvirt.virsh("suspend", OLD)
         site.libvirt.virsh("resume", OLD)
@@ -280,7 +280,7 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
         }
         site.write()
         with site.watched([sys.executable, "-c", SOON_LOST]):
-            wait_for(lambda: "holding" in site.said(), "its events", PATIENCE)
+            wait_for(lambda: "quarantining returning primaries" in site.said(), "its events", PATIENCE)
             wait_for(lambda: "well: the primary is running" in site.said(), "its primary", PATIENCE)
             wait_for(lambda: "far: the primary is running" in site.said(), "the other's primary", PATIENCE)
             site.libvirt.virsh("start", OLD)
@@ -297,7 +297,7 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
                 log.info("it began %.3f s after the other hypervisor's VM was killed", time.monotonic() - killed)
                 assert site.book.open("old")
             wait_for(lambda: site.said().count("hv1: connected") >= 2, "the return", PATIENCE)
-            wait_for(lambda: site.said().count("hv1: holding") >= 2, "its events", PATIENCE)
+            wait_for(lambda: site.said().count("hv1: quarantining") >= 2, "its events", PATIENCE)
             assert site.state_of(OLD) == "paused"
             site.libvirt.virsh("destroy", OLD)
             wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
