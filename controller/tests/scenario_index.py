@@ -79,6 +79,7 @@ REST: Mapping[str, str] = {
     "virtual ip": "an address that follows the service",
     "hung guest": "two signals speak for a hang",
     "restore point": "back to an older state",
+    "service down": "whoever serves runs, and does not answer",
     "suspension": "the operator's word that automatic failover stops for a while",
 }
 SECTIONS: Mapping[str, Mapping[str, str]] = {

@@ -53,7 +53,7 @@ def an_open_port(on: Server) -> None:
         assert on.probes.ask(on.address, port, PATIENCE) == Result(label, "", reached=True)
         assert on.probes.answering(on.address, [port], PATIENCE) == [label]
         assert on.probes.alive(on.address, [port], PATIENCE) == [label]
-        assert on.probes.answering_or_not([(on.address, port)], PATIENCE) == {label: True}
+        assert [r.label for r in on.probes.ask_patiently([(on.address, port)], PATIENCE) if r.ok] == [label]
 
 
 @case
@@ -65,7 +65,7 @@ def a_closed_port(on: Server) -> None:
         assert on.probes.ask(on.address, port, PATIENCE) == Result(label, "connection refused", reached=False)
         assert on.probes.answering(on.address, [port], PATIENCE) == []
         assert on.probes.alive(on.address, [port], PATIENCE) == []
-        assert on.probes.answering_or_not([(on.address, port)], PATIENCE) == {label: False}
+        assert [r.label for r in on.probes.ask_patiently([(on.address, port)], PATIENCE) if not r.ok] == [label]
     # It is refused at once.
     assert on.clock.steady() - began < PATIENCE
 

@@ -73,7 +73,7 @@ def test_what_an_operator_does_is_no_failure(lab: Lab, blank: int, tmp_path: Pat
         wait_for(lambda: watcher.says("web: the primary is running", 2), "the return")
         assert lab.vcrecovery("suspend", "web", "--for", "1h", "--reason", "work", plan=plan).returncode == 0
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: watcher.says("automatic failover is suspended: no failure"), "the verdict in the pause")
+        wait_for(lambda: watcher.says("down, and automatic failover is suspended"), "the verdict in the pause")
         restart_blank()
         wait_for(lambda: watcher.says("web: the primary is running", 3), "the second return")
         virsh("destroy", BLANK)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from view_cases import DONE, OPEN, view
+from view_cases import DONE, DOWN, OPEN, view
 
 from reference_pages.markdown import code, head, table
+from vcrecovery.core.health import Latencies
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.report.exposition import Family
-from vcrecovery.report.metrics import families
+from vcrecovery.report.metrics import families, latencies, outages
 
 ALERTS = Path(__file__).parents[3] / "templates/prometheus/alerts.yml"
 _ABOUT = (
@@ -45,8 +46,8 @@ def _alert(rule: dict[str, Any]) -> tuple[str, ...]:
 
 
 def page() -> str:
-    views = [view(), view(state=ServiceState("web", open_episode=OPEN), done=DONE)]
-    found = families(views, {}, "0.1.0", 0.1)
+    views = [view(course=DOWN), view(state=ServiceState("web", open_episode=OPEN), done=DONE)]
+    found = [*families(views, {}, "0.1.0", 0.1), *outages(["web"], {}), latencies({"web": Latencies()})]
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     return (
         head("Metrics", "`controller/src/vcrecovery/report/metrics.py`", _ABOUT)

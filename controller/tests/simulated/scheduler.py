@@ -375,3 +375,7 @@ class SimulatedRuntime:
 
     def answer(self) -> Any:
         return SimulatedAnswer(self.scheduler)
+
+    def draw(self, low: float, high: float) -> float:
+        random = self.scheduler.random
+        return (low + high) / 2 if random is None else random.uniform(low, high)

@@ -7,15 +7,17 @@ import re
 from pathlib import Path
 
 import yaml
-from view_cases import DONE, NOW, OPEN, standby, view
+from view_cases import DONE, DOWN, NOW, OPEN, SLOW, standby, view
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Outcome
+from vcrecovery.core.health import Course, Latencies
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
-from vcrecovery.report.metrics import families
+from vcrecovery.report.metrics import families, latencies, outages
+from vcrecovery.store.outages import Total
 
 ALERTS = Path(__file__).resolve().parents[3] / "templates/prometheus/alerts.yml"
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
@@ -37,7 +39,7 @@ def check_exposition(text: str) -> dict[str, dict[str, float]]:
             helped.add(name)
         elif line.startswith("# TYPE "):
             name, kind = line.removeprefix("# TYPE ").split(" ")
-            assert kind in ("counter", "gauge"), line
+            assert kind in ("counter", "gauge", "histogram"), line
             assert name in helped, line
             assert name not in kinds, f"{name} comes twice"
             kinds[name] = kind
@@ -45,17 +47,53 @@ def check_exposition(text: str) -> dict[str, dict[str, float]]:
         else:
             matched = _SAMPLE.fullmatch(line)
             assert matched, line
-            assert matched[1] == current, f"{line} does not stand with its family"
+            suffixes = ("_bucket", "_sum", "_count") if kinds[current] == "histogram" else ("",)
+            assert matched[1] in [current + suffix for suffix in suffixes], f"{line} does not stand with its family"
             labels = found.setdefault(matched[1], {})
             assert (matched[2] or "") not in labels, f"{line} comes twice"
             labels[matched[2] or ""] = float(matched[3])
-    assert set(found) == set(kinds)
+    of_histograms = {name for name, kind in kinds.items() if kind == "histogram"}
+    found_families = {name.rpartition("_")[0] if name.rpartition("_")[0] in of_histograms else name for name in found}
+    assert found_families == set(kinds)
     for name, kind in kinds.items():
         assert name.startswith("vcrecovery_"), name
         assert name.endswith("_total") == (kind == "counter"), name
-        if re.search(r"age|duration|timestamp|staleness", name):
+        if re.search(r"_(age|duration|timestamp|max_staleness)(_|$)", name):
             assert name.endswith("_seconds"), name
     return found
+
+
+def test_how_long_answers_take() -> None:
+    """A histogram counts cumulatively, up to +Inf, which is the count."""
+    measured = Latencies()
+    for seconds in (0.0009, 0.003, 0.003, 7.0):
+        measured.add(seconds)
+    found = check_exposition(render([latencies({"web": measured})]))
+    buckets = found["vcrecovery_probe_duration_seconds_bucket"]
+    assert [buckets[f'service="web",le="{bound}"'] for bound in ("0.001", "0.0025", "0.005", "5", "+Inf")] == [
+        1,
+        1,
+        3,
+        3,
+        4,
+    ]
+    assert list(buckets.values()) == sorted(buckets.values())
+    assert found["vcrecovery_probe_duration_seconds_count"] == {'service="web"': 4}
+    assert math.isclose(found["vcrecovery_probe_duration_seconds_sum"]['service="web"'], 7.0069)
+
+
+def test_outages_that_are_over() -> None:
+    found = check_exposition(render(outages(["web", "mail"], {"web": Total(2, 65.5)})))
+    assert found["vcrecovery_outages_total"] == {'service="web"': 2, 'service="mail"': 0}
+    assert found["vcrecovery_outage_seconds_total"] == {'service="web"': 65.5, 'service="mail"': 0}
+
+
+def test_whether_it_answers() -> None:
+    found = page(view(), view("mail", course=DOWN), view("db", course=Course()), view("app", course=SLOW))
+    assert found["vcrecovery_service_up"] == {'service="web"': 1, 'service="mail"': 0, 'service="app"': 1}
+    assert found["vcrecovery_service_slow"] == {'service="web"': 0, 'service="mail"': 0, 'service="app"': 1}
+    assert found["vcrecovery_service_down_since_timestamp_seconds"] == {'service="mail"': NOW - 300}
+    assert found["vcrecovery_service_verdict"]['service="mail",verdict="service down"'] == 1
 
 
 def page(*views: object) -> dict[str, dict[str, float]]:

@@ -9,6 +9,11 @@ import pytest
 from warm_program import vcrecovery
 
 from vcrecovery.errors import ExitCode
+from vcrecovery.store.journal import Journal
+from vcrecovery.store.outages import OutageBook
+
+#: Before the failover of the fixture.
+BEFORE = 1_780_000_000.0
 
 
 def test_explain(failed_over: Path) -> None:
@@ -81,3 +86,21 @@ def test_history_since(failed_over: Path) -> None:
     said = vcrecovery("history", "--since", "1s", "--plan", failed_over).stdout
     assert said == "no failover since 1s\n"
     assert "episode 1" in vcrecovery("history", "--plan", failed_over).stdout
+
+
+def test_outages_stand_between_failovers(failed_over: Path) -> None:
+    book = OutageBook(Journal(failed_over.parent / "state/journal.db"))
+    book.write({"web": (BEFORE, "10.10.0.10:80: connection refused")}, {})
+    book.write({}, {"web": BEFORE + 310})
+    book.write({"web": (BEFORE + 1.2e7, "evil\x1b[2J")}, {})
+    said = vcrecovery("history", "--plan", failed_over).stdout
+    first, *rest = [line for line in said.splitlines() if line.startswith("web")]
+    assert first.startswith("web: down from 20")
+    assert first.endswith(", 5 min 10 s: 10.10.0.10:80: connection refused")
+    assert rest[0].startswith("web  epoch 1")
+    assert " so far: evil\\x1b[2J" in rest[1]
+    found = json.loads(vcrecovery("history", "--json", "--plan", failed_over).stdout)["outages"]
+    assert [(outage["service"], outage["began_at"], outage["ended_at"]) for outage in found] == [
+        ("web", BEFORE, BEFORE + 310),
+        ("web", BEFORE + 1.2e7, None),
+    ]

@@ -72,7 +72,8 @@ def test_many_services_take_no_longer(hanging: Path) -> None:
 
 def test_status_as_data(failed_over: Path) -> None:
     entry = only(vcrecovery("status", "--json", "--plan", failed_over).stdout)
-    assert (entry["serves"], entry["epoch"], entry["verdict"]) == ("standby", 1, "failed over")
+    assert (entry["serves"], entry["epoch"], entry["verdict"]) == ("standby", 1, "service down")
+    assert (entry["health"], entry["down_since"]) == ("down", None)
     assert entry["last_failover"]["seconds"] == pytest.approx(2.435, abs=0.001)
     assert entry["dns"] == {"www.example.test": None}
     assert entry["standby"]["state"] == "unreachable"
@@ -89,8 +90,8 @@ def test_status_of_one_service(failed_over: Path) -> None:
     done = vcrecovery("status", "web", "--plan", failed_over)
     assert done.returncode == 0
     for part in (
-        "serves    standby at 127.0.0.10, epoch 1",
-        "127.0.0.10:1 does not answer, 127.0.0.10:2 does not answer",
+        "serves    standby at 127.0.0.10, epoch 1: down",
+        "127.0.0.10:1: connection refused, 127.0.0.10:2: connection refused",
         "`vcrecovery explain 1`",
     ):
         assert part in done.stdout

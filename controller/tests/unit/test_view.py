@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
+from view_cases import CRASHED, DONE, DOWN, NOW, OPEN, PLAN, REFUSED, RUNNING, STOPPED, standby, step, view
 
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Close, Run
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.health import Course
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
@@ -36,6 +37,7 @@ GOLDEN = Path(__file__).parent / "golden"
 POLICY = Policy(max_staleness=120.0)
 SERVED = ServiceState("web", epoch=3, side=Side.STANDBY, seen_running_at=NOW - 9999)
 SUSPENDED = DomainReading(Power.PAUSED)
+UNDER_MAINTENANCE = ServiceState("web", seen_running_at=NOW - 9999, suspension=Suspension(NOW - 9, None, "x"))
 HELD = Quarantine(1, "web", 3, PLAN.uuid, NOW - 60.1, NOW - 60)
 HOSTILE = "evil\x1b]0;title\x07\x1b[2J\r\nweb: all is well\u202e\x9b31m"
 
@@ -87,7 +89,7 @@ def many() -> list[ServiceView]:
         ("table", lambda: status.table(many())),
         ("table-narrow", lambda: status.table(many(), width=60)),
         ("table-well", lambda: status.table([view(), view("mail")])),
-        ("detail-well", lambda: status.detail(view(ports={"10.10.0.10:80": True, "10.10.0.10:443 tls": True}))),
+        ("detail-well", lambda: status.detail(view(ports={"10.10.0.10:80": "", "10.10.0.10:443 tls": ""}))),
         ("detail-stopped", lambda: status.detail(many()[2])),
         ("detail-narrow", lambda: status.detail(many()[3], width=50)),
         ("detail-failed-over", lambda: status.detail(many()[4])),
@@ -194,7 +196,8 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (view(reading=CRASHED), Level.ATTENTION, "the primary is shutoff (crashed); the watcher fails it over"),
         (view(reading=CRASHED, last=REFUSED), Level.ATTENTION, "no failover: the standby of web is 700 s old"),
         (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "not served: "),
-        (view(reading=DomainReading(Power.PAUSED)), Level.WARNING, "the primary is paused"),
+        (view(reading=SUSPENDED, course=Course()), Level.WARNING, "the primary is paused"),
+        (view(reading=SUSPENDED), Level.ATTENTION, f"connection refused; `virsh resume {PLAN.uuid}` on hv1"),
         (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
@@ -231,9 +234,19 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         ),
         (view(names=(NameView("a.b", ("10.9.9.9",), ("10.10.0.10",)),)), Level.ATTENTION, "a.b points at 10.9.9.9"),
         (
-            view(ports={"10.10.0.10:80": True, "10.10.0.10:443": False}),
+            view(course=DOWN),
             Level.ATTENTION,
-            "does not answer on 10.10.0.10:443",
+            "down since 2026-11-22 03:07:04: the primary does not answer: 10.10.0.10:443: connection refused",
+        ),
+        (
+            view(reading=CRASHED, state=UNDER_MAINTENANCE),
+            Level.ATTENTION,
+            "the primary is shutoff (crashed): down, and automatic failover is suspended",
+        ),
+        (
+            view(reading=CRASHED, state=SERVED, standby=standby(state="running"), course=DOWN),
+            Level.ATTENTION,
+            "the standby does not answer: 10.10.0.10:443: connection refused; look inside: `lxc exec web",
         ),
         (
             view(state=ServiceState("web", suspension=Suspension(NOW - 9, None, "x"))),
@@ -264,7 +277,7 @@ def test_every_kind_of_verdict_but_healthy_is_said() -> None:
     for kind in Kind:
         if kind in (Kind.HEALTHY, Kind.SUSPENDED):
             continue
-        seen = view()
+        seen = view(course=DOWN)
         assert findings(replace(seen, verdict=replace(seen.verdict, kind=kind))), kind
 
 

@@ -338,7 +338,7 @@ def test_a_hypervisors_event_says_nothing_of_a_vm_that_is_off(stage: Stage) -> N
 def test_a_pause_and_a_refusal_are_told(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
-    assert "suspended: no failure" in stage.handle(kind="vm", uuid=UUID.format(1))
+    assert "down, and automatic failover is suspended" in stage.handle(kind="vm", uuid=UUID.format(1))
     stage.env.journal.suspend("web", None)
     stage.recover.refuses = True
     assert "no failover: web cannot be fenced; mend that" in stage.handle(kind="vm", uuid=UUID.format(1))

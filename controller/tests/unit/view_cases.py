@@ -7,9 +7,10 @@ from typing import Any
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
+from vcrecovery.core.health import Course, Health
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
-from vcrecovery.core.verdict import judge
+from vcrecovery.core.verdict import judge, with_health
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.store.evidence_json import of_data
 from vcrecovery.transfer.freshness import Freshness, Reconcile
@@ -18,6 +19,10 @@ from vcrecovery.transfer.freshness import Freshness, Reconcile
 NOW = 1795317124.0
 RUNNING = DomainReading(Power.RUNNING)
 CRASHED = DomainReading(Power.SHUTOFF, "crashed")
+
+ANSWERS = Course(Health.ANSWERS, NOW - 9999, "", 0.004)
+SLOW = Course(Health.SLOW, NOW - 9999, "", 2.5)
+DOWN = Course(Health.DOWN, NOW - 300, "10.10.0.10:443: connection refused")
 
 PLAN = PlanView(
     hypervisor="hv1",
@@ -42,11 +47,13 @@ def view(name: str = "web", reading: DomainReading = RUNNING, **changes: Any) ->
     """A service that is well, but for the changes."""
     state = changes.pop("state", ServiceState(name, seen_running_at=NOW - 9999))
     address = PLAN.primary_address if state.side is Side.PRIMARY else PLAN.standby_address
+    course = changes.pop("course", ANSWERS if reading.power is Power.RUNNING or state.side is Side.STANDBY else DOWN)
     fields: dict[str, Any] = {
+        "course": course,
         "plan": PLAN,
         "standby": standby(),
         "names": (NameView("www.example.test", (address,), (address,)),),
-        "verdict": judge(state, reading.power, reading.reason, NOW),
+        "verdict": with_health(judge(state, reading.power, reading.reason, NOW), state, course),
         **changes,
     }
     return ServiceView(name=name, at=NOW, state=state, reading=reading, **fields)

@@ -63,7 +63,7 @@ def status(
         env, asker = Environment(plan), QueryPool()
 
         def seen() -> list[ServiceView]:
-            return look(env, names, asker, within, ports=service is not None)
+            return look(env, names, asker, within)
 
         if check or nagios:
             sys.exit(_check(seen(), nagios=nagios))

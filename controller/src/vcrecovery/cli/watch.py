@@ -16,6 +16,7 @@ from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import sign_of_life, tell_systemd
 from vcrecovery.core.episode import DONE_WORD, Episode, Step
 from vcrecovery.core.evidence import Proof
+from vcrecovery.detect.health_watch import HealthWatch, keep_asking
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.detect.watch import Watch
@@ -61,20 +62,26 @@ def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> N
     env.runtime.spawn(lambda: events.run(stop), "zabbix-events")
 
 
-def _serve_metrics(plan: Plan, stop: threading.Event) -> None:
+def _serve_metrics(plan: Plan, health: HealthWatch, stop: Event) -> None:
     """Where the plan asks for it."""
     if plan.metrics is None:
         return
     where = (str(plan.metrics.listen), plan.metrics.port)
-    threading.Thread(target=keep_serving, args=(*where, Page(plan).text, stop), name="metrics", daemon=True).start()
+    page = Page(plan, health=health)
+    threading.Thread(target=keep_serving, args=(*where, page.text, stop), name="metrics", daemon=True).start()
 
 
 def watching(
-    env: Environment, stop: Event, ready: Callable[[], None] = lambda: None, beat: Callable[[], None] = lambda: None
+    env: Environment,
+    stop: Event,
+    ready: Callable[[], None] = lambda: None,
+    beat: Callable[[], None] = lambda: None,
+    serve: Callable[[HealthWatch], None] = lambda _health: None,
 ) -> None:
     """All that goes on while `vcrecovery watch` runs, until `stop` is set.
 
-    `ready` is called once it watches, and `beat` again and again for as long as it does.
+    `ready` is called once it watches, and `beat` again and again for as long as it does. `serve` gets what there is to
+    serve to others.
     """
     plan, runtime = env.plan, env.runtime
     recover = Unattended(env, LogTimeline())
@@ -86,10 +93,13 @@ def watching(
     runtime.spawn(lambda: keeper.run(stop), "standbys")
     runtime.spawn(lambda: keep_addresses(addresses, stop), "addresses")
     rounds = Rounds()
+    health = HealthWatch(env.another(), rounds)
+    runtime.spawn(lambda: keep_asking(health, stop), "services")
+    serve(health)
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     log.info("watching %d service(s)", len(plan.services))
-    Watch(env, recover, rounds).run(stop, ready, beat)
+    Watch(env, recover, rounds, health.courses).run(stop, ready, beat)
 
 
 @click.command()
@@ -106,6 +116,11 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
-    _serve_metrics(plan, stop)
     log.info("plan %s", plan_path)
-    watching(Environment(plan), stop, lambda: tell_systemd("READY=1"), sign_of_life)
+    watching(
+        Environment(plan),
+        stop,
+        lambda: tell_systemd("READY=1"),
+        sign_of_life,
+        lambda health: _serve_metrics(plan, health, stop),
+    )

@@ -21,6 +21,15 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True)
+class Serving:
+    """Who serves, and since which failover. `at_work`: one is not finished, so that may change at any moment."""
+
+    side: Side = Side.PRIMARY
+    epoch: int = 0
+    at_work: bool = False
+
+
+@dataclass(frozen=True)
 class Suspension:
     """The operator's word that automatic failover of this service stops for a while."""
 

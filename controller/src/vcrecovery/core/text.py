@@ -60,6 +60,11 @@ def day_and_time(at: float) -> str:
     return _local(at, "%Y-%m-%d %H:%M:%S")
 
 
+def clock_or_day(at: float, now: float) -> str:
+    """Local time of day, with the day where that is another one."""
+    return _local(at, "%H:%M") if _local(at, "%F") == _local(now, "%F") else _local(at, "%Y-%m-%d %H:%M")
+
+
 def _local(at: float, form: str) -> str:
     """A time may be anybody's word, also one that no calendar has: that is shown as the nearest that it has."""
     earliest, latest = datetime(1970, 1, 2), datetime(9999, 12, 30)  # noqa: DTZ001  in any zone

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.episode import Symptom
+from vcrecovery.core.health import Course, Health
 from vcrecovery.core.meaning import End, Meaning, end_of, meaning_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
@@ -25,6 +26,8 @@ MIGRATION_TAKES = 15.0
 
 class Kind(StrEnum):
     HEALTHY = "healthy"
+    #: Its machine is as it should be, and its ports do not answer.
+    SERVICE_DOWN = "service down"
     FAILED = "failed"
     HUNG = "hung"
     OVERLOADED = "overloaded"
@@ -48,7 +51,8 @@ FAILURES = frozenset({Kind.FAILED, Kind.HUNG, Kind.HOST_SILENT})
 
 @dataclass(frozen=True)
 class Verdict:
-    """`cause` is why a failover begins; it stays the same for as long as the reason does.
+    """`cause` is why a failover begins; it stays the same for as long as the reason does. One that is suspended has
+    none, but a `symptom` all the same where it has failed.
 
     `began_at`: when the failure began, where that is known better than from its cause.
     """
@@ -100,6 +104,10 @@ def judge(
         return verdict
     seen = f"{name}: the primary is {said}" if off else verdict.sentence
     if state.suspension_at(now):
+        if verdict.kind in FAILURES:
+            return Verdict(
+                Kind.SUSPENDED, f"{seen}: down, and automatic failover is suspended", symptom=verdict.symptom
+            )
         return Verdict(Kind.SUSPENDED, f"{seen}, and automatic failover is suspended: no failure")
     if state.seen_running_at is None:
         return Verdict(Kind.UNKNOWN, f"{seen} and was never seen running: not a failure yet")
@@ -110,6 +118,13 @@ def judge(
             f"`vcrecovery failover {name}`, or `vcrecovery acknowledge {name}` to fail over automatically",
         )
     return verdict
+
+
+def with_health(verdict: Verdict, state: ServiceState, course: Course) -> Verdict:
+    """A machine that is well serves nobody whose ports do not answer."""
+    if course.health is not Health.DOWN or verdict.kind not in (Kind.HEALTHY, Kind.FAILED_OVER):
+        return verdict
+    return Verdict(Kind.SERVICE_DOWN, f"{state.service}: the {state.side} does not answer: {course.why}")
 
 
 def _said(power: Power, reason: str) -> str:

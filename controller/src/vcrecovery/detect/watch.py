@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
 from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
+from vcrecovery.core.health import Course
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState
-from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
+from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge, with_health
 from vcrecovery.detect import host_watch, rounds
 from vcrecovery.detect.attempts import Attempts
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
@@ -91,8 +92,16 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
-    def __init__(self, env: Environment, recover: Recover, tasks: Rounds | None = None) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        recover: Recover,
+        tasks: Rounds | None = None,
+        courses: Mapping[str, Course] | None = None,
+    ) -> None:
+        """`courses`: whether each service answers, kept by another task."""
         self._env = env
+        self._courses = courses if courses is not None else {}
         self._recover = recover
         #: Of all the tasks without which a failure goes unseen. While one of them hangs, there is no sign of life.
         self._tasks = tasks or Rounds()
@@ -244,7 +253,8 @@ class Watch:
         verdict = self._judge(service, state, now)
         if (cause := cause_of(state, verdict)) is None:
             attempts.no_cause(healthy=verdict.kind is Kind.HEALTHY)
-            if verdict.sentence:
+            # Whoever asks its ports says that it is down.
+            if verdict.sentence and verdict.kind is not Kind.SERVICE_DOWN:
                 level = logging.WARNING if verdict.kind in _LOUD else logging.INFO
                 self._say(service, verdict.sentence, level, service=service)
         elif attempts.is_due(cause):
@@ -278,7 +288,8 @@ class Watch:
             self._began_at(service),
         )
         reading = primary.reading
-        return judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
+        verdict = judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
+        return with_health(verdict, state, self._courses.get(service, Course()))
 
     def _began_at(self, service: str) -> float | None:
         """When it was last known to live. What nobody has watched may have lived up to now."""

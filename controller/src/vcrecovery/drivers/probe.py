@@ -157,10 +157,9 @@ class Probes:
         """What of `ports` answers as it should, as labels, asked at once."""
         return [result.label for result in self.ask_all([(address, port) for port in ports], timeout) if result.ok]
 
-    def answering_or_not(self, targets: Sequence[Target], at_most: float) -> dict[str, bool]:
-        """Label of each of them -> whether it answers as it should; each gets its own time, but no more than that."""
-        found = self._ask([(address, port, min(at_most, _patience(port))) for address, port in targets])
-        return {result.label: result.ok for result in found}
+    def ask_patiently(self, targets: Sequence[Target], at_most: float) -> list[Result]:
+        """The probes of all targets, made at once; each gets the time that the plan gives it, but no more than that."""
+        return self._ask([(address, port, min(at_most, _patience(port))) for address, port in targets])
 
     def alive(self, address: str, ports: Sequence[Port], timeout: float) -> list[str]:
         """What of `ports` accepts a connection, as labels, whatever it then says: something lives at that address."""

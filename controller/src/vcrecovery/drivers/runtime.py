@@ -6,6 +6,7 @@ The simulation's lets one task run at a time, in an order that a seed chooses an
 from __future__ import annotations
 
 import queue
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -64,6 +65,9 @@ class Runtime(Protocol):
     def answer(self) -> Future[Any]:
         """One that somebody else gives. Its `result` raises TimeoutError when it does not come in time."""
 
+    def draw(self, low: float, high: float) -> float:
+        """A number between the two, another one each time: what many do again and again must not fall together."""
+
 
 class Threads:
     """The program's own."""
@@ -85,6 +89,9 @@ class Threads:
 
     def answer(self) -> Future[Any]:
         return Future()
+
+    def draw(self, low: float, high: float) -> float:
+        return random.uniform(low, high)  # noqa: S311  no secret
 
 
 THREADS = Threads()

@@ -96,6 +96,10 @@ class Detection(Section):
         60.0,
         description="time for a hypervisor that is back to start a VM with autostart or a managed save image",
     )
+    probe_every: Duration = Field(
+        5.0, description="how often the ports of whoever serves are asked, primary or standby, while nothing is wrong"
+    )
+    slow_after: Duration = Field(1.0, description="a service whose ports take longer than that to answer is slow")
     cool_down: Duration = Field(
         3600.0,
         description="time after a failover without a second automatic one of the same service, unless acknowledged",

@@ -17,6 +17,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Sample:
     labels: Mapping[str, str]
     value: float
+    #: Of a histogram: `_bucket`, `_sum` or `_count`.
+    suffix: str = ""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Family:
     """One metric: its name, what it means, and its values."""
 
     name: str
-    kind: Literal["gauge", "counter"]
+    kind: Literal["gauge", "counter", "histogram"]
     meaning: str
     samples: Sequence[Sample] = field(default=())
 
@@ -36,7 +38,7 @@ def render(families: Iterable[Family]) -> str:
         if family.samples:
             meaning = family.meaning.replace("\\", "\\\\").replace("\n", "\\n")
             lines += [f"# HELP {family.name} {meaning}", f"# TYPE {family.name} {family.kind}"]
-            lines += [_line(family.name, sample) for sample in family.samples]
+            lines += [_line(family.name + sample.suffix, sample) for sample in family.samples]
     return "".join(line + "\n" for line in lines)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vcrecovery.core.episode import Episode, Outcome
+from vcrecovery.core.episode import Episode, Outcome, Symptom
+from vcrecovery.core.health import Health
 from vcrecovery.core.power import Power
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
@@ -19,7 +20,8 @@ from vcrecovery.report.view import ServiceView
 
 #: Seconds that a controller may be at work on a failover before somebody should look.
 TAKES_LONG = 300.0
-#: The state of a container that waits in each mode.
+#: The states of a container that runs, and that of one that waits in each mode.
+_RUNS = ("running", "ready")
 _WAITS = {"hot": "running", "warm": "running", "frozen": "frozen", "cold": "stopped"}
 
 
@@ -43,7 +45,7 @@ class Finding:
 
 def findings(view: ServiceView) -> list[Finding]:
     """What is to be done about one service, the most urgent first."""
-    found = [*_verdict(view), *_episode(view), *_standby(view), *_names(view), *_ports(view)]
+    found = [*_verdict(view), *_answers(view), *_episode(view), *_standby(view), *_names(view)]
     found += [*_mode(view), *_sync(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
@@ -88,14 +90,18 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             )
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
             yield later("the primary is paused", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
+        case Kind.SUSPENDED if view.verdict.symptom is not Symptom.NONE and view.state.open_episode is None:
+            yield now(sentence, f"start it, or `vcrecovery resume {name}`, or `vcrecovery failover {name}`")
         case Kind.HEALTHY | Kind.SUSPENDED:
             pass
-        case Kind.FAILED_OVER:
+        case Kind.FAILED_OVER | Kind.SERVICE_DOWN if not view.protected:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
             yield later(
                 f"serving from the standby{since}; unprotected",
                 f"repair the primary; `vcrecovery standby reset {name}` when it serves again",
             )
+        case Kind.SERVICE_DOWN:
+            pass
         case Kind.FAILED:
             # While a failover is under way, that is what there is to say.
             if view.state.open_episode is None:
@@ -114,6 +120,24 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(detail, f"fix that: until it answers, a failure of {name} may go unnoticed")
         case _:
             yield now(sentence)
+
+
+def _answers(view: ServiceView) -> Iterator[Finding]:
+    """That whoever serves does not answer, where its machine is not what is to be said."""
+    course, down = view.course, (Kind.SERVICE_DOWN, Kind.STALE_PRIMARY)
+    if course.health is not Health.DOWN or view.verdict.kind not in down or view.state.open_episode is not None:
+        return
+    since = f" since {day_and_time(course.since)}" if course.since is not None else ""
+    if not view.protected:
+        if view.standby.state not in _RUNS:
+            return
+        hint = f"look inside: `lxc exec {view.name} -- systemctl --failed` on {view.plan.secondary}"
+    elif view.reading.power is Power.PAUSED:
+        hint = f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}"
+    else:
+        hint = f"look inside the VM, or `vcrecovery failover {view.name}` destroys it and fails over"
+    sentence = f"down{since}: the {view.state.side} does not answer: {course.why}"
+    yield Finding(Level.ATTENTION, view.name, sentence, hint)
 
 
 def _episode(view: ServiceView) -> Iterator[Finding]:
@@ -167,7 +191,7 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
     elif standby.state == "missing":
         yield now(standby.detail, "the role `secondary` makes it")
     elif not view.protected:
-        if standby.state not in ("running", "ready") and view.state.open_episode is None:
+        if standby.state not in _RUNS and view.state.open_episode is None:
             yield now(f"the standby is to serve, and its container is {standby.state}", f"`lxc start {name}` there")
     elif standby.age is None:
         yield now(
@@ -228,18 +252,6 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 f"{', '.join(entry.wanted)} serves",
                 "correct the record, or the plan",
             )
-
-
-def _ports(view: ServiceView) -> Iterator[Finding]:
-    closed = [port for port, answers in (view.ports or {}).items() if not answers]
-    serving = view.verdict.kind in (Kind.HEALTHY, Kind.FAILED_OVER, Kind.STALE_PRIMARY)
-    if closed and serving and view.state.open_episode is None:
-        yield Finding(
-            Level.ATTENTION,
-            view.name,
-            f"the {view.state.side} does not answer on {', '.join(closed)}",
-            f"`vcrecovery failover {view.name}` destroys the VM and fails over" if view.protected else "look inside it",
-        )
 
 
 def _sync(view: ServiceView) -> Iterator[Finding]:

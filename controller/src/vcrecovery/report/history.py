@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from vcrecovery.core.episode import Episode
+from vcrecovery.core.health import Outage
+from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.store.evidence_json import evidence_data
@@ -48,5 +50,18 @@ def as_data(episode: Episode) -> dict[str, Any]:
     }
 
 
-def all_as_data(episodes: Sequence[Episode]) -> dict[str, Any]:
-    return {"episodes": [as_data(episode) for episode in episodes]}
+def all_as_data(episodes: Sequence[Episode], outages: Sequence[Outage]) -> dict[str, Any]:
+    return {"episodes": [as_data(episode) for episode in episodes], "outages": [asdict(outage) for outage in outages]}
+
+
+def in_a_line(outage: Outage, now: float) -> str:
+    """An outage for a person."""
+    lasted = span(outage.seconds(now))
+    end = f"until {day_and_time(outage.ended_at)}, {lasted}" if outage.ended_at is not None else f"{lasted} so far"
+    times = f", {outage.times} times" if outage.times > 1 else ""
+    return plain(f"{outage.service}: down from {day_and_time(outage.began_at)} {end}{times}: {outage.why}")
+
+
+def began_at(entry: Episode | Outage) -> float:
+    """What both are sorted by."""
+    return entry.began_at if isinstance(entry, Outage) else entry.opened_at

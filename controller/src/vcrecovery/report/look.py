@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.health import Answers, Course, Health, Outage, after
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
-from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.sighting import Place, ran_for
-from vcrecovery.core.verdict import Circumstances, Verdict, judge
+from vcrecovery.core.verdict import Circumstances, Verdict, judge, with_health
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of
+from vcrecovery.operations.serving import targets
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.lock import Holder
+from vcrecovery.store.outages import OutageBook
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
 
@@ -30,6 +35,8 @@ from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietl
 WITHIN = 5.0
 #: Seconds for a probe of the side that serves, whatever the plan gives it: some of WITHIN is left to say so.
 PROBE_WITHIN = 3.0
+#: So many services' ports, times the QueryPool's threads for each lane, are asked at the same time.
+PORT_LANES = 48
 T = TypeVar("T")
 
 
@@ -50,22 +57,33 @@ class _Patience:
 
 
 def look(
-    env: Environment, names: Sequence[str], asker: QueryPool, within: float = WITHIN, *, ports: bool = False
+    env: Environment,
+    names: Sequence[str],
+    asker: QueryPool,
+    within: float = WITHIN,
+    *,
+    courses: Mapping[str, Course] | None = None,
 ) -> list[ServiceView]:
     """What is known of these services. Whatever does not answer within so many seconds is said not to.
 
-    Raises ExternalError when the journal cannot be used.
+    `courses`: whether each of them answers, if somebody asks all the time; else they are asked now. Raises
+    ExternalError when the journal cannot be used.
     """
     patience = _Patience(within)
-    questions = [_Questions(env, name, asker, ports=ports) for name in names]
+    outages = OutageBook(env.journal).going_on()
+    known = {} if courses is None else dict(courses)
+    questions = [_Questions(env, name, asker, outages.get(name), known.get(name)) for name in names]
     return [question.answered(patience) for question in questions]
 
 
 class _Questions:
     """What is asked for one service."""
 
-    def __init__(self, env: Environment, name: str, asker: QueryPool, *, ports: bool) -> None:
+    def __init__(
+        self, env: Environment, name: str, asker: QueryPool, outage: Outage | None, course: Course | None
+    ) -> None:
         self._env, self._name = env, name
+        self._outage, self._course = outage, course
         self._state = env.journal.state(name)
         service = env.plan.services[name]
         host, secondary = env.whereabouts.home(name), service.standby.secondary
@@ -77,7 +95,8 @@ class _Questions:
             name: asker.ask(("zone", name.zone.name), name.text, partial(_values, name))
             for name in names_of(env, service, self._state.side)
         }
-        self._ports = asker.ask(("ports", name), name, self._read_ports) if ports else None
+        lane = ("ports", zlib.crc32(name.encode()) % PORT_LANES)
+        self._ports = asker.ask(lane, name, self._read_ports) if course is None else None
 
     def _read_power(self) -> Place:
         return self._env.whereabouts.find(self._name)
@@ -101,12 +120,11 @@ class _Questions:
             None if since is None else since.since,
         )
 
-    def _read_ports(self) -> dict[str, bool]:
-        service = self._env.plan.services[self._name]
-        side = service.primary if self._state.side is Side.PRIMARY else service.standby
-        addresses = [str(address) for address in (side.address, side.address6) if address]
-        targets = [(address, port) for address in addresses for port in service.ports]
-        return self._env.probes.answering_or_not(targets, PROBE_WITHIN)
+    def _read_ports(self) -> Answers:
+        clock, service = self._env.clock, self._env.plan.services[self._name]
+        at, begun = clock.now(), clock.steady()
+        found = self._env.probes.ask_patiently(targets(service, self._state.side), PROBE_WITHIN)
+        return Answers(at, clock.steady() - begun, {result.label: result.reason for result in found})
 
     def answered(self, patience: _Patience) -> ServiceView:
         env, name = self._env, self._name
@@ -120,6 +138,7 @@ class _Questions:
         except ExternalError as error:
             standby = StandbyView("unreachable", error.message)
         names = tuple(self._name_view(name, patience) for name in self._names)
+        course, ports = self._health(patience)
         # A failover may have gone on meanwhile: what the journal says now is what holds.
         state, now = env.journal.state(name), env.clock.now()
         return ServiceView(
@@ -128,23 +147,31 @@ class _Questions:
             plan=_of_plan(env, name, place.host),
             state=state,
             reading=reading,
-            verdict=_verdict(env, state, place, now),
+            verdict=with_health(_verdict(env, state, place, now), state, course),
             standby=standby,
             names=names,
             last=state.open_episode or next(iter(env.journal.history(name, 1)), None),
             done=env.journal.newest_done(name),
             holder=holder(env.plan.state_dir, name),
-            ports=self._ports_view(patience),
+            course=course,
+            ports=ports,
             quarantine=QuarantineBook(env.journal).open(name),
         )
 
-    def _ports_view(self, patience: _Patience) -> dict[str, bool] | None:
+    def _health(self, patience: _Patience) -> tuple[Course, dict[str, str] | None]:
+        """Whether it answers, and what each of its ports said where they were asked now."""
         if self._ports is None:
-            return None
+            return self._course or Course(), None
         try:
-            return patience.wait(self._ports, "its ports")
+            said = patience.wait(self._ports, "its ports")
         except ExternalError:
-            return None
+            return Course(), None
+        silent = {label: reason for label, reason in said.silent.items() if reason}
+        answers = replace(said, silent=silent)
+        if silent:
+            since = self._outage.began_at if self._outage is not None else None
+            return Course(Health.DOWN, since, answers.why), dict(said.silent)
+        return after(Course(), answers, self._env.plan.detection.slow_after), dict(said.silent)
 
     def _name_view(self, name: Name, patience: _Patience) -> NameView:
         wanted = tuple(sorted(change.wanted for change in name.changes))

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from vcrecovery.core.episode import Outcome
+from vcrecovery.core.health import BUCKETS, Health, Latencies
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings
 from vcrecovery.report.view import ServiceView
+from vcrecovery.store.outages import Total
 
 
 def families(
@@ -47,6 +49,21 @@ def families(
         Family("vcrecovery_service_info", "gauge", "The service as the plan describes it.", _info(views)),
         each("service_epoch", "The epoch of the service: it grows with every failover.", lambda v: v.state.epoch),
         one_of("service_side", "side", Side, "Who serves.", lambda v: v.state.side.value),
+        each(
+            "service_up",
+            "Whether whoever serves answers on all its ports; none where that is not known.",
+            lambda v: None if v.course.health is Health.UNKNOWN else float(v.course.health is not Health.DOWN),
+        ),
+        each(
+            "service_slow",
+            "Whether it takes longer than detection.slow_after to answer; none where that is not known.",
+            lambda v: None if v.course.health is Health.UNKNOWN else float(v.course.health is Health.SLOW),
+        ),
+        each(
+            "service_down_since_timestamp_seconds",
+            "From when on a service that does not answer has not done so.",
+            lambda v: v.course.since if v.course.health is Health.DOWN else None,
+        ),
         one_of("primary_power", "power", Power, "The primary's state, as read now.", lambda v: v.reading.power.value),
         one_of("service_verdict", "verdict", Kind, "What that means.", lambda v: v.verdict.kind.value),
         Family("vcrecovery_standby_state", "gauge", "The state of the standby's container.", _standbys(views)),
@@ -87,6 +104,36 @@ def families(
         ),
         Family("vcrecovery_service_findings", "gauge", "What `vcrecovery status --check` finds.", _findings(views)),
     ]
+
+
+def outages(services: Sequence[str], totals: Mapping[str, Total]) -> list[Family]:
+    """Those that are over."""
+    known = {name: totals.get(name, Total(0, 0.0)) for name in services}
+    return [
+        Family(
+            "vcrecovery_outages_total",
+            "counter",
+            "Times in which a service did not answer, and that are over.",
+            [Sample({"service": name}, total.count) for name, total in known.items()],
+        ),
+        Family(
+            "vcrecovery_outage_seconds_total",
+            "counter",
+            "How long they were together.",
+            [Sample({"service": name}, total.seconds) for name, total in known.items()],
+        ),
+    ]
+
+
+def latencies(found: Mapping[str, Latencies]) -> Family:
+    """Of `vcrecovery watch` only, since its start."""
+    samples = []
+    for name, one in found.items():
+        said = {"service": name}
+        samples += [Sample({**said, "le": f"{bound:g}"}, one.up_to[bound], "_bucket") for bound in BUCKETS]
+        samples += [Sample({**said, "le": "+Inf"}, one.count, "_bucket")]
+        samples += [Sample(said, one.total, "_sum"), Sample(said, one.count, "_count")]
+    return Family("vcrecovery_probe_duration_seconds", "histogram", "How long a service takes to answer.", samples)
 
 
 def _queue(view: ServiceView) -> float | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcrecovery.core.episode import CAME_TO_NOTHING
-from vcrecovery.core.text import cells, cut, day_and_time, plain, span, took, wrapped
+from vcrecovery.core.health import Health
+from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, all_findings, findings
 from vcrecovery.report.view import NameView, ServiceView
@@ -54,15 +55,24 @@ def _points(view: ServiceView) -> str:
     return ", ".join(dict.fromkeys(_points_at(entry) for entry in view.names)) or "-"
 
 
+def health(view: ServiceView) -> str:
+    """Whether whoever serves answers."""
+    course = view.course
+    if course.health is Health.DOWN and course.since is not None:
+        return f"down since {clock_or_day(course.since, view.at)}"
+    return course.health.value
+
+
 _COLUMNS = (
     _Column("service", 0, lambda view: view.name),
     _Column("serves", 1, lambda view: view.state.side.value),
-    _Column("epoch", 6, lambda view: str(view.state.epoch)),
-    _Column("primary", 2, lambda view: str(view.reading)),
-    _Column("standby", 3, lambda view: view.standby.state),
-    _Column("mode", 7, lambda view: view.plan.mode),
-    _Column("files", 4, _age),
-    _Column("dns", 5, _points),
+    _Column("health", 2, health),
+    _Column("epoch", 7, lambda view: str(view.state.epoch)),
+    _Column("primary", 3, lambda view: str(view.reading)),
+    _Column("standby", 4, lambda view: view.standby.state),
+    _Column("mode", 8, lambda view: view.plan.mode),
+    _Column("files", 5, _age),
+    _Column("dns", 6, _points),
     _Column("verdict", 1, lambda view: view.verdict.kind.value),
 )
 
@@ -114,9 +124,9 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
 
     plan = view.plan
     address = plan.primary_address if view.protected else plan.standby_address
-    say("serves", f"{view.state.side} at {address}, epoch {view.state.epoch}")
+    say("serves", f"{view.state.side} at {address}, epoch {view.state.epoch}: {health(view)}")
     if view.ports is not None:
-        say("ports", ", ".join(f"{port} {'answers' if up else 'does not answer'}" for port, up in view.ports.items()))
+        say("ports", ", ".join(f"{port} answers" if not why else f"{port}: {why}" for port, why in view.ports.items()))
     chosen = " (chosen, not the plan's)" if plan.chosen_mode else ""
     say("primary", f"{view.reading}: VM {plan.uuid} on {plan.hypervisor} (site {plan.site})")
     say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}{chosen}, on {plan.secondary}")
@@ -191,7 +201,10 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "dns": {entry.name: None if entry.found is None else list(entry.found) for entry in view.names},
         "virtual_ip": view.plan.virtual_ip or None,
         "dns_wanted": {entry.name: list(entry.wanted) for entry in view.names},
-        "ports": None if view.ports is None else dict(view.ports),
+        "health": view.course.health.value,
+        "down_since": view.course.since if view.course.health is Health.DOWN else None,
+        "seconds_to_answer": view.course.seconds,
+        "ports": None if view.ports is None else {port: not why for port, why in view.ports.items()},
         "replicated_by": dict(view.plan.replicated_by),
         "findings": [
             {"level": finding.level.value, "sentence": finding.sentence, "hint": finding.hint}
@@ -212,7 +225,7 @@ def fingerprint(view: ServiceView) -> object:
     data = as_data(view)
     reconcile = data["standby"].get("reconcile")
     return (
-        {key: value for key, value in data.items() if key not in ("standby", "findings")},
+        {key: value for key, value in data.items() if key not in ("standby", "findings", "seconds_to_answer")},
         (data["standby"]["state"], data["standby"]["detail"], view.standby.age is None, view.too_old),
         bool(reconcile and reconcile["ended"] is None),
         [(finding["level"], finding["hint"]) for finding in data["findings"]],

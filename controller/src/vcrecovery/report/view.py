@@ -8,11 +8,14 @@ from typing import Any
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode
+from vcrecovery.core.health import Course
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
+
+_NOT_ASKED = Course()
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ class ServiceView:
     """One service at the time `at`.
 
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
-    work on it. `ports`: which probes of the side that serves answer; None when nobody has looked. `quarantine`: of its
-    old primary, which is kept paused.
+    work on it. `course`: whether whoever serves answers. `ports`: what each of its probes said, empty when that was
+    good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
     """
 
     name: str
@@ -88,7 +91,8 @@ class ServiceView:
     last: Episode | None = None
     done: Episode | None = None
     holder: str = ""
-    ports: Mapping[str, bool] | None = None
+    course: Course = _NOT_ASKED
+    ports: Mapping[str, str] | None = None
     quarantine: Quarantine | None = None
 
     @property

@@ -22,12 +22,18 @@ from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord,
 from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.phase import ALLOWED, phase_of
 from vcrecovery.core.power import Power
-from vcrecovery.core.service_state import ServiceState, Side, Suspension
+from vcrecovery.core.service_state import ServiceState, Serving, Side, Suspension
 from vcrecovery.core.sighting import OffTime, Sighting
 from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
-from vcrecovery.store.schema import EVENT_SCHEMA, JOURNAL_SCHEMA, QUARANTINE_INDEX, QUARANTINE_SCHEMA
+from vcrecovery.store.schema import (
+    EVENT_SCHEMA,
+    JOURNAL_SCHEMA,
+    OUTAGE_SCHEMA,
+    QUARANTINE_INDEX,
+    QUARANTINE_SCHEMA,
+)
 
 #: Steps of an episode that are kept while it has not come to its fence.
 _FIRST_LOOKS, _LAST_LOOKS = 50, 150
@@ -66,7 +72,7 @@ class Journal:
             self._together = GroupCommit(self._db, self._one_at_a_time)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA)
+            self._db.executescript(JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA)
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
@@ -157,6 +163,15 @@ class Journal:
             serves = Side(side)
             last = Sighting(Power(sighting[0]), *sighting[1:]) if sighting[0] is not None else None
         return ServiceState(service, epoch, serves, seen, suspension, episode, done, acknowledged, withdrawn, last)
+
+    def who_serves(self) -> dict[str, Serving]:
+        """Of all services that have a history; of the others, the primary does."""
+        rows = self.rows(
+            "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode WHERE service = name AND closed_at IS NULL) "
+            "FROM service"
+        )
+        with self._understood():
+            return {name: Serving(Side(side), epoch, bool(at_work)) for name, side, epoch, at_work in rows}
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))

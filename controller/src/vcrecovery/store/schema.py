@@ -53,3 +53,13 @@ CREATE TABLE IF NOT EXISTS hold (
 QUARANTINE_INDEX = (
     "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
 )
+#: A service has one outage at a time, whichever controllers see it.
+OUTAGE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS outage (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, began_at REAL NOT NULL, ended_at REAL,
+    why TEXT NOT NULL, times INTEGER NOT NULL DEFAULT 1
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_outage ON outage (service) WHERE ended_at IS NULL;
+CREATE INDEX IF NOT EXISTS outages_of_service ON outage (service);
+"""

@@ -1,0 +1,226 @@
+"""Asks the ports of whoever serves, all the time: a service is well when it answers, not when its machine runs.
+
+Each service is asked in a task of its own, which may take as long as its probes may, and never twice at once. Nothing
+is decided here: what came of it is told, and outages are journalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from vcrecovery.core.episode import Step
+from vcrecovery.core.health import Answers, Course, Health, Latencies, after, not_known
+from vcrecovery.core.service_state import Serving, Side
+from vcrecovery.core.text import span
+from vcrecovery.detect.rounds import Rounds
+from vcrecovery.drivers.runtime import Event, Inbox, Task
+from vcrecovery.errors import ExternalError
+from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.serving import targets
+from vcrecovery.store.outages import OutageBook
+
+log = logging.getLogger("vcrecovery.watch")
+
+#: Seconds after which the journal is asked again who serves.
+READ_EVERY = 1.0
+#: So many services are asked at the same time; the others wait for their turn.
+AT_ONCE = 256
+#: Two questions are apart by so much of `probe_every`, drawn anew each time: hundreds must not ask in one moment.
+JITTER = (0.8, 0.95)
+#: Seconds that any probe may take, whatever the plan gives it: an outage must not be noticed later than that.
+AT_MOST = 5.0
+TASK = "questions to the services"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What one task found. `answers` is None where this machine could not ask."""
+
+    service: str
+    serving: Serving
+    answers: Answers | None
+    trouble: str = ""
+
+
+class HealthWatch:
+    """All services of a plan. `courses` and `latencies` may be read by other threads."""
+
+    def __init__(self, env: Environment, rounds: Rounds) -> None:
+        self._env, self._rounds, self._draw = env, rounds, env.runtime.draw
+        self._every = env.plan.detection.probe_every
+        self._slow_after = env.plan.detection.slow_after
+        self._book = OutageBook(env.journal)
+        self._inbox: Inbox[_Asked] = env.runtime.inbox()
+        self._asking: dict[str, Task] = {}
+        self._due: dict[str, float] = {}
+        self._serving: Mapping[str, Serving] = {}
+        self._read_at = float("-inf")
+        #: What the journal has to learn: it may be on a full disk for a while.
+        self._begun: dict[str, tuple[float, str]] = {}
+        self._ended: dict[str, float] = {}
+        self._say = SayOnce(log)
+        self.courses: dict[str, Course] = {name: Course() for name in env.plan.services}
+        self.latencies: dict[str, Latencies] = {name: Latencies() for name in env.plan.services}
+
+    def run(self, stop: Event) -> None:
+        """Returns when `stop` is set."""
+        self._take_up()
+        steady = self._env.clock.steady
+        # Not all of them in the first moment.
+        self._due = {name: steady() + self._draw(0.0, self._every) / 2 for name in self.courses}
+        while not stop.is_set():
+            self._rounds.begin(TASK)
+            self._learn(self._what_came(max(0.0, min(READ_EVERY, self._next() - steady()))))
+            self._write()
+            self._read_who_serves(READ_EVERY)
+            self._ask_those_due()
+
+    def _take_up(self) -> None:
+        """Outages that an earlier watcher left go on until the service is seen to answer."""
+        with contextlib.suppress(ExternalError):
+            for name, outage in self._book.going_on().items():
+                if name in self.courses:
+                    self.courses[name] = Course(Health.DOWN, outage.began_at, outage.why)
+
+    def _next(self) -> float:
+        """When the next one is to be asked."""
+        return min((due for name, due in self._due.items() if name not in self._asking), default=float("inf"))
+
+    def _what_came(self, patience: float) -> list[_Asked]:
+        """After so many seconds, or as soon as something has come."""
+        found: list[_Asked] = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self._inbox.get(timeout=patience))
+            while True:
+                found.append(self._inbox.get_nowait())
+        return found
+
+    def _read_who_serves(self, old: float) -> None:
+        """If it was not read within the last `old` seconds."""
+        if (now := self._env.clock.steady()) - self._read_at < old:
+            return
+        self._read_at = now
+        with contextlib.suppress(ExternalError):
+            found = self._env.journal.who_serves()
+            before, self._serving = self._serving, found
+            for name in self.courses:
+                is_now = found.get(name, Serving())
+                if is_now != before.get(name, Serving()):
+                    self._due[name] = now
+                    self._takes_over(name, is_now)
+
+    def _takes_over(self, name: str, serving: Serving) -> None:
+        """Whoever serves is another one, or will be. A failover that is done has seen its ports open."""
+        course = self.courses[name] = not_known(self.courses[name])
+        if serving.side is Side.PRIMARY or serving.at_work:
+            return
+        episode = self._env.journal.newest_done(name)
+        if episode is None or episode.epoch != serving.epoch:
+            return
+        probe = episode.done(Step.PROBE)
+        up_at = (probe.ended_at if probe is not None else episode.closed_at) or episode.opened_at
+        if course.health is Health.DOWN:
+            self._ended[name] = up_at
+        else:
+            began_at = episode.request.began_at or episode.opened_at
+            self._book.write_failover(name, began_at, up_at, episode.cause)
+        self.courses[name] = Course(Health.ANSWERS, up_at)
+
+    def _ask_those_due(self) -> None:
+        now = self._env.clock.steady()
+        for name, due in self._due.items():
+            if len(self._asking) >= AT_ONCE:
+                return
+            serving = self._serving.get(name, Serving())
+            if due > now or name in self._asking:
+                continue
+            if serving.at_work:
+                self._due[name] = now + READ_EVERY
+                continue
+            try:
+                self._asking[name] = self._env.runtime.spawn(partial(self._ask, name, serving), f"probe of {name}")
+            except RuntimeError:  # no thread can be had now
+                self._due[name] = now + READ_EVERY
+
+    def _ask(self, name: str, serving: Serving) -> None:
+        """In a task of its own."""
+        service, clock = self._env.plan.services[name], self._env.clock
+        at, begun = clock.now(), clock.steady()
+        try:
+            found = self._env.probes.ask_patiently(targets(service, serving.side), AT_MOST)
+        except Exception as error:  # noqa: BLE001  a task that ends without a word would never be begun again
+            self._inbox.put(_Asked(name, serving, None, str(error)))
+            return
+        silent = {result.label: result.reason for result in found if not result.ok}
+        self._inbox.put(_Asked(name, serving, Answers(at, clock.steady() - begun, silent)))
+
+    def _learn(self, batch: Sequence[_Asked]) -> None:
+        courses = {asked.service: self._course(asked) for asked in batch}
+        if any(self._begins_or_ends(name, course) for name, course in courses.items()):
+            # A failover may have begun since they were asked: then that is what there is to say.
+            self._read_who_serves(0.0)
+        now = self._env.clock.steady()
+        for asked in batch:
+            name, course = asked.service, courses[asked.service]
+            self._asking.pop(name, None)
+            if asked.serving != self._serving.get(name, Serving()):
+                self._due[name] = now
+                continue
+            self._due[name] = now + course.next_look(self._every * self._draw(*JITTER))
+            self._tell(asked, course)
+            self.courses[name] = course
+
+    def _course(self, asked: _Asked) -> Course:
+        before = self.courses[asked.service]
+        return not_known(before) if asked.answers is None else after(before, asked.answers, self._slow_after)
+
+    def _begins_or_ends(self, name: str, course: Course) -> bool:
+        return (course.health is Health.DOWN) is not (self.courses[name].health is Health.DOWN)
+
+    def _tell(self, asked: _Asked, course: Course) -> None:
+        name, side, before = asked.service, asked.serving.side, self.courses[asked.service]
+        if asked.answers is None:
+            self._say(name, f"{name}: whether it answers is not known: {asked.trouble}", logging.ERROR, service=name)
+        else:
+            self._say.well(name)
+            if not asked.answers.silent:
+                self.latencies[name].add(asked.answers.seconds)
+        if not self._begins_or_ends(name, course):
+            return
+        at = course.since or asked.answers.at if asked.answers is not None else 0.0
+        if course.health is Health.DOWN:
+            self._begun[name] = (at, course.why)
+            log.warning("%s: the %s does not answer: %s", name, side, course.why, extra={"service": name})
+        else:
+            self._ended[name] = at
+            lasted = span(at - (before.since or at))
+            log.info("%s: the %s answers; the service was down for %s", name, side, lasted, extra={"service": name})
+
+    def _write(self) -> None:
+        if not self._begun and not self._ended:
+            return
+        try:
+            self._book.write(self._begun, self._ended)
+        except ExternalError as error:
+            self._say("journal", f"outages cannot be journalled now: {error}", logging.ERROR)
+            return
+        self._say.well("journal")
+        self._begun, self._ended = {}, {}
+
+
+def keep_asking(watch: HealthWatch, stop: Event) -> None:
+    """One turn that breaks is followed by the next: nobody would know that a service is down."""
+    go_on(
+        lambda: watch.run(stop),
+        stop=stop,
+        say=SayOnce(log),
+        about="probes",
+        trouble=lambda error: f"the services are not asked: {error}; going on",
+        again_after=READ_EVERY,
+    )

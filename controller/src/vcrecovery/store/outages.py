@@ -1,0 +1,91 @@
+"""When services did not answer, in the journal: what availability is told from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vcrecovery.core.health import SAME_OUTAGE, Outage
+
+if TYPE_CHECKING:
+    from vcrecovery.store.journal import Journal
+
+#: Seconds for which an outage is remembered.
+KEPT = 3 * 365 * 86400.0
+
+
+@dataclass(frozen=True)
+class Total:
+    """All outages of one service that are over."""
+
+    count: int
+    seconds: float
+
+
+class OutageBook:
+    """The journal's part about outages. Each of its methods raises ExternalError when the journal cannot be used.
+
+    Two controllers may write the same one: the first begins it, the first ends it.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def write_failover(self, service: str, began_at: float, ended_at: float, why: str) -> None:
+        """The outage that a failover has ended. Nothing is written twice, nor beside one that goes on."""
+        with self._journal.transaction() as db:
+            db.execute(
+                "INSERT INTO outage (service, began_at, ended_at, why) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS "
+                "(SELECT 1 FROM outage WHERE service = ?1 AND (ended_at IS NULL OR began_at = ?2))",
+                (service, began_at, max(began_at, ended_at), why),
+            )
+
+    def write(self, begun: Mapping[str, tuple[float, str]], ended: Mapping[str, float]) -> None:
+        """Services that have ceased to answer, each with when and why; and those that answer again, with since when.
+
+        One that ceases again within a minute has never been well: its last outage goes on.
+        """
+        with self._journal.transaction() as db:
+            for service, (at, why) in begun.items():
+                found = db.execute(
+                    "SELECT id, ended_at FROM outage WHERE service = ? ORDER BY id DESC LIMIT 1", (service,)
+                ).fetchone()
+                if found is not None and found[1] is None:
+                    continue
+                if found is not None and abs(at - found[1]) < SAME_OUTAGE:
+                    db.execute(
+                        "UPDATE outage SET ended_at = NULL, why = ?, times = times + 1 WHERE id = ?", (why, found[0])
+                    )
+                    continue
+                db.execute("INSERT INTO outage (service, began_at, why) VALUES (?, ?, ?)", (service, at, why))
+                db.execute("DELETE FROM outage WHERE service = ? AND ended_at < ?", (service, at - KEPT))
+            for service, at in ended.items():
+                # No outage ends before it began: a clock was set back.
+                db.execute(
+                    "UPDATE outage SET ended_at = max(began_at, ?) WHERE service = ? AND ended_at IS NULL",
+                    (at, service),
+                )
+
+    def going_on(self) -> dict[str, Outage]:
+        """By service."""
+        return {outage.service: outage for outage in self._read("ended_at IS NULL")}
+
+    def history(self, service: str | None = None, limit: int = 20, since: float = 0.0) -> list[Outage]:
+        """Those that were not over by then, newest first."""
+        where, values = "coalesce(ended_at, ?) >= ?", (since, since)
+        if service is not None:
+            return self._read(f"service = ? AND {where} ORDER BY id DESC LIMIT ?", service, *values, limit)
+        return self._read(f"{where} ORDER BY id DESC LIMIT ?", *values, limit)
+
+    def totals(self) -> dict[str, Total]:
+        """By service, for those that had one."""
+        rows = self._journal.rows(
+            "SELECT service, count(*), sum(ended_at - began_at) FROM outage WHERE ended_at IS NOT NULL GROUP BY service"
+        )
+        return {service: Total(count, seconds) for service, count, seconds in rows}
+
+    def _read(self, where: str, *values: object) -> list[Outage]:
+        query = f"SELECT id, service, began_at, ended_at, why, times FROM outage WHERE {where}"  # noqa: S608
+        rows = self._journal.rows(query, *values)
+        return [Outage(*row) for row in rows]
