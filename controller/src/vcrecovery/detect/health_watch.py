@@ -29,6 +29,8 @@ log = logging.getLogger("vcrecovery.watch")
 
 #: Seconds after which the journal is asked again who serves.
 READ_EVERY = 1.0
+#: Seconds between two looks at who is due.
+TURN = 0.02
 #: So many services are asked at the same time; the others wait for their turn.
 AT_ONCE = 256
 #: Two questions are apart by so much of `probe_every`, drawn anew each time: hundreds must not ask in one moment.
@@ -61,6 +63,8 @@ class HealthWatch:
         self._due: dict[str, float] = {}
         self._serving: Mapping[str, Serving] = {}
         self._read_at = float("-inf")
+        #: When the next one is to be asked.
+        self._next = float("-inf")
         #: What the journal has to learn: it may be on a full disk for a while.
         self._begun: dict[str, tuple[float, str]] = {}
         self._ended: dict[str, float] = {}
@@ -76,10 +80,11 @@ class HealthWatch:
         self._due = {name: steady() + self._draw(0.0, self._every) / 2 for name in self.courses}
         while not stop.is_set():
             self._rounds.begin(TASK)
-            self._learn(self._what_came(max(0.0, min(READ_EVERY, self._next() - steady()))))
+            self._learn(self._what_came(max(0.0, min(READ_EVERY, self._next - steady()))))
             self._write()
             self._read_who_serves(READ_EVERY)
-            self._ask_those_due()
+            if steady() >= self._next:
+                self._ask_those_due()
 
     def _take_up(self) -> None:
         """Outages that an earlier watcher left go on until the service is seen to answer."""
@@ -87,10 +92,6 @@ class HealthWatch:
             for name, outage in self._book.going_on().items():
                 if name in self.courses:
                     self.courses[name] = Course(Health.DOWN, outage.began_at, outage.why)
-
-    def _next(self) -> float:
-        """When the next one is to be asked."""
-        return min((due for name, due in self._due.items() if name not in self._asking), default=float("inf"))
 
     def _what_came(self, patience: float) -> list[_Asked]:
         """After so many seconds, or as soon as something has come."""
@@ -112,7 +113,7 @@ class HealthWatch:
             for name in self.courses:
                 is_now = found.get(name, Serving())
                 if is_now != before.get(name, Serving()):
-                    self._due[name] = now
+                    self._is_due(name, now)
                     self._takes_over(name, is_now)
 
     def _takes_over(self, name: str, serving: Serving) -> None:
@@ -135,18 +136,20 @@ class HealthWatch:
     def _ask_those_due(self) -> None:
         now = self._env.clock.steady()
         for name, due in self._due.items():
-            if len(self._asking) >= AT_ONCE:
-                return
-            serving = self._serving.get(name, Serving())
-            if due > now or name in self._asking:
-                continue
-            if serving.at_work:
-                self._due[name] = now + READ_EVERY
-                continue
-            try:
-                self._asking[name] = self._env.runtime.spawn(partial(self._ask, name, serving), f"probe of {name}")
-            except RuntimeError:  # no thread can be had now
-                self._due[name] = now + READ_EVERY
+            if due <= now and name not in self._asking and len(self._asking) < AT_ONCE:
+                self._begin(name, now)
+        # All of them are looked through here, so not for each answer that comes.
+        others = (due for name, due in self._due.items() if name not in self._asking)
+        self._next = max(now + TURN, min(others, default=now + READ_EVERY))
+
+    def _begin(self, name: str, now: float) -> None:
+        serving = self._serving.get(name, Serving())
+        self._due[name] = now + READ_EVERY
+        if serving.at_work:
+            return
+        # Where no thread can be had now, it is asked a little later.
+        with contextlib.suppress(RuntimeError):
+            self._asking[name] = self._env.runtime.spawn(partial(self._ask, name, serving), f"probe of {name}")
 
     def _ask(self, name: str, serving: Serving) -> None:
         """In a task of its own."""
@@ -170,11 +173,15 @@ class HealthWatch:
             name, course = asked.service, courses[asked.service]
             self._asking.pop(name, None)
             if asked.serving != self._serving.get(name, Serving()):
-                self._due[name] = now
+                self._is_due(name, now)
                 continue
-            self._due[name] = now + course.next_look(self._every * self._draw(*JITTER))
+            self._is_due(name, now + course.next_look(self._every * self._draw(*JITTER)))
             self._tell(asked, course)
             self.courses[name] = course
+
+    def _is_due(self, name: str, at: float) -> None:
+        self._due[name] = at
+        self._next = min(self._next, at)
 
     def _course(self, asked: _Asked) -> Course:
         before = self.courses[asked.service]
