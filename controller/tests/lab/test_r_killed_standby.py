@@ -142,7 +142,8 @@ def test_receive(site: EmptySite) -> None:
     for boundary in range(1, MOST):
         # In the end it is rsync, which gets nothing to read.
         status = site.controllers.wait(site.controllers.start(f"{boundary}@all", words, out, err))
-        assert holders(lock_file(site.state, NAME)) == {}
+        # Its children are killed by the kernel when it ends, and need a moment for that.
+        wait_for(lambda: holders(lock_file(site.state, NAME)) == {}, "the end of the session", 30)
         assert "jail" not in Path("/proc/mounts").read_text()
         if status != KILLED:
             break
