@@ -16,7 +16,7 @@ from vcrecovery_lab.zabbix import zabbix
 
 from .results import Results, targets, text
 from .scale import FULL, QUICK, Scale
-from .site import UUID, VM, Door, Site, plan_of, watched
+from .site import UUID, VM, Door, Site, empty_lxd, plan_of, watched
 from .stage_alarms import Alarm, measure_alarms
 from .stage_hangs import measure_hang_by_zabbix, measure_hangs, measure_overload
 from .stage_kills import Delays, measure_own, measure_zabbix
@@ -36,11 +36,13 @@ def _libvirt() -> Iterator[PrivateLibvirt]:
 
 
 @contextmanager
-def _chained(folder: Path, version: str, libvirt: PrivateLibvirt, door: Door, scale: Scale) -> Iterator[Chain]:
+def _chained(
+    folder: Path, version: str, libvirt: PrivateLibvirt, door: Door, lxd: Path, scale: Scale
+) -> Iterator[Chain]:
     # `nobody` has to reach it, and the names of its sockets must be short.
     folder.mkdir(mode=0o755)
     window = {"cpu_zero_for": f"{scale.window:g}s", "cpu_high_for": f"{scale.window:g}s"}
-    plan = plan_of(door.port, embedded=False, **window)
+    plan = plan_of(door.port, lxd, embedded=False, **window)
     with zabbix(version, folder / "zabbix", progress=stderr_progress) as stack:
         (folder / "chain").mkdir(mode=0o755)
         with chain(stack, folder / "chain", libvirt.uri, plan, POLL) as made:
@@ -58,14 +60,15 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
         libvirt = ends.enter_context(_libvirt())
         door = Door()
         ends.callback(door.close)
+        lxd = ends.enter_context(empty_lxd(folder / "lxd.socket"))
         libvirt.make(VM, UUID)
-        with stderr_progress("own watcher"), watched(folder / "own", libvirt, plan_of(door.port)) as (site, log):
+        with stderr_progress("own watcher"), watched(folder / "own", libvirt, plan_of(door.port, lxd)) as (site, log):
             kills = [measure_own(site, log, scale.kills)]
-        plan = plan_of(door.port, cpu_zero_for=window)
+        plan = plan_of(door.port, lxd, cpu_zero_for=window)
         with stderr_progress("hangs"), watched(folder / "hang", libvirt, plan) as (site, log):
             doubts.append(measure_hangs(site, log, scale.hangs))
         for version in ("6.0", "7.0"):
-            with _chained(folder / version, version, libvirt, door, scale) as made:
+            with _chained(folder / version, version, libvirt, door, lxd, scale) as made:
                 site = Site(libvirt, made.state_dir)
                 with stderr_progress(f"Zabbix {version}"):
                     kills.append(measure_zabbix(site, made, scale.kills))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from recovery_bench import overhead_lxd
 from vcrecovery.core.episode import Episode
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab.detection.chain import HOST, PROGRAM, plan_without_standby
@@ -38,9 +40,24 @@ IDLES = bytes.fromhex(
 )
 
 
-def plan_of(port: int, **detection: Any) -> dict[str, Any]:
-    """What a plan needs beside its hypervisor. `port` is the service's, on this machine."""
-    return plan_without_standby(UUID, port, **detection)
+def plan_of(port: int, lxd: Path, **detection: Any) -> dict[str, Any]:
+    """What a plan needs beside its hypervisor. `port` is the service's, on this machine; `lxd` has no standby."""
+    plan = plan_without_standby(UUID, port, **detection)
+    plan["secondaries"]["sec1"]["lxd"] = str(lxd)
+    return plan
+
+
+@contextmanager
+def empty_lxd(place: Path) -> Iterator[Path]:
+    """An LXD without containers: a failover is refused. Without any LXD it would be tried again and again."""
+    program = Path(overhead_lxd.__file__)
+    process = subprocess.Popen([sys.executable, "-IS", str(program), str(place)])
+    try:
+        wait_until(place.is_socket, "the LXD without containers", PATIENCE)
+        yield place
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
 
 
 class Door:

@@ -58,7 +58,7 @@ def measure_zabbix(site: Site, chain: Chain, rounds: int) -> Delays:
         begun = site.begun_after(number)
         event = chain.problems()[-1]
         moments = {
-            "libvirt, agent, inform": _logged(chain.log("relay"), r"notification: .*'stopped'"),
+            "libvirt, agent, inform": _logged(chain.log("relay"), r"notification: .*: stopped"),
             "relay, item, trigger, action": _executed(chain.zabbix.agent_log, event["event"]),
             "command, API": _logged(chain.log("watch"), rf"event {event['event']}: VM "),
             "judging, lock": begun,
