@@ -171,6 +171,7 @@ class Walk(RuleBasedStateMachine):
             fence_command_works=True,
             standby_ports_open_after=1.0,
             standby_flaps_for=0.0,
+            standby_service_ended=False,
         )
         for service in self.services:
             if service.ns2 is not None:
@@ -362,6 +363,15 @@ class Promises(Walk):
     def ports_of_the_standby(self, after: float, flaps_for: float) -> None:
         """They open late, never, close again, or do all of that in turn."""
         self.change(standby_ports_open_after=after, standby_flaps_for=flaps_for)
+
+    @precondition(lambda self: self.web.serves)
+    @rule(container=st.booleans(), asks=st.booleans(), place=st.sampled_from([None, None, *PLACES]))
+    def the_standby_serves_no_more(self, container: bool, asks: bool, place: str | None) -> None:
+        """Its container ends, or the service in it; an operator asks for what helps, and may be killed over it."""
+        self.change(**({"standby_running": False} if container else {"standby_service_ended": True}))
+        if asks:
+            self.site.kill_at = place
+            self.let(self.site.begin_failover())
 
     @rule(full=st.booleans())
     def disk(self, full: bool) -> None:

@@ -16,6 +16,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import TryAgainError
 from vcrecovery.errors import BusyError
 from vcrecovery.plan.load import load_plan
+from vcrecovery.standby.container import EPOCH_KEY
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.lock import service_lock
@@ -216,6 +217,27 @@ def test_one_that_serves_is_left_alone(standby: WaitingStandby) -> None:
     said = standby.vcrecovery("standby", "set", NAME, "cold")
     assert (said.returncode, said.stdout) == (0, f"{NAME}: left alone: the standby serves\n")
     assert standby.instance.status == "Frozen"
+
+
+def test_one_that_is_to_serve_and_does_not_is_brought_up_again(standby: WaitingStandby) -> None:
+    assert standby.fail_over().returncode == 0
+    assert "nothing to do: its standby serves since epoch 1" in standby.fail_over().stdout
+    booted = standby.init()
+    standby.inside("systemctl", "stop", "nginx")
+    assert standby.page() is None
+    assert json.loads(standby.vcrecovery("status", "--json").stdout)["services"][0]["verdict"] == "service down"
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert "was running; started nginx.service" in done.stdout
+    assert standby.page() is not None
+    # What ran there goes on.
+    assert standby.init() == booted
+    wait_for(lambda: stopped(standby), "its end")
+    done = standby.fail_over()
+    assert done.returncode == 0, done.stderr
+    assert standby.page() is not None
+    assert standby.instance.config[EPOCH_KEY] == "3"
+    assert "nothing to do: its standby serves since epoch 3" in standby.fail_over().stdout
 
 
 def test_killed_at_every_step(standby: WaitingStandby) -> None:

@@ -114,13 +114,16 @@ class SimulatedLxd(LxdServer):
         return self.ask(instance, command, timeout)[0]
 
     def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        """Both are the scripts of `standby.container_units`; what they do to the tree is not seen from here."""
+        """All are the scripts of `standby.container_units`; what they do to the tree is not seen from here."""
         self._asked(MODES["hot"][0])
         service, container = self._of(instance)
         if container.status != RUNNING:
             raise self._says(f"Instance is {'frozen' if container.status == FROZEN else 'not running'}")
         if "promote" in command and service.mode in ("warm", "hot"):
             service.boots(MODES[service.mode][1])
+        if "start" in command and service.standby_service_ended:
+            service.serves_inside_again()
+            return 0, "started nginx.service"
         return 0, f"now {int(self._scheduler.wall)}\n"
 
     # -- files -------------------------------------------------------------------------------------------------

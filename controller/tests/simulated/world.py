@@ -79,6 +79,8 @@ class Service:
     standby_ports_open_after: float = 1.0
     #: Seconds for which the ports then open and close again.
     standby_flaps_for: float = 0.0
+    #: Its container runs, and the service in it has ended.
+    standby_service_ended: bool = False
     virtual_ip: str | None = None
     virtual_ip_is_here: bool = False
     virtual_ip_elsewhere: bool = False
@@ -215,6 +217,7 @@ class Service:
         container = self.container
         container.status = RUNNING
         container.serves_since, container.left = self.scheduler.time, left
+        self.standby_service_ended = False
         self.answered.clear()
         if container.config.get("user.vcrecovery.role") == "active":
             self.may_start()
@@ -223,10 +226,15 @@ class Service:
             self.starts += 1
             self.on_start(self)
 
+    def serves_inside_again(self) -> None:
+        """What has ended in the container is started."""
+        self.standby_service_ended = False
+        self.container.serves_since, self.container.left = self.scheduler.time, 0.1
+
     @property
     def standby_answers(self) -> bool:
         container = self.container
-        if container.status not in (RUNNING, FROZEN):
+        if container.status not in (RUNNING, FROZEN) or self.standby_service_ended:
             return False
         opens_at = container.serves_since + self.standby_ports_open_after * container.left
         since = self.scheduler.time - opens_at

@@ -97,6 +97,53 @@ def test_an_operator_is_refused_with_a_way_out_and_force_overrides(evidence: dic
     assert forced.step is Step.FENCE
 
 
+def again(step: StepRecord, **words: bool) -> Episode:
+    opened = episode(step, automatic=False)
+    return replace(opened, request=replace(opened.request, again=True, **words))
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {},
+        # Our own fence; the files are as old as the failover, but have been served since.
+        {"reason": "destroyed", "freshness": 9e6},
+        {"freshness": None},
+        {"power": "absent", "reason": ""},
+        {"power": "paused"},
+    ],
+)
+def test_a_standby_that_serves_no_more_is_brought_up_behind_a_new_fence(evidence: dict[str, Any]) -> None:
+    decision = decide(again(confirm(**evidence)), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said", "hint"),
+    [
+        ({"power": "running"}, "its old primary runs", "standby reset web"),
+        ({"power": "running", "open_ports": ["10.0.0.1:80"]}, "its old primary runs", "failover web --force"),
+        ({"power": "unreachable"}, "cannot be fenced", "--primary-is-down web"),
+        ({"reached": ["10.0.0.1:80"]}, "may run elsewhere", "--primary-is-down web"),
+        ({"power": "absent", "silent": ["hv2"]}, "may have left its hypervisor for hv2", "--primary-is-down web"),
+        ({"standby_problem": "no container web"}, "no standby to start", "fix that"),
+    ],
+)
+def test_it_is_not_while_the_old_primary_may_serve(evidence: dict[str, Any], said: str, hint: str) -> None:
+    decision = decide(again(confirm(**evidence)), POLICY, NOW)
+    assert isinstance(decision, Close)
+    assert decision.outcome is Outcome.REFUSED
+    assert said in decision.sentence
+    assert hint in decision.hint
+
+
+def test_by_force_the_old_primary_is_destroyed_for_it() -> None:
+    decision = decide(again(confirm(power="running", open_ports=["10.0.0.1:80"]), force=True), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
 def test_an_operator_may_fail_over_a_primary_that_hangs() -> None:
     decision = decide(episode(confirm(power="running"), automatic=False), POLICY, NOW)
     assert isinstance(decision, Run)

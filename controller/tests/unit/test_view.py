@@ -199,7 +199,11 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (view(reading=SUSPENDED, course=Course()), Level.WARNING, "the primary is paused"),
         (view(reading=SUSPENDED), Level.ATTENTION, f"connection refused; `virsh resume {PLAN.uuid}` on hv1"),
         (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
-        (view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")), Level.ATTENTION, "`lxc start web`"),
+        (
+            view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")),
+            Level.ATTENTION,
+            "stopped; `vcrecovery failover web`",
+        ),
         (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
         (
             view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), quarantine=HELD),
@@ -246,7 +250,7 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (
             view(reading=CRASHED, state=SERVED, standby=standby(state="running"), course=DOWN),
             Level.ATTENTION,
-            "the standby does not answer: 10.10.0.10:443: connection refused; look inside: `lxc exec web",
+            "the standby does not answer: 10.10.0.10:443: connection refused; `vcrecovery failover web` brings it up",
         ),
         (
             view(state=ServiceState("web", suspension=Suspension(NOW - 9, None, "x"))),

@@ -23,7 +23,7 @@ _RUNNING_WORD = {
 
 
 class LiveTimeline:
-    """Prints each step when it is done; on a terminal, also the one that is under way.
+    """Prints each step when it is done; on a terminal, also the one in progress.
 
     `prefix` is for one of several that go on at the same time: it stands before each line, and only whole lines come.
     """

@@ -119,6 +119,8 @@ def _why_confirm(episode: Episode) -> str:
 
 
 def _why_fence(episode: Episode, saw: Confirmation) -> str:
+    if episode.request.again and not episode.request.primary_is_down:
+        return f"its standby does not answer ({saw.summary}): fencing the old primary again"
     if episode.request.primary_is_down:
         return "the operator says that the primary is down"
     if episode.request.force:
@@ -158,8 +160,14 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
         return None
     if power is Power.UNREACHABLE:
         return not_to_be_powered_off(episode, saw)
+    if request.again and power is Power.RUNNING and not request.force:
+        return Close(
+            Outcome.REFUSED,
+            f"the standby of {name} is to serve and does not answer, but its old primary runs ({saw.summary})",
+            f"`vcrecovery standby reset {name}` has that one serve; `vcrecovery failover {name} --force` destroys it",
+        )
     word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
-    if power is Power.ABSENT and not saw.vanished:
+    if power is Power.ABSENT and not saw.vanished and not request.again:
         return Close(
             Outcome.REFUSED,
             f"{name}: {saw.detail or 'its hypervisor does not know the VM'}",
@@ -229,8 +237,8 @@ def _does_not_hang(episode: Episode, saw: Confirmation, policy: Policy) -> Close
 
 
 def _too_stale(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
-    # Who names a restore point wants an older state.
-    if episode.request.force or episode.request.restore_point is not None:
+    # Who names a restore point wants an older state; what has served since has the newest one.
+    if episode.request.again or episode.request.force or episode.request.restore_point is not None:
         return None
     name, age = episode.service, saw.freshness
     if age is None:

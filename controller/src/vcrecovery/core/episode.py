@@ -131,6 +131,8 @@ class Request:
     symptom: Symptom = Symptom.NONE
     #: When the failure began, if the detector knows; the episode is opened when it was noticed.
     began_at: float | None = None
+    #: The standby is the one that serves, and does not answer: it is brought up again, under a new epoch.
+    again: bool = False
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class QuarantineKeeper:
     # -- what libvirt says -------------------------------------------------------------------------------------
 
     def _subscribed(self) -> bool:
-        """Whether libvirt reports to us; if it did not before, everything is looked at anew."""
+        """Whether libvirt reports to us; if it did not before, everything is re-checked."""
         if self._unsubscribe is not None:
             if not self._lost.is_set() and self._host.alive():
                 return True

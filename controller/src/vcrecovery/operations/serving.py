@@ -1,10 +1,15 @@
-"""Where whoever serves a service is to be asked."""
+"""Where whoever serves a service is to be asked, and whether a standby that is to serve does."""
 
 from __future__ import annotations
 
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.probe import Target
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
+
+#: Seconds for the standby to answer, where it is to serve: it may be slow, and a packet may get lost.
+ANSWERS_WITHIN = 3.0
 
 
 def targets(service: Service, side: Side) -> list[Target]:
@@ -12,3 +17,18 @@ def targets(service: Service, side: Side) -> list[Target]:
     serving = service.primary if side is Side.PRIMARY else service.standby
     addresses = [str(address) for address in (serving.address, serving.address6) if address]
     return [(address, port) for address in addresses for port in service.ports]
+
+
+def standby_serves(env: Environment, name: str) -> bool:
+    """Whether its container runs, and every port answers. Raises ExternalError when neither can be told."""
+    service = env.plan.services[name]
+    found = env.probes.wait_for_all(targets(service, Side.STANDBY), ANSWERS_WITHIN, 0.0)
+    answers = all(result.ok for result in found)
+    try:
+        instance = env.lxd[service.standby.secondary].get(name)
+    except ExternalError:
+        if answers:
+            return True
+        raise
+    # A frozen one's ports go on accepting connections.
+    return answers and instance is not None and instance.running

@@ -121,7 +121,7 @@ def _took(seconds: float) -> str:
 
 
 def _steps(found: Sequence[Part], biggest: Part | None, holder: str, width: int | None, paint: Paint) -> Iterator[str]:
-    # What nobody would miss is left out first: it would stand between what repeats itself.
+    # The least telling is left out first: it would stand between what repeats itself.
     shown = [part for part in found if part.record is not None or part.seconds >= GAP]
     for part in condensed(shown, lambda part: same(part.record)):
         if isinstance(part, Repeats):

@@ -103,7 +103,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
         case Kind.SERVICE_DOWN:
             pass
         case Kind.FAILED:
-            # While a failover is under way, that is what there is to say.
+            # While a failover is in progress, that is what there is to say.
             if view.state.open_episode is None:
                 yield now(sentence, f"the watcher fails it over; if none runs: `vcrecovery failover {name}`")
         case Kind.INTENDED:
@@ -131,7 +131,7 @@ def _answers(view: ServiceView) -> Iterator[Finding]:
     if not view.protected:
         if view.standby.state not in _RUNS:
             return
-        hint = f"look inside: `lxc exec {view.name} -- systemctl --failed` on {view.plan.secondary}"
+        hint = f"`vcrecovery failover {view.name}` brings it up; inside: `lxc exec {view.name} -- systemctl --failed`"
     elif view.reading.power is Power.PAUSED:
         hint = f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}"
     else:
@@ -192,7 +192,10 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
         yield now(standby.detail, "the role `secondary` makes it")
     elif not view.protected:
         if standby.state not in _RUNS and view.state.open_episode is None:
-            yield now(f"the standby is to serve, and its container is {standby.state}", f"`lxc start {name}` there")
+            yield now(
+                f"the standby is to serve, and its container is {standby.state}",
+                f"`vcrecovery failover {name}` brings it up",
+            )
     elif standby.age is None:
         yield now(
             f"the age of its standby is not known: {standby.detail}",

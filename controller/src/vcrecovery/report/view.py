@@ -107,7 +107,7 @@ class ServiceView:
 
     @property
     def cools_until(self) -> float | None:
-        """Until when it is not failed over by itself a second time; None when it would be."""
+        """Until when it is not failed over automatically again; None when it would be."""
         cool_down = self.plan.cool_down
         return self.state.cools_until(cool_down) if self.state.cools(cool_down, self.at) else None
 

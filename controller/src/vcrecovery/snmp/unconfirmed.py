@@ -1,6 +1,6 @@
 """Notifications that wait for their receiver. Pure.
 
-Of one VM only one is under way at a time, so that they arrive in order. When the box is full the oldest goes: the
+Of one VM only one is in flight at a time, so that they arrive in order. When the box is full the oldest goes: the
 newest says what is.
 """
 

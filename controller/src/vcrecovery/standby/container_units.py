@@ -153,6 +153,23 @@ exit $status
 """
 
 
+#: Starts what a boot would start and does not run; prints `started UNIT...` and `failed ...`.
+_START_WANTED = f"""{_BEGIN}
+systemctl reset-failed
+wanted=
+for unit in $(systemctl show -p Wants -p Requires --value default.target multi-user.target); do
+  case $unit in *.service|*.socket) ;; *) continue ;; esac
+  systemctl is-active --quiet "$unit" || wanted="$wanted $unit"
+done
+for unit in $wanted; do
+  # One that runs once has nothing to be started for.
+  [ "$(systemctl show -p Type --value "$unit")" = oneshot ] && continue
+  if timeout "$patience" systemctl start "$unit"; then echo "started $unit"; else echo "failed to start $unit"; fi
+done
+exit 0
+"""
+
+
 class Containers(Protocol):
     """What is needed of LXD."""
 
@@ -211,6 +228,15 @@ def promote(lxd: Containers, instance: str, since: float, patience: float) -> st
     if status != _HAS_SAID:
         raise _failed(lxd, instance, status, lines)
     return "; ".join(lines)
+
+
+def start_wanted(lxd: Containers, instance: str, patience: float) -> list[str]:
+    """Starts the services of a boot that do not run in a container that does; what was done. Raises ExternalError."""
+    arguments = ["start", 0, Level.ALL, "", "", _whole(patience)]
+    status, printed = lxd.ask(instance, _command(_START_WANTED, arguments), patience * 3 + _MARGIN)
+    if status:
+        raise _failed(lxd, instance, status, _lines(printed))
+    return _lines(printed)
 
 
 def _lines(printed: str) -> list[str]:

@@ -41,6 +41,18 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
     return "; ".join(["thawed" if frozen else "was running", *([done] if done else [])])
 
 
+def promote_again(lxd: LxdServer, known: Instance, timeout: float) -> str:
+    """Has a container serve again that did before: starts or thaws it, or in one that runs what has ended there.
+
+    What runs in it is left alone: its files are newer than its processes because it serves. Raises ExternalError.
+    """
+    found = lxd.get(known.name) or known
+    lxd.start(known.name, timeout, found)
+    if not found.running:
+        return "thawed" if found.status == FROZEN else "booted"
+    return "; ".join(["was running", *container_units.start_wanted(lxd, known.name, timeout)])
+
+
 def _boot_with_everything(lxd: LxdServer, found: Instance) -> None:
     lxd.reconfigure(
         lambda: lxd.get(found.name) or found, lambda now: {RAW_KEY: without_init(now.config.get(RAW_KEY, ""))}

@@ -41,10 +41,13 @@ _FIRST_LOOKS, _LAST_LOOKS = 50, 150
 _OFF_KEPT = 30 * 86400.0
 
 
+_UNSAID = (("began_at", None), ("again", False))
+
+
 def _written(request: Request) -> str:
-    """Without what is not known."""
+    """Without what an earlier version does not know, as far as it is not said."""
     said = asdict(request)
-    return json.dumps({key: value for key, value in said.items() if (key, value) != ("began_at", None)})
+    return json.dumps({key: value for key, value in said.items() if (key, value) not in _UNSAID})
 
 
 def _request(said: str, cause: str) -> Request:
@@ -57,7 +60,7 @@ def _request(said: str, cause: str) -> Request:
 
 
 class Journal:
-    """What happened to each service, and what is under way."""
+    """What happened to each service, and what is in progress."""
 
     def __init__(self, path: Path) -> None:
         """Opens or creates the journal.

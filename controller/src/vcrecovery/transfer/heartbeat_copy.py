@@ -27,7 +27,7 @@ _AT_MOST = 4096
 def publish(rootfs: Path) -> None:
     """Copies the heartbeat in the tree; without one there the copy goes too.
 
-    What stands in the way is let be: the copy only saves time.
+    An obstacle is left where it is: the copy only saves time.
     """
     found = Rootfs(rootfs, []).read(HEARTBEAT, _AT_MOST + 1)
     if found is None or len(found) > _AT_MOST:

@@ -10,7 +10,7 @@ from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
-from vcrecovery.standby.promote import promote
+from vcrecovery.standby.promote import promote, promote_again
 from vcrecovery.transfer.sessions import end_sessions
 
 #: Seconds for killed processes to be gone.
@@ -22,7 +22,8 @@ def start(subject: Subject, episode: Episode) -> Started:
     instance = _claim(subject, episode)
     # Those that were let in before that would go on writing.
     ended = end_sessions(subject.env.plan.state_dir, subject.name, SESSIONS_END_WITHIN)
-    how = promote(subject.lxd, instance, subject.service.timeouts.start)
+    bring_up = promote_again if episode.request.again else promote
+    how = bring_up(subject.lxd, instance, subject.service.timeouts.start)
     subject.started_at = subject.env.clock.steady()
     summary = f"container {subject.name} on {subject.lxd.name}: {how}"
     if ended:
