@@ -77,7 +77,7 @@ def test_what_an_operator_does_is_no_failure(lab: Lab, blank: int, tmp_path: Pat
         restart_blank()
         wait_for(lambda: watcher.says("web: the primary is running", 3), "the second return")
         virsh("destroy", BLANK)
-        wait_for(lambda: watcher.says("suspended: no failure", 2), "the second verdict in the pause")
+        wait_for(lambda: watcher.says("automatic failover is suspended: no failure"), "the second verdict in the pause")
         assert episodes(lab, plan) == []
 
 

@@ -97,9 +97,9 @@ def test_an_operator_is_refused_with_a_way_out_and_force_overrides(evidence: dic
     assert forced.step is Step.FENCE
 
 
-def again(step: StepRecord, **words: bool) -> Episode:
+def again(step: StepRecord, *, force: bool = False) -> Episode:
     opened = episode(step, automatic=False)
-    return replace(opened, request=replace(opened.request, again=True, **words))
+    return replace(opened, request=replace(opened.request, again=True, force=force))
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def watching(
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     log.info("watching %d service(s)", len(plan.services))
-    Watch(env, recover, rounds, health.courses).run(stop, ready, beat)
+    Watch(env, recover, rounds).run(stop, ready, beat)
 
 
 @click.command()

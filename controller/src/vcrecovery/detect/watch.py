@@ -10,18 +10,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
 from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
-from vcrecovery.core.health import Course
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState
-from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge, with_health
+from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, failed_hosts, judge
 from vcrecovery.detect import host_watch, rounds
 from vcrecovery.detect.attempts import Attempts
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
@@ -92,16 +91,8 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
 class Watch:
     """Watches every service of a plan until `stop` is set."""
 
-    def __init__(
-        self,
-        env: Environment,
-        recover: Recover,
-        tasks: Rounds | None = None,
-        courses: Mapping[str, Course] | None = None,
-    ) -> None:
-        """`courses`: whether each service answers, kept by another task."""
+    def __init__(self, env: Environment, recover: Recover, tasks: Rounds | None = None) -> None:
         self._env = env
-        self._courses = courses if courses is not None else {}
         self._recover = recover
         #: Of all the tasks without which a failure goes unseen. While one of them hangs, there is no sign of life.
         self._tasks = tasks or Rounds()
@@ -253,8 +244,7 @@ class Watch:
         verdict = self._judge(service, state, now)
         if (cause := cause_of(state, verdict)) is None:
             attempts.no_cause(healthy=verdict.kind is Kind.HEALTHY)
-            # Whoever asks its ports says that it is down.
-            if verdict.sentence and verdict.kind is not Kind.SERVICE_DOWN:
+            if verdict.sentence:
                 level = logging.WARNING if verdict.kind in _LOUD else logging.INFO
                 self._say(service, verdict.sentence, level, service=service)
         elif attempts.is_due(cause):
@@ -288,8 +278,7 @@ class Watch:
             self._began_at(service),
         )
         reading = primary.reading
-        verdict = judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
-        return with_health(verdict, state, self._courses.get(service, Course()))
+        return judge(state, reading.power, reading.reason, now, cool_down=self._detection.cool_down, also=also)
 
     def _began_at(self, service: str) -> float | None:
         """When it was last known to live. What nobody has watched may have lived up to now."""

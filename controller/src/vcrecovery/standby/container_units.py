@@ -162,8 +162,12 @@ for unit in $(systemctl show -p Wants -p Requires --value default.target multi-u
   systemctl is-active --quiet "$unit" || wanted="$wanted $unit"
 done
 for unit in $wanted; do
-  # One that runs once has nothing to be started for.
-  [ "$(systemctl show -p Type --value "$unit")" = oneshot ] && continue
+  # One that runs once has done so, and one that is masked is to stay off.
+  case $(systemctl show -p LoadState -p Type "$unit") in
+    *Type=oneshot*) continue ;;
+    *LoadState=loaded*) ;;
+    *) continue ;;
+  esac
   if timeout "$patience" systemctl start "$unit"; then echo "started $unit"; else echo "failed to start $unit"; fi
 done
 exit 0
