@@ -91,6 +91,9 @@ class Observed(Site):
         request, service = episode.request, self.world.services[episode.service]
         if request.force or request.restore_point is not None or self.jumped or service.beaten_at is None:
             return
+        if service.container.config.get("user.vcrecovery.role") == "active":
+            # What it has served since is newer than anything that its primary has.
+            return
         # What the failure has cost is counted up to when it began, which is at most this long ago.
         since = POLICY.confirmation_valid_for + SLACK + POLICY.noticed_after(request.symptom)
         began_at = request.began_at if request.began_at is not None else episode.opened_at
