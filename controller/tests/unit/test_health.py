@@ -169,10 +169,10 @@ def test_history_since(book: OutageBook) -> None:
 
 def test_a_failovers_outage_is_written_once(book: OutageBook) -> None:
     for _ in range(2):
-        book.write_failover("web", 100.0, 103.5, "libvirt: shutoff (crashed)")
+        book.write({}, {}, {"web": (100.0, 103.5, "libvirt: shutoff (crashed)")})
     assert [(o.began_at, o.ended_at) for o in book.history()] == [(100.0, 103.5)]
     book.write({"web": (300.0, "x")}, {})
-    book.write_failover("web", 301.0, 303.0, "y")
+    book.write({}, {}, {"web": (301.0, 303.0, "y")})
     assert len(book.history()) == 2
 
 
@@ -281,7 +281,7 @@ def test_two_watchers_write_one_outage(memory_path: Path) -> None:
 
 
 class Probes:
-    """The first look at `hangs` never ends."""
+    """The looks at `hangs` do not end before `release` is set."""
 
     def __init__(self) -> None:
         self.asked: dict[str, int] = {}
@@ -327,6 +327,25 @@ def test_one_that_hangs_is_asked_once_and_holds_up_no_other(tmp_path: Path) -> N
         assert watch.latencies["web"].count >= 4
         probes.release.set()
         until("the one that hung", lambda: watch.courses["hangs"].health is Health.ANSWERS)
+    finally:
+        probes.release.set()
+        stop.set()
+        task.join()
+
+
+def test_one_whose_probe_hangs_is_not_said_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_watch, "HANGS_AFTER", 0.2)
+    probes, stop = Probes(), threading.Event()
+    probes.release.set()
+    watch = watch_of(tmp_path, probes)
+    task = THREADS.spawn(lambda: watch.run(stop), "services")
+    try:
+        until("a good look", lambda: watch.courses["hangs"].health is Health.ANSWERS)
+        probes.release.clear()
+        until("nothing known", lambda: watch.courses["hangs"] == Course())
+        assert watch.courses["web"].health is Health.ANSWERS
+        probes.release.set()
+        until("a good look again", lambda: watch.courses["hangs"].health is Health.ANSWERS)
     finally:
         probes.release.set()
         stop.set()

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from vcrecovery.core.episode import Step
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.health import Answers, Course, Health, Latencies, after, not_known
 from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.text import span
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.drivers.runtime import Event, Inbox, Task
+from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
@@ -37,6 +37,8 @@ AT_ONCE = 256
 JITTER = (0.8, 0.95)
 #: Seconds that any probe may take, whatever the plan gives it: an outage must not be noticed later than that.
 AT_MOST = 5.0
+#: Seconds after which a probe hangs, and nothing is known any more: a command may wait for a disk that is gone.
+HANGS_AFTER = 20.0
 TASK = "questions to the services"
 
 
@@ -59,7 +61,8 @@ class HealthWatch:
         self._slow_after = env.plan.detection.slow_after
         self._book = OutageBook(env.journal)
         self._inbox: Inbox[_Asked] = env.runtime.inbox()
-        self._asking: dict[str, Task] = {}
+        #: Those that are asked now, and since when.
+        self._asking: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._serving: Mapping[str, Serving] = {}
         self._read_at = float("-inf")
@@ -68,6 +71,7 @@ class HealthWatch:
         #: What the journal has to learn: it may be on a full disk for a while.
         self._begun: dict[str, tuple[float, str]] = {}
         self._ended: dict[str, float] = {}
+        self._failovers: dict[str, tuple[float, float, str]] = {}
         self._say = SayOnce(log)
         self.courses: dict[str, Course] = {name: Course() for name in env.plan.services}
         self.latencies: dict[str, Latencies] = {name: Latencies() for name in env.plan.services}
@@ -109,19 +113,20 @@ class HealthWatch:
         self._read_at = now
         with contextlib.suppress(ExternalError):
             found = self._env.journal.who_serves()
-            before, self._serving = self._serving, found
-            for name in self.courses:
-                is_now = found.get(name, Serving())
-                if is_now != before.get(name, Serving()):
-                    self._is_due(name, now)
-                    self._takes_over(name, is_now)
+            at_first = Serving()
+            changed = [n for n in self.courses if found.get(n, at_first) != self._serving.get(n, at_first)]
+            # Before any of it is remembered: what cannot be read now is read the next time.
+            done = {name: self._env.journal.newest_done(name) for name in changed}
+            self._serving = found
+            for name in changed:
+                self._is_due(name, now)
+                self._takes_over(name, found.get(name, Serving()), done[name])
 
-    def _takes_over(self, name: str, serving: Serving) -> None:
+    def _takes_over(self, name: str, serving: Serving, episode: Episode | None) -> None:
         """Whoever serves is another one, or will be. A failover that is done has seen its ports open."""
         course = self.courses[name] = not_known(self.courses[name])
         if serving.side is Side.PRIMARY or serving.at_work:
             return
-        episode = self._env.journal.newest_done(name)
         if episode is None or episode.epoch != serving.epoch:
             return
         probe = episode.done(Step.PROBE)
@@ -130,7 +135,7 @@ class HealthWatch:
             self._ended[name] = up_at
         else:
             began_at = episode.request.began_at or episode.opened_at
-            self._book.write_failover(name, began_at, up_at, episode.cause)
+            self._failovers[name] = (began_at, up_at, episode.cause)
         self.courses[name] = Course(Health.ANSWERS, up_at)
 
     def _ask_those_due(self) -> None:
@@ -139,6 +144,9 @@ class HealthWatch:
             if due <= now and name not in self._asking and len(self._asking) < AT_ONCE:
                 self._begin(name, now)
         # All of them are looked through here, so not for each answer that comes.
+        for name in [name for name, since in self._asking.items() if now - since >= HANGS_AFTER]:
+            self.courses[name] = not_known(self.courses[name])
+            self._say(name, f"{name}: whether it answers is not known: its probe hangs", logging.ERROR, service=name)
         others = (due for name, due in self._due.items() if name not in self._asking)
         self._next = max(now + TURN, min(others, default=now + READ_EVERY))
 
@@ -149,7 +157,8 @@ class HealthWatch:
             return
         # Where no thread can be had now, it is asked a little later.
         with contextlib.suppress(RuntimeError):
-            self._asking[name] = self._env.runtime.spawn(partial(self._ask, name, serving), f"probe of {name}")
+            self._env.runtime.spawn(partial(self._ask, name, serving), f"probe of {name}")
+            self._asking[name] = now
 
     def _ask(self, name: str, serving: Serving) -> None:
         """In a task of its own."""
@@ -210,19 +219,19 @@ class HealthWatch:
             log.info("%s: the %s answers; the service was down for %s", name, side, lasted, extra={"service": name})
 
     def _write(self) -> None:
-        if not self._begun and not self._ended:
+        if not (self._begun or self._ended or self._failovers):
             return
         try:
-            self._book.write(self._begun, self._ended)
+            self._book.write(self._begun, self._ended, self._failovers)
         except ExternalError as error:
             self._say("journal", f"outages cannot be journalled now: {error}", logging.ERROR)
             return
         self._say.well("journal")
-        self._begun, self._ended = {}, {}
+        self._begun, self._ended, self._failovers = {}, {}, {}
 
 
 def keep_asking(watch: HealthWatch, stop: Event) -> None:
-    """One turn that breaks is followed by the next: nobody would know that a service is down."""
+    """One turn that breaks is followed by the next: a service that is down would go unnoticed."""
     go_on(
         lambda: watch.run(stop),
         stop=stop,

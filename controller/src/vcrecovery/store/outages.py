@@ -32,21 +32,24 @@ class OutageBook:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def write_failover(self, service: str, began_at: float, ended_at: float, why: str) -> None:
-        """The outage that a failover has ended. Nothing is written twice, nor beside one that goes on."""
-        with self._journal.transaction() as db:
-            db.execute(
-                "INSERT INTO outage (service, began_at, ended_at, why) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS "
-                "(SELECT 1 FROM outage WHERE service = ?1 AND (ended_at IS NULL OR began_at = ?2))",
-                (service, began_at, max(began_at, ended_at), why),
-            )
-
-    def write(self, begun: Mapping[str, tuple[float, str]], ended: Mapping[str, float]) -> None:
+    def write(
+        self,
+        begun: Mapping[str, tuple[float, str]],
+        ended: Mapping[str, float],
+        failovers: Mapping[str, tuple[float, float, str]] | None = None,
+    ) -> None:
         """Services that have ceased to answer, each with when and why; and those that answer again, with since when.
 
-        One that ceases again within a minute has never been well: its last outage goes on.
+        One that ceases again within a minute has never been well: its last outage goes on. `failovers`: begin, end and
+        cause of the outages that they have ended; written once, and not beside one that goes on.
         """
         with self._journal.transaction() as db:
+            for service, (began_at, ended_at, why) in (failovers or {}).items():
+                db.execute(
+                    "INSERT INTO outage (service, began_at, ended_at, why) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS "
+                    "(SELECT 1 FROM outage WHERE service = ?1 AND (ended_at IS NULL OR began_at = ?2))",
+                    (service, began_at, max(began_at, ended_at), why),
+                )
             for service, (at, why) in begun.items():
                 found = db.execute(
                     "SELECT id, ended_at FROM outage WHERE service = ? ORDER BY id DESC LIMIT 1", (service,)
