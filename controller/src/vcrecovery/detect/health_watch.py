@@ -39,6 +39,8 @@ JITTER = (0.8, 0.95)
 AT_MOST = 5.0
 #: Seconds after which a probe hangs, and nothing is known any more: a command may wait for a disk that is gone.
 HANGS_AFTER = 20.0
+#: Seconds between two turns after which this program itself stood still, which says nothing of its probes.
+HELD_UP = 5.0
 TASK = "questions to the services"
 
 
@@ -63,6 +65,7 @@ class HealthWatch:
         self._inbox: Inbox[_Asked] = env.runtime.inbox()
         #: Those that are asked now, and since when.
         self._asking: dict[str, float] = {}
+        self._turned_at = float("-inf")
         self._due: dict[str, float] = {}
         self._serving: Mapping[str, Serving] = {}
         self._read_at = float("-inf")
@@ -140,6 +143,9 @@ class HealthWatch:
 
     def _ask_those_due(self) -> None:
         now = self._env.clock.steady()
+        if now - self._turned_at >= HELD_UP:
+            self._asking = dict.fromkeys(self._asking, now)
+        self._turned_at = now
         for name, due in self._due.items():
             if due <= now and name not in self._asking and len(self._asking) < AT_ONCE:
                 self._begin(name, now)
