@@ -154,7 +154,7 @@ class HealthWatch:
             self.courses[name] = not_known(self.courses[name])
             self._say(name, f"{name}: whether it answers is not known: its probe hangs", logging.ERROR, service=name)
         others = (due for name, due in self._due.items() if name not in self._asking)
-        self._next = max(now + TURN, min(others, default=now + READ_EVERY))
+        self._next = max(now + TURN, min((now + READ_EVERY, *others)))
 
     def _begin(self, name: str, now: float) -> None:
         serving = self._serving.get(name, Serving())
