@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def open_session(tmp_path: Path) -> Iterator[Opener]:
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "child\n"
+        # In the middle of becoming another program its open files cannot be seen.
+        comm, deadline = Path(f"/proc/{process.pid}/comm"), time.monotonic() + 30
+        while comm.read_text() != "sleep\n":
+            assert time.monotonic() < deadline, "the session has not become another program"
+            time.sleep(0.005)
         return process
 
     yield start
