@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -308,6 +309,19 @@ def watch_of(folder: Path, probes: Probes) -> HealthWatch:
     return HealthWatch(cast("Any", env), Rounds())
 
 
+@contextmanager
+def running(watch: HealthWatch, probes: Probes) -> Iterator[None]:
+    """Ends it whatever hangs."""
+    stop = threading.Event()
+    task = THREADS.spawn(lambda: watch.run(stop), "services")
+    try:
+        yield
+    finally:
+        probes.release.set()
+        stop.set()
+        task.join()
+
+
 def until(what: str, holds: Any) -> None:
     end = time.monotonic() + 30
     while not holds():
@@ -316,10 +330,9 @@ def until(what: str, holds: Any) -> None:
 
 
 def test_one_that_hangs_is_asked_once_and_holds_up_no_other(tmp_path: Path) -> None:
-    probes, stop = Probes(), threading.Event()
+    probes = Probes()
     watch = watch_of(tmp_path, probes)
-    task = THREADS.spawn(lambda: watch.run(stop), "services")
-    try:
+    with running(watch, probes):
         until("five looks at the other", lambda: probes.asked.get("10.10.0.11", 0) >= 5)
         assert probes.asked["10.10.0.10"] == 1
         assert watch.courses["web"].health is Health.ANSWERS
@@ -327,45 +340,32 @@ def test_one_that_hangs_is_asked_once_and_holds_up_no_other(tmp_path: Path) -> N
         assert watch.latencies["web"].count >= 4
         probes.release.set()
         until("the one that hung", lambda: watch.courses["hangs"].health is Health.ANSWERS)
-    finally:
-        probes.release.set()
-        stop.set()
-        task.join()
 
 
 def test_one_whose_probe_hangs_is_not_said_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_watch, "HANGS_AFTER", 0.2)
-    probes, stop = Probes(), threading.Event()
+    probes = Probes()
     probes.release.set()
     watch = watch_of(tmp_path, probes)
-    task = THREADS.spawn(lambda: watch.run(stop), "services")
-    try:
+    with running(watch, probes):
         until("a good look", lambda: watch.courses["hangs"].health is Health.ANSWERS)
         probes.release.clear()
         until("nothing known", lambda: watch.courses["hangs"] == Course())
         assert watch.courses["web"].health is Health.ANSWERS
         probes.release.set()
         until("a good look again", lambda: watch.courses["hangs"].health is Health.ANSWERS)
-    finally:
-        probes.release.set()
-        stop.set()
-        task.join()
 
 
 def test_who_cannot_ask_takes_nothing_for_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    probes, stop = Probes(), threading.Event()
+    probes = Probes()
     probes.release.set()
     watch = watch_of(tmp_path, probes)
-    task = THREADS.spawn(lambda: watch.run(stop), "services")
-    try:
+    with running(watch, probes):
         until("a good look", lambda: watch.courses["web"].health is Health.ANSWERS)
         probes.fails = True
         until("nothing known", lambda: watch.courses["web"] == Course())
         probes.fails = False
         until("a good look again", lambda: watch.courses["web"].health is Health.ANSWERS)
-    finally:
-        stop.set()
-        task.join()
     said = [record.message for record in caplog.records if "web: whether it answers is not known" in record.message]
     assert len(said) == 1
     assert OutageBook(Journal(tmp_path / "other.db")).history() == []
@@ -373,15 +373,10 @@ def test_who_cannot_ask_takes_nothing_for_down(tmp_path: Path, caplog: pytest.Lo
 
 def test_no_more_are_asked_at_once_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_watch, "AT_ONCE", 1)
-    probes, stop = Probes(), threading.Event()
+    probes = Probes()
     watch = watch_of(tmp_path, probes)
-    task = THREADS.spawn(lambda: watch.run(stop), "services")
-    try:
+    with running(watch, probes):
         until("the one that hangs", lambda: "10.10.0.10" in probes.asked)
         before = dict(probes.asked)
         time.sleep(0.3)
         assert probes.asked == before
-    finally:
-        probes.release.set()
-        stop.set()
-        task.join()

@@ -149,10 +149,10 @@ class HealthWatch:
         for name, due in self._due.items():
             if due <= now and name not in self._asking and len(self._asking) < AT_ONCE:
                 self._begin(name, now)
-        # All of them are looked through here, so not for each answer that comes.
         for name in [name for name, since in self._asking.items() if now - since >= HANGS_AFTER]:
             self.courses[name] = not_known(self.courses[name])
             self._say(name, f"{name}: whether it answers is not known: its probe hangs", logging.ERROR, service=name)
+        # All of them are looked through here, so not for each answer that comes.
         others = (due for name, due in self._due.items() if name not in self._asking)
         self._next = max(now + TURN, min((now + READ_EVERY, *others)))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from vcrecovery.core.evidence import Answered
+from vcrecovery.core.service_state import Side
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.subject import JUST_NOW, Subject
 
 
@@ -13,14 +15,12 @@ def probe(subject: Subject) -> Answered:
     if started_at is None or env.clock.steady() - started_at > JUST_NOW:
         # It may have stopped since, or been frozen: such a one's ports go on accepting connections.
         subject.lxd.start(name, service.timeouts.start)
-    standby, timeouts = service.standby, service.timeouts
-    addresses = [str(address) for address in (standby.address, standby.address6) if address]
-    targets = [(address, port) for address in addresses for port in service.ports]
-    results = env.probes.wait_for_all(targets, timeouts.ports, timeouts.stable_for)
+    timeouts = service.timeouts
+    results = env.probes.wait_for_all(targets(service, Side.STANDBY), timeouts.ports, timeouts.stable_for)
     if closed := [str(result) for result in results if not result.ok]:
         raise ExternalError(
             f"the standby of {name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
             "DNS was not changed",
             f"look inside with `lxc exec {name} -- systemctl --failed`, then run it again",
         )
-    return Answered(", ".join(result.label for result in results), addresses[0])
+    return Answered(", ".join(result.label for result in results), str(service.standby.address))
