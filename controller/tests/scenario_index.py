@@ -25,6 +25,7 @@ CHAPTERS = (
     "names",
     "groups",
     "hosts-and-sites",
+    "kept-serving",
     "operator",
     "controller",
 )
@@ -77,6 +78,7 @@ REST: Mapping[str, str] = {
     "returning primary": "an old primary comes back after its epoch",
     "dns epoch": "a marker in DNS that is newer than the journal",
     "virtual ip": "an address that follows the service",
+    "kept serving": "a standby that serves and ends is started again",
     "hung guest": "two signals speak for a hang",
     "restore point": "back to an older state",
     "service down": "whoever serves runs, and does not answer",

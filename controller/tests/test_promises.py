@@ -172,6 +172,7 @@ class Walk(RuleBasedStateMachine):
             standby_ports_open_after=1.0,
             standby_flaps_for=0.0,
             standby_service_ended=False,
+            standby_ends_after=None,
         )
         for service in self.services:
             if service.ns2 is not None:
@@ -372,6 +373,26 @@ class Promises(Walk):
         if asks:
             self.site.kill_at = place
             self.let(self.site.begin_failover())
+
+    @precondition(lambda self: self.web.serves)
+    @rule(frozen=st.booleans())
+    def somebody_stops_the_standby(self, frozen: bool) -> None:
+        """By LXD, which says so to whoever listens. Nobody else's word brings it up."""
+        self.watch(5.0)
+        state, watcher = self.site.journal.state("web"), self.site.watcher
+        heard = watcher is not None and watcher.alive and self.web.lxd_answers and self.site.scheduler.kill_in is None
+        settled = state.side is Side.STANDBY and state.open_episode is None and not self.site.operators
+        if not (self.web.serves and heard and settled):
+            return
+        self.change(**{"standby_frozen_by" if frozen else "standby_stopped_by": "root over unix"})
+        starts = self.web.starts
+        self.watch(20.0)
+        assert self.web.starts == starts, self.site.log[-80:]
+
+    @rule(after=st.sampled_from([None, None, 0.3, 3.0, 40.0]))
+    def the_standby_ends_by_itself(self, after: float | None) -> None:
+        """So long after each start of it."""
+        self.change(standby_ends_after=after)
 
     @rule(full=st.booleans())
     def disk(self, full: bool) -> None:

@@ -62,6 +62,8 @@ class ProvedBy(StrEnum):
     LIBVIRT = "libvirt"
     FENCE_COMMAND = "fence command"
     OPERATOR = "operator"
+    #: It was fenced at an earlier epoch, and its standby has served up to now.
+    STANDBY = "standby"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,11 +169,18 @@ class Probes:
         # Threads cost more than most answers: one question is put in the caller's own.
         return results(self._runtime, lambda question: self.ask(*question), questions, "probe", AT_ONCE)
 
-    def wait_for_all(self, targets: Sequence[Target], timeout: float, stable_for: float) -> list[Result]:
+    def wait_for_all(
+        self,
+        targets: Sequence[Target],
+        timeout: float,
+        stable_for: float,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[Result]:
         """Asks until all probes have been good together for `stable_for` seconds, or `timeout` seconds are over.
 
         Of a time in which this program was held up itself nothing is known: then it begins again. The last result of
         each; those that are not `ok` have failed. Commands are asked once all ports answer, since they cost more.
+        `meanwhile` is called after each look that was not good, and may raise what ends the waiting.
         """
         clock = self._clock
         deadline = clock.steady() + timeout
@@ -203,6 +210,8 @@ class Probes:
                 return last
             if now >= deadline and not good:
                 return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
+            if not good:
+                meanwhile()
             pause = EVERY if good_since is None else min(EVERY, max(0.0, good_since + stable_for - now))
             clock.sleep(pause)
             # On a machine that stands still again and again this ends, too.

@@ -19,16 +19,21 @@ def targets(service: Service, side: Side) -> list[Target]:
     return [(address, port) for address in addresses for port in service.ports]
 
 
+def standby_runs(env: Environment, name: str) -> bool:
+    """Whether its container does. Raises ExternalError."""
+    instance = env.lxd[env.plan.services[name].standby.secondary].get(name)
+    return instance is not None and instance.running
+
+
 def standby_serves(env: Environment, name: str) -> bool:
     """Whether its container runs, and every port answers. Raises ExternalError when neither can be told."""
     service = env.plan.services[name]
     found = env.probes.wait_for_all(targets(service, Side.STANDBY), ANSWERS_WITHIN, 0.0)
     answers = all(result.ok for result in found)
     try:
-        instance = env.lxd[service.standby.secondary].get(name)
+        # A frozen one's ports go on accepting connections.
+        return standby_runs(env, name) and answers
     except ExternalError:
         if answers:
             return True
         raise
-    # A frozen one's ports go on accepting connections.
-    return answers and instance is not None and instance.running
