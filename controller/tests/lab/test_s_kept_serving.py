@@ -126,6 +126,7 @@ def test_one_that_ends_each_time_is_given_up_with_its_last_words(site: SmallSite
         assert "web: no space left on device" in said()
         # Once nobody is at work on it.
         wait_for(lambda: "web: no space left on device" in site.vcrecovery("status", WEB).stdout, "the reason")
+        assert site.fenced.read_text() == "hv1\n"
         tried = said().count("waiting for its ports") + said().count("starting the standby")
         file(site, "ill").unlink()
         # Nothing without an operator, who mends it and calls.
@@ -133,7 +134,6 @@ def test_one_that_ends_each_time_is_given_up_with_its_last_words(site: SmallSite
         done = site.vcrecovery("failover", WEB)
         assert done.returncode == 0, (done.stdout, done.stderr)
         assert site.page(WEB) == WEB
-    assert site.fenced.read_text() == "hv1\n"
 
 
 def test_a_secondary_that_reboots_starts_those_first_that_others_need(site: SmallSite) -> None:

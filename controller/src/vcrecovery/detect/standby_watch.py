@@ -49,7 +49,7 @@ TASK = "look at the standbys that serve"
 
 @dataclass(frozen=True)
 class _Heard:
-    """Of one secondary; `happening` is None when it begins to tell."""
+    """Of one secondary; `happening` is None when it begins to tell, or ceases to."""
 
     secondary: str
     at: float
@@ -82,7 +82,7 @@ class StandbyWatch:
             name: Attempts(name, env.runtime, env.clock.steady, lambda _outcome: None, lambda _why: None)
             for name in env.plan.services
         }
-        #: When each secondary began to tell.
+        #: When each secondary began to tell, or ceased to.
         self._heard_since: dict[str, float] = {}
         self._seen: dict[str, _Seen] = {}
         #: As which each was seen to answer.
@@ -117,9 +117,12 @@ class StandbyWatch:
             with server.lifecycle() as happenings:
                 say.well(secondary)
                 self._inbox.put(_Heard(secondary, clock.now(), None))
-                while not stop.is_set():
-                    if (happening := happenings.next(TURN)) is not None:
-                        self._inbox.put(_Heard(secondary, clock.now(), happening))
+                try:
+                    while not stop.is_set():
+                        if (happening := happenings.next(TURN)) is not None:
+                            self._inbox.put(_Heard(secondary, clock.now(), happening))
+                finally:
+                    self._inbox.put(_Heard(secondary, clock.now(), None))
 
         def trouble(error: Exception) -> str:
             return f"secondary {secondary} does not tell who stops its containers: {error}"
