@@ -25,6 +25,7 @@ CHAPTERS = (
     "names",
     "groups",
     "hosts-and-sites",
+    "service-down",
     "kept-serving",
     "operator",
     "controller",

@@ -81,7 +81,7 @@ class Walk(RuleBasedStateMachine):
     def lay_out(self, seed: int, services: Mapping[str, Mapping[str, Any]] | None = None, **how: Any) -> None:
         detection = {"cool_down": f"{POLICY.cool_down:g}s", **how.pop("detection", {})}
         # Short ones: what waits in vain takes many turns, and shows nothing.
-        service = {"timeouts": {"ports": "5s", "dns": "3s", "fence": "8s"}}
+        service = {"timeouts": {"ports": "5s", "dns": "3s", "fence": "8s"}, **how.pop("service", {})}
         self.site = Observed(self.folder, services, seed=seed, plan={"detection": detection, "service": service}, **how)
         self.watch(3.0)
 
@@ -173,6 +173,8 @@ class Walk(RuleBasedStateMachine):
             standby_flaps_for=0.0,
             standby_service_ended=False,
             standby_ends_after=None,
+            unit_state="",
+            reference_answers=True,
         )
         for service in self.services:
             if service.ns2 is not None:
@@ -204,13 +206,22 @@ class Promises(Walk):
         mode=st.sampled_from(MODES),
         ns2=st.sampled_from([None, ""]),
         virtual_ip=st.sampled_from([None, "10.0.0.50"]),
+        when_down=st.sampled_from(["report", "failover"]),
     )
     def begin(
-        self, seed: int, fence_command: bool, hold_returning: bool, mode: str, ns2: str | None, virtual_ip: str | None
+        self,
+        seed: int,
+        fence_command: bool,
+        hold_returning: bool,
+        mode: str,
+        ns2: str | None,
+        virtual_ip: str | None,
+        when_down: str,
     ) -> None:
         world = {"fence_command": fence_command, "mode": mode, "ns2": ns2, "virtual_ip": virtual_ip}
-        detection = {"hold_returning": hold_returning}
-        self.lay_out(seed, world={**world, "restore_points": POINTS}, detection=detection)
+        detection = {"hold_returning": hold_returning, "reference": ["10.10.0.1:22"]}
+        service = {"on_service_down": {"after": "10s", "do": when_down}}
+        self.lay_out(seed, world={**world, "restore_points": POINTS}, detection=detection, service=service)
 
     # -- the primary and its hypervisor ------------------------------------------------------------------------
 
@@ -268,6 +279,15 @@ class Promises(Walk):
     @rule(cpu=st.sampled_from([0.0, 5.0, 100.0]), ports=st.booleans())
     def cpu_and_ports(self, cpu: float, ports: bool) -> None:
         self.change(cpu=cpu, primary_ports_open=ports)
+
+    @rule(state=st.sampled_from(["", "failed", "inactive"]), reference=st.booleans(), again=st.booleans())
+    def its_service_ends(self, state: str, reference: bool, again: bool) -> None:
+        """What the VM says of that, and whether the network seems well; it may be up again in the middle of it."""
+        self.change(primary_ports_open=False, unit_state=state, reference_answers=reference)
+        self.watch(12.0)
+        if again:
+            self.change(primary_ports_open=True, unit_state="")
+        self.watch(8.0)
 
     @rule(answers=st.booleans())
     def something_answers_at_the_primarys_address(self, answers: bool) -> None:

@@ -81,6 +81,10 @@ class Service:
     standby_flaps_for: float = 0.0
     #: Seconds after each start of its container after which that ends by itself; None: it does not.
     standby_ends_after: float | None = None
+    #: What systemd says of the unit behind its port; empty where it is active.
+    unit_state: str = ""
+    #: What the plan names as a reference answers.
+    reference_answers: bool = True
     #: Its container runs, and the service in it has ended.
     standby_service_ended: bool = False
     virtual_ip: str | None = None
@@ -185,9 +189,13 @@ class Service:
         return int(self._cpu_time)
 
     @property
+    def _units(self) -> dict[str, str]:
+        return {"nginx.service": self.unit_state} if self.unit_state else {}
+
+    @property
     def heartbeat_file(self) -> bytes | None:
         self.beat()
-        return None if self.heartbeat is None else json.dumps({"at": self.heartbeat}).encode()
+        return None if self.heartbeat is None else json.dumps({"at": self.heartbeat, "units": self._units}).encode()
 
     @property
     def libvirt_answers(self) -> bool:

@@ -19,6 +19,7 @@ from vcrecovery.core.evidence import Proof
 from vcrecovery.detect.health_watch import HealthWatch, keep_asking
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
+from vcrecovery.detect.service_down_watch import ServiceDownWatch, keep_looking
 from vcrecovery.detect.standby_watch import StandbyWatch, keep_serving_standbys
 from vcrecovery.detect.watch import Watch
 from vcrecovery.detect.zabbix_events import ZabbixEvents
@@ -100,6 +101,8 @@ def watching(
     standbys_that_serve = env.another()
     watch_standbys = StandbyWatch(standbys_that_serve, recover, health, rounds)
     runtime.spawn(lambda: keep_serving_standbys(watch_standbys, standbys_that_serve, stop), "standbys-that-serve")
+    services_down = ServiceDownWatch(env.another(), recover, health, rounds)
+    runtime.spawn(lambda: keep_looking(services_down, stop), "services-down")
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     log.info("watching %d service(s)", len(plan.services))

@@ -14,6 +14,7 @@ from vcrecovery.core.meaning import Meaning, meaning_of
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
+from vcrecovery.core.service_down import FromTheVm
 from vcrecovery.core.standby_end import TRIES
 
 
@@ -218,6 +219,8 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
         return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM automatically ({how})")
     if request.force:
         return None
+    if request.symptom is Symptom.SERVICE_DOWN and request.automatic:
+        return _is_not_down(episode, saw, policy)
     if saw.open_ports:
         said = saw.summary or power.value
         if request.automatic:
@@ -261,6 +264,18 @@ def _not_brought_up(episode: Episode, saw: Confirmation, policy: Policy, now: fl
             f"{said}, and its old primary may be on {listed(saw.silent)}, which does not answer",
             f"look there, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
         )
+    return None
+
+
+def _is_not_down(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
+    """Why a VM that runs, and of which a port does not answer, is left alone all the same."""
+    name, from_the_vm = episode.service, FromTheVm(saw.heard, saw.units)
+    if saw.power is not Power.RUNNING:
+        return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {saw.power}: something else")
+    if not saw.closed_ports:
+        return Close(Outcome.FALSE_ALARM, f"{name} answers again ({saw.summary})")
+    if not from_the_vm.unwell(policy.service_down_for):
+        return Close(Outcome.FALSE_ALARM, f"the VM of {name} works: {from_the_vm.well()}")
     return None
 
 

@@ -76,6 +76,8 @@ class Symptom(StrEnum):
     STALLED = "stalled"
     #: The standby, which serves, has ended without anybody's wish.
     STANDBY_ENDED = "standby-ended"
+    #: Its VM runs, and is unwell by its own word, and its ports do not answer.
+    SERVICE_DOWN = "service-down"
 
 
 #: Whoever saw one of these saw the VM end, or stand still: one that no hypervisor has any more is gone with that.

@@ -16,7 +16,7 @@ from vcrecovery.drivers.probe_answer import BadAnswerError, seconds_left
 from vcrecovery.drivers.process import run
 from vcrecovery.drivers.runtime import THREADS, Runtime, results
 from vcrecovery.errors import ExternalError
-from vcrecovery.plan.probes import HttpProbe, Port
+from vcrecovery.plan.probes import HttpProbe, Port, tcp
 
 #: So many probes run at once.
 AT_ONCE = 32
@@ -35,11 +35,15 @@ Target = tuple[str, Port]
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one probe. `reason` is empty when it is good; `reached`: something accepted the connection."""
+    """What came of one probe. `reason` is empty when it is good; `reached`: something accepted the connection.
+
+    `refused`: its machine answered that nobody listens there.
+    """
 
     label: str
     reason: str
     reached: bool
+    refused: bool = False
 
     @property
     def ok(self) -> bool:
@@ -91,7 +95,8 @@ def ask(address: str, port: Port, timeout: float) -> Result:
         if error.errno in _OUR_OWN and not reached:
             said = os.strerror(error.errno or 0).lower()
             raise ExternalError(f"{label} cannot be asked: {said}", "this machine itself is in need of that") from error
-        return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached)
+        refused = isinstance(error, ConnectionRefusedError) and not reached
+        return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached, refused)
     except BadAnswerError as error:
         return Result(label, str(error), reached)
     return Result(label, "", reached)
@@ -148,6 +153,11 @@ class Probes:
     def ask(self, address: str, port: Port, timeout: float) -> Result:
         """One probe; see the function of that name."""
         return ask(address, port, timeout)
+
+    def is_there(self, address: str, number: int, timeout: float) -> bool:
+        """Whether a machine answers at that address: that nobody listens on the port is an answer."""
+        result = self.ask(address, tcp(number), timeout)
+        return result.ok or result.refused
 
     def ask_all(self, targets: Sequence[Target], timeout: float) -> list[Result]:
         """The probes of all targets, made at once; `timeout` seconds for each."""

@@ -18,4 +18,5 @@ def policy_for(env: Environment, name: str) -> Policy:
         host_silent_for=detection.host_silent_for,
         cool_down=detection.cool_down,
         stalled_for=detection.stalled_for,
+        service_down_for=service.on_service_down.after,
     )
