@@ -42,6 +42,7 @@ PROMISES: Mapping[str, str] = {
     "second signal": "A signal is a hint",
     "power off": "It powers a hypervisor off automatically only",
     "cool down": "failed over automatically twice",
+    "kept serving": "A standby that serves is kept serving",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
@@ -79,7 +80,6 @@ REST: Mapping[str, str] = {
     "returning primary": "an old primary comes back after its epoch",
     "dns epoch": "a marker in DNS that is newer than the journal",
     "virtual ip": "an address that follows the service",
-    "kept serving": "a standby that serves and ends is started again",
     "hung guest": "two signals speak for a hang",
     "restore point": "back to an older state",
     "service down": "whoever serves runs, and does not answer",

@@ -6,17 +6,21 @@ import contextlib
 import json
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from simulated.site import Site
 from vcrecovery.core.service_down import TOGETHER, FromTheVm, same_reason
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Probes
+from vcrecovery.operations.policy import no_heartbeat_for
 from vcrecovery.plan.monitoring import Detection
 from vcrecovery.primary.programs import ProgramError
 from vcrecovery.primary.unit_states import unit_states
 from vcrecovery.transfer.freshness import freshness_of
+from vcrecovery.transfer.sessions import are_files_arriving, set_aside
 
 AFTER = 60.0
 
@@ -31,14 +35,37 @@ AFTER = 60.0
         (5.0, {}, ""),
         (5.0, None, ""),
         (59.9, {}, ""),
-        (60.0, {}, "it has sent no heartbeat for 1 min"),
-        (60.0, None, "it has sent no heartbeat for 1 min"),
+        (60.0, {}, "it has sent nothing for 1 min"),
+        (60.0, None, "it has sent nothing for 1 min"),
         # From the future, or not there: nobody knows.
         (None, {"nginx.service": "failed"}, ""),
     ],
 )
 def test_what_makes_a_vm_unwell(heard: float | None, units: dict[str, str] | None, expected: str) -> None:
     assert FromTheVm(heard, units).unwell(AFTER) == expected
+
+
+def test_a_vm_whose_files_arrive_or_may_arrive_is_not_silent() -> None:
+    assert FromTheVm(600.0, None, sends=True).unwell(AFTER) == ""
+    assert FromTheVm(600.0, None, sends=None).unwell(AFTER) == ""
+    assert FromTheVm(5.0, {"nginx.service": "failed"}, sends=None).unwell(AFTER)
+
+
+@pytest.mark.parametrize(
+    ("sync", "expected"),
+    [({}, 60.0), ({"heartbeat": "1m"}, 180.0), ({"engine": "periodic", "reconcile": "5m"}, 600.0)],
+)
+def test_no_heartbeat_means_something_after_several(tmp_path: Path, sync: dict[str, str], expected: float) -> None:
+    site = Site(tmp_path, plan={"service": {"sync": sync, "max_staleness": "1h"}})
+    site.close()
+    assert no_heartbeat_for(site.plan.services["web"]) == expected
+
+
+def test_sessions_are_seen(tmp_path: Path) -> None:
+    assert not are_files_arriving(tmp_path, "web")
+    with set_aside(tmp_path, "web", 1.0):
+        assert are_files_arriving(tmp_path, "web")
+    assert not are_files_arriving(tmp_path, "web")
 
 
 def test_what_speaks_for_it_is_said_once() -> None:

@@ -269,12 +269,12 @@ def _not_brought_up(episode: Episode, saw: Confirmation, policy: Policy, now: fl
 
 def _is_not_down(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
     """Why a VM that runs, and of which a port does not answer, is left alone all the same."""
-    name, from_the_vm = episode.service, FromTheVm(saw.heard, saw.units)
+    name, from_the_vm = episode.service, FromTheVm(saw.heard, saw.units, saw.sends)
     if saw.power is not Power.RUNNING:
         return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {saw.power}: something else")
     if not saw.closed_ports:
         return Close(Outcome.FALSE_ALARM, f"{name} answers again ({saw.summary})")
-    if not from_the_vm.unwell(policy.service_down_for):
+    if not from_the_vm.unwell(policy.no_heartbeat_for):
         return Close(Outcome.FALSE_ALARM, f"the VM of {name} works: {from_the_vm.well()}")
     return None
 

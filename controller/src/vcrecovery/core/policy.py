@@ -24,6 +24,8 @@ class Policy:
     cool_down: float = 3600.0
     stalled_for: float = 30.0
     service_down_for: float = 60.0
+    #: A VM from which nothing has come for so long is unwell.
+    no_heartbeat_for: float = 60.0
 
     def noticed_after(self, symptom: Symptom) -> float:
         """For how long a failure lasts before such a doubt arises: so long before, it still worked."""

@@ -22,18 +22,20 @@ TOGETHER = 60.0
 class FromTheVm:
     """What its newest heartbeat says. `heard`: its age in seconds when the service was looked at; None if not known.
 
-    `units`: those behind the ports that are not active, with their states; None where the VM does not say.
+    `units`: those behind the ports that are not active, with their states; None where the VM does not say. `sends`:
+    its files arrive now, before which no heartbeat comes; None where that is not seen from here.
     """
 
     heard: float | None
     units: Mapping[str, str] | None = None
+    sends: bool | None = False
 
     def unwell(self, silent_for: float) -> str:
         """Why the VM is unwell; empty when it is not, or that is not known. No heartbeat counts after so long."""
         if self.heard is None:
             return ""
         if self.heard >= silent_for:
-            return f"it has sent no heartbeat for {span(silent_for)}"
+            return "" if self.sends is not False else f"it has sent nothing for {span(silent_for)}"
         return listed([f"{unit} is {state}" for unit, state in sorted((self.units or {}).items()) if state in FAILED])
 
     def well(self) -> str:
@@ -41,6 +43,8 @@ class FromTheVm:
         if self.heard is None:
             return "its heartbeat cannot be read"
         stopped = [f"{unit} is {state}" for unit, state in sorted((self.units or {}).items()) if state not in FAILED]
+        if self.sends:
+            return "its files arrive"
         return "; ".join(["its heartbeats come", *([listed(stopped)] if stopped else [])])
 
 

@@ -24,6 +24,8 @@ from vcrecovery.drivers.runtime import Event
 from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.policy import no_heartbeat_for
+from vcrecovery.operations.serving import files_arrive
 from vcrecovery.transfer.freshness import read_age
 
 log = logging.getLogger("vcrecovery.watch")
@@ -89,8 +91,9 @@ class ServiceDownWatch:
             self._left_alone(name, why)
             return
         fresh = read_age(env.lxd[service.standby.secondary], name, env.plan.secondaries[service.standby.secondary])
-        vm = FromTheVm(None if fresh.heard_at is None else max(0.0, now - fresh.heard_at), fresh.units)
-        if not (unwell := vm.unwell(service.on_service_down.after)):
+        heard = None if fresh.heard_at is None else max(0.0, now - fresh.heard_at)
+        vm = FromTheVm(heard, fresh.units, files_arrive(env, name))
+        if not (unwell := vm.unwell(no_heartbeat_for(service))):
             self._left_alone(name, f"its VM works: {vm.well()}")
             return
         cause = f"it does not answer, and its VM is unwell: {unwell}"

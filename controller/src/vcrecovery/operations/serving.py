@@ -1,4 +1,4 @@
-"""Where whoever serves a service is to be asked, and whether a standby that is to serve does."""
+"""Where whoever serves a service is to be asked, and what is seen from here of its two sides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from vcrecovery.drivers.probe import Target
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
+from vcrecovery.transfer.sessions import are_files_arriving
 
 #: Seconds for the standby to answer, where it is to serve: it may be slow, and a packet may get lost.
 ANSWERS_WITHIN = 3.0
@@ -17,6 +18,13 @@ def targets(service: Service, side: Side) -> list[Target]:
     serving = service.primary if side is Side.PRIMARY else service.standby
     addresses = [str(address) for address in (serving.address, serving.address6) if address]
     return [(address, port) for address in addresses for port in service.ports]
+
+
+def files_arrive(env: Environment, name: str) -> bool | None:
+    """Whether its primary sends files now; None where its secondary is another machine. Raises ExternalError."""
+    if not env.lxd[env.plan.services[name].standby.secondary].is_here:
+        return None
+    return are_files_arriving(env.plan.state_dir, name)
 
 
 def standby_runs(env: Environment, name: str) -> bool:

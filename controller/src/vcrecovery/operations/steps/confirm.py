@@ -15,6 +15,7 @@ from vcrecovery.core.sighting import Place
 from vcrecovery.drivers.probe import Result
 from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations.serving import files_arrive
 from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
@@ -74,9 +75,10 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
     cpu = cpu_asked.result() if cpu_asked is not None else None
     ages = _ages(subject, episode, fresh)
     point, problem = find_restore_point(subject, episode)
-    unwell = ""
+    sends, unwell = None, ""
     if episode.request.symptom is Symptom.SERVICE_DOWN:
-        unwell = FromTheVm(ages.heard, fresh.units).unwell(subject.policy.service_down_for)
+        sends = files_arrive(subject.env, name)
+        unwell = FromTheVm(ages.heard, fresh.units, sends).unwell(subject.policy.no_heartbeat_for)
     fence_command = subject.env.plan.hypervisors[subject.host.name].fence is not None
     neighbours: tuple[str, ...] = ()
     if fence_command and reading.power is Power.UNREACHABLE:
@@ -101,6 +103,7 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
         reached=tuple(result.label for result in found if result.reached),
         closed_ports=tuple(result.label for result in found if not result.ok),
         units=fresh.units,
+        sends=sends,
         standby_problem=trouble,
         freshness=ages.files,
         freshness_detail=ages.detail,
