@@ -5,31 +5,39 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from exclude_bench.command import Benchmark
 from exclude_bench.targets import Target
 from relay_bench.results import section
 
 from .measure import FULL, QUICK, Measured, Scale, measure
+from .stage_again import Again, again
 
 CORES, NOTICED = 0.3, 6.0
+#: A container that has ended is up again after this part of a failover, and the second that LXD gets before.
+RATIO = 2.0
 
 
 @dataclass(frozen=True)
 class Results:
     scale: Scale
     measured: Measured
+    again: Again
     targets: list[Target]
 
 
 def _measured(folder: Path, quick: bool, seed: int) -> Results:
     scale = QUICK if quick else FULL
     found = measure(scale, folder, seed)
+    (folder / "again").mkdir()
+    restarted = again(folder / "again", scale.rounds)
     targets = [
         Target(f"{scale.services:,} services every 5 s: CPU", found.cores, CORES, "cores", at_most=True),
         Target("closed port to verdict, the latest", max(found.noticed), NOTICED, "s", at_most=True),
+        Target("container killed to answers again, of a failover", restarted.ratio, RATIO, "", at_most=True),
     ]
-    return Results(scale, found, targets)
+    return Results(scale, found, restarted, targets)
 
 
 def _text(results: Results) -> str:
@@ -44,10 +52,21 @@ def _text(results: Results) -> str:
             f"{found.median:.2f} ({min(found.noticed):.2f}-{max(found.noticed):.2f})",
         ),
     ]
+    times = [
+        (f"{what}, s: median (range) of {len(took)}", f"{median(took):.2f} ({min(took):.2f}-{max(took):.2f})")
+        for what, took in (
+            ("failover, command to answer", results.again.failovers),
+            ("container killed to answer", results.again.restarts),
+        )
+    ]
     verdicts = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
     title = f"{results.scale.services:,} services asked every 5 s, one TCP port each, for {results.scale.seconds:g} s"
     return "\n".join(
-        [section(title, ("", ""), rows), section("Targets", ("target", "measured", "limit", ""), verdicts)]
+        [
+            section(title, ("", ""), rows),
+            section("A standby that serves and ends, in a real LXD", ("", ""), times),
+            section("Targets", ("target", "measured", "limit", ""), verdicts),
+        ]
     )
 
 

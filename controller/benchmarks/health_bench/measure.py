@@ -41,10 +41,11 @@ class Scale:
     services: int
     seconds: float
     outages: int
+    rounds: int
 
 
-FULL = Scale(services=1000, seconds=60.0, outages=40)
-QUICK = Scale(services=100, seconds=5.0, outages=4)
+FULL = Scale(services=1000, seconds=60.0, outages=40, rounds=10)
+QUICK = Scale(services=100, seconds=5.0, outages=4, rounds=2)
 
 
 @dataclass(frozen=True)

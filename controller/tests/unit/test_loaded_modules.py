@@ -131,6 +131,7 @@ LOADED_LATE = {
     "cli/snmp_agent.py": "snmpd waits for `table`, which needs no pysnmp (170)",
     "snmp/table_program.py": "the same: libvirt's library (55) is loaded while snmpd is answered already",
     "drivers/lxd/connection.py": "a failover over LXD's socket needs no pylxd (58)",
+    "drivers/lxd/lifecycle.py": "the watcher alone listens: a failover needs no websockets (95)",
     "drivers/probe.py": "a failover whose ports are plain needs no TLS",
     "drivers/process.py": "a failover that runs no program needs no ctypes (1)",
     "plan/model.py": "a plan without an exclude profile needs none (13)",

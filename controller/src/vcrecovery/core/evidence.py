@@ -17,11 +17,12 @@ from vcrecovery.core.power import Power
 class Confirmation:
     """What a look at the primary and at its standby found: the decision to fence rests on it.
 
-    `open_ports` answer as they should, `closed_ports` do not, `reached` accept a connection. `units`: those behind the
-    ports that are not active, by the heartbeat. `sends`: files of the primary arrive. `neighbours` are the primaries
-    that answer on a hypervisor that does not. `vanished`: no hypervisor has the VM, which had been seen to end. `silent` hypervisors may
-    have it. `freshness`: age of the standby's files when the failure began; `heard`: how long before it was noticed the
-    last heartbeat came. `restore_asked` is the restore point that was looked for, `restore_age` its age.
+    `open_ports` answer as they should, `closed_ports` do not, `reached` accept a connection. `neighbours` are the
+    primaries that answer on a hypervisor that does not. `vanished`: no hypervisor has the VM, which had been seen to
+    end. `silent` hypervisors may have it. `units`: those behind the ports that are not active, by the heartbeat.
+    `sends`: files of the primary arrive. `freshness`: age of the standby's files when the failure began; `heard`: how
+    long before it was noticed the last heartbeat came. `restore_asked` is the restore point that was looked for,
+    `restore_age` its age.
     """
 
     power: Power
