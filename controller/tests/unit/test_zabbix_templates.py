@@ -93,7 +93,7 @@ def test_every_threshold_is_a_macro_that_the_role_sets_from_the_plan() -> None:
             pytest.fail(f"{trigger['name']}: the time {window} is no macro")
 
 
-def test_nothing_is_failed_over_for_the_health_of_a_service() -> None:
+def test_zabbix_starts_no_failover_for_the_health_of_a_service() -> None:
     found = [
         sorted((tag["tag"], tag["value"]) for tag in trigger["tags"])
         for kind in ("triggers", "trigger_prototypes")
