@@ -25,6 +25,8 @@ CHAPTERS = (
     "names",
     "groups",
     "hosts-and-sites",
+    "service-down",
+    "kept-serving",
     "operator",
     "controller",
 )
@@ -40,6 +42,7 @@ PROMISES: Mapping[str, str] = {
     "second signal": "A signal is a hint",
     "power off": "It powers a hypervisor off automatically only",
     "cool down": "failed over automatically twice",
+    "kept serving": "A standby that serves is kept serving",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {

@@ -81,7 +81,7 @@ class Walk(RuleBasedStateMachine):
     def lay_out(self, seed: int, services: Mapping[str, Mapping[str, Any]] | None = None, **how: Any) -> None:
         detection = {"cool_down": f"{POLICY.cool_down:g}s", **how.pop("detection", {})}
         # Short ones: what waits in vain takes many turns, and shows nothing.
-        service = {"timeouts": {"ports": "5s", "dns": "3s", "fence": "8s"}}
+        service = {"timeouts": {"ports": "5s", "dns": "3s", "fence": "8s"}, **how.pop("service", {})}
         self.site = Observed(self.folder, services, seed=seed, plan={"detection": detection, "service": service}, **how)
         self.watch(3.0)
 
@@ -172,6 +172,9 @@ class Walk(RuleBasedStateMachine):
             standby_ports_open_after=1.0,
             standby_flaps_for=0.0,
             standby_service_ended=False,
+            standby_ends_after=None,
+            unit_state="",
+            reference_answers=True,
         )
         for service in self.services:
             if service.ns2 is not None:
@@ -203,13 +206,22 @@ class Promises(Walk):
         mode=st.sampled_from(MODES),
         ns2=st.sampled_from([None, ""]),
         virtual_ip=st.sampled_from([None, "10.0.0.50"]),
+        when_down=st.sampled_from(["report", "failover"]),
     )
     def begin(
-        self, seed: int, fence_command: bool, hold_returning: bool, mode: str, ns2: str | None, virtual_ip: str | None
+        self,
+        seed: int,
+        fence_command: bool,
+        hold_returning: bool,
+        mode: str,
+        ns2: str | None,
+        virtual_ip: str | None,
+        when_down: str,
     ) -> None:
         world = {"fence_command": fence_command, "mode": mode, "ns2": ns2, "virtual_ip": virtual_ip}
-        detection = {"hold_returning": hold_returning}
-        self.lay_out(seed, world={**world, "restore_points": POINTS}, detection=detection)
+        detection = {"hold_returning": hold_returning, "reference": ["10.10.0.1:22"]}
+        service = {"on_service_down": {"after": "10s", "do": when_down}}
+        self.lay_out(seed, world={**world, "restore_points": POINTS}, detection=detection, service=service)
 
     # -- the primary and its hypervisor ------------------------------------------------------------------------
 
@@ -267,6 +279,15 @@ class Promises(Walk):
     @rule(cpu=st.sampled_from([0.0, 5.0, 100.0]), ports=st.booleans())
     def cpu_and_ports(self, cpu: float, ports: bool) -> None:
         self.change(cpu=cpu, primary_ports_open=ports)
+
+    @rule(state=st.sampled_from(["", "failed", "inactive"]), reference=st.booleans(), again=st.booleans())
+    def its_service_ends(self, state: str, reference: bool, again: bool) -> None:
+        """What the VM says of that, and whether the network seems well; it may be up again in the middle of it."""
+        self.change(primary_ports_open=False, unit_state=state, reference_answers=reference)
+        self.watch(12.0)
+        if again:
+            self.change(primary_ports_open=True, unit_state="")
+        self.watch(8.0)
 
     @rule(answers=st.booleans())
     def something_answers_at_the_primarys_address(self, answers: bool) -> None:
@@ -372,6 +393,26 @@ class Promises(Walk):
         if asks:
             self.site.kill_at = place
             self.let(self.site.begin_failover())
+
+    @precondition(lambda self: self.web.serves)
+    @rule(frozen=st.booleans())
+    def somebody_stops_the_standby(self, frozen: bool) -> None:
+        """By LXD, which says so to whoever listens. Nobody else's word brings it up."""
+        self.watch(5.0)
+        state, watcher = self.site.journal.state("web"), self.site.watcher
+        heard = watcher is not None and watcher.alive and self.web.lxd_answers and self.site.scheduler.kill_in is None
+        settled = state.side is Side.STANDBY and state.open_episode is None and not self.site.operators
+        if not (self.web.serves and heard and settled):
+            return
+        self.change(**{"standby_frozen_by" if frozen else "standby_stopped_by": "root over unix"})
+        starts = self.web.starts
+        self.watch(20.0)
+        assert self.web.starts == starts, self.site.log[-80:]
+
+    @rule(after=st.sampled_from([None, None, 0.3, 3.0, 40.0]))
+    def the_standby_ends_by_itself(self, after: float | None) -> None:
+        """So long after each start of it."""
+        self.change(standby_ends_after=after)
 
     @rule(full=st.booleans())
     def disk(self, full: bool) -> None:

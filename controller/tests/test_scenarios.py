@@ -2,7 +2,8 @@
 
 What runs is the shipped program over simulated drivers (see `simulated`), with a virtual clock: `expect.log` is what
 `vcrecovery watch` logs and `vcrecovery failover` prints. `scenario.yml` has a title, what it `covers` (see
-`scenario_index.py`), the world's settings and a list of commands. Without `services` there is one, called web. With
+`scenario_index.py`), the world's settings, what else its `plan` says of each service and of detection, and a list of
+commands. Without `services` there is one, called web. With
 them, `world` holds for each, and a command that names one (`crash: db`, `set: {of: db, ...}`) is for that one alone.
 The watcher runs while a `watch` goes on, and stands still otherwise.
 `VCRECOVERY_REWRITE=1` writes the logs and the index again: read the difference before you commit it.
@@ -40,8 +41,12 @@ class Stage:
             services,
             world=world,
             plan={
-                "detection": {"hold_returning": scenario.get("hold_returning", False), **detection},
-                "service": staleness,
+                "detection": {
+                    "hold_returning": scenario.get("hold_returning", False),
+                    **detection,
+                    **scenario.get("plan", {}).get("detection", {}),
+                },
+                "service": {**staleness, **scenario.get("plan", {}).get("service", {})},
             },
             groups=scenario.get("groups", {}),
             starts_at_once=scenario.get("starts_at_once", 32),

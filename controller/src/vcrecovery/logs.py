@@ -86,6 +86,8 @@ def set_up(form: Format, *, verbose: bool = False) -> None:
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     handler.addFilter(_Tie())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    # What they do by themselves is theirs.
+    for library in ("urllib3", "websockets"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     # More connections than it keeps are no trouble, only slower.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

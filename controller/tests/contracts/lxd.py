@@ -11,6 +11,7 @@ from contracts.cases import Cases, Waits, refusal
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
 
@@ -32,6 +33,9 @@ class Secondary(Waits, Protocol):
     def name(self) -> str: ...
 
     def take_restore_point(self, name: str) -> None: ...
+
+    def kill_init(self) -> None:
+        """The container, which runs, ends without anybody's wish."""
 
     def end(self) -> None:
         """LXD ends; the containers live on."""
@@ -109,6 +113,56 @@ def a_start_of_what_was_read_before(on: Secondary) -> None:
     found = read(on)
     on.lxd.start(on.name, PATIENCE, known)
     assert read(on) == found
+
+
+def told(happenings: Happenings, name: str, what: str) -> Happening:
+    """The next that is told of `name`, which has to be that."""
+    for _ in range(30):
+        if (found := happenings.next(1.0)) is not None and found.instance == name:
+            assert found.what == what
+            return found
+    raise AssertionError(f"nobody tells that {name} {what}")
+
+
+@case
+def what_happens_is_told_with_who_asked(on: Secondary) -> None:
+    with on.lxd.lifecycle() as happenings:
+        assert happenings.next(0.0) is None
+        for act, what in (
+            (on.lxd.start, "started"),
+            (on.lxd.freeze, "frozen"),
+            (on.lxd.unfreeze, "started"),
+            (on.lxd.stop, "ended"),
+        ):
+            act(on.name, PATIENCE)
+            assert told(happenings, on.name, what).asked_by
+        on.lxd.start(on.name, PATIENCE)
+        told(happenings, on.name, "started")
+        on.kill_init()
+        assert told(happenings, on.name, "ended").asked_by == ""
+        on.eventually(lambda: read(on).status == STOPPED, "the container's end")
+    assert isinstance(on.lxd.last_words(on.name), str)
+    assert on.lxd.last_words(NOBODY) == ""
+
+
+@case
+def a_server_that_ends_tells_nothing_more(on: Secondary) -> None:
+    with on.lxd.lifecycle() as happenings:
+        on.end()
+
+        def listen() -> None:
+            for _ in range(60):
+                happenings.next(1.0)
+
+        assert "does not answer" in refusal(listen).message
+
+    def begin() -> None:
+        with on.lxd.lifecycle():
+            pass
+
+    refusal(begin)
+    on.begin()
+    begin()
 
 
 @case

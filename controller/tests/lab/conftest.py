@@ -92,11 +92,13 @@ class Lab:
         )
         run(["nsupdate", "-k", key], timeout=20, stdin=script)
 
-    def stamp(self) -> None:
+    def stamp(self, units: dict[str, str] | None = None) -> None:
         """A heartbeat of now in the standby, as its primary would have sent it."""
         folder = self.rootfs / "var/lib/vcrecovery"
         folder.mkdir(exist_ok=True)
-        (folder / "heartbeat").write_text(json.dumps({"at": SystemClock().now(), "good_until": None, "queue": 0}))
+        (folder / "heartbeat").write_text(
+            json.dumps({"at": SystemClock().now(), "good_until": None, "queue": 0, "units": units})
+        )
 
     def other_plan(self, folder: Path, **service: Any) -> Path:
         """The lab's plan with a blank VM as the primary, a journal of its own, and changes to the service."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -260,6 +261,9 @@ class RealSecondary(RealStage):
 
     def take_restore_point(self, name: str) -> None:
         self.lxd.take_snapshot(self.name, name, 60)
+
+    def kill_init(self) -> None:
+        os.kill(json.loads(self._lxd.lxc("query", f"/1.0/instances/{self.name}/state"))["pid"], signal.SIGKILL)
 
     def end(self) -> None:
         self._lxd.kill()

@@ -46,12 +46,16 @@ def test_a_service_that_does_not_answer_is_down_and_nothing_is_done_about_it(lab
         assert check.returncode == ExitCode.ATTENTION
         assert "attention: web: down since " in check.stdout
         assert lab.vcrecovery("status", "--nagios").returncode == 2
+        # The VM says so itself.
+        heartbeat = lab.rootfs / "var/lib/vcrecovery/heartbeat"
+        wait_for(lambda: json.loads(heartbeat.read_text())["units"] == {"nginx.service": "inactive"}, "its heartbeat")
         figures = lab.vcrecovery("metrics").stdout
         assert 'vcrecovery_service_up{service="web"} 0' in figures
         assert 'vcrecovery_service_verdict{service="web",verdict="service down"} 1' in figures
     finally:
         lab.primary("systemctl start nginx")
     wait_for(lambda: status(lab)["health"] == "answers", "the service")
+    wait_for(lambda: json.loads(heartbeat.read_text())["units"] == {}, "a good heartbeat")
     wait_for(lambda: outages(lab)[-1]["ended_at"] is not None, "the end of the outage")
     assert outages(lab)[-1]["began_at"] < outages(lab)[-1]["ended_at"]
     assert status(lab)["verdict"] == "healthy"

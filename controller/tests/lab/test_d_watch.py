@@ -124,3 +124,24 @@ def test_a_watcher_goes_on_with_what_a_killed_one_left(lab: Lab, blank: int, tmp
         second.process.terminate()
         second.process.wait(timeout=60)
     assert [e["outcome"] for e in episodes(lab, plan)] == ["done"]
+
+
+def test_a_service_that_is_down_in_a_vm_that_says_it_has_failed(lab: Lab, blank: int, tmp_path: Path) -> None:
+    down = {"after": "10s", "do": "failover"}
+    nobody = {"hypervisor": "hv1", "uuid": BLANK_UUID, "address": "10.211.1.77"}
+    plan = lab.other_plan(tmp_path, on_service_down=down, primary=nobody, first_units=["nginx.service"])
+
+    def is_said(text: str, **units: str) -> bool:
+        lab.stamp(units={f"{name}.service": state for name, state in units.items()})
+        return watcher.says(text)
+
+    with watching(lab, plan) as watcher:
+        wait_for(lambda: is_said("and not failed over: its VM works: its heartbeats come"), "the first verdict")
+        wait_for(lambda: is_said("its heartbeats come; nginx.service is inactive", nginx="inactive"), "the second one")
+        assert episodes(lab, plan) == []
+        assert libvirt.pid(BLANK, BLANK_UUID) == blank
+        wait_for(lambda: is_said("its VM is unwell: nginx.service is failed", nginx="failed"), "the third one")
+        wait_for(lambda: watcher.says("epoch 1: done: web is served by its standby"), "the failover")
+        assert lab.dig(lab.layout.name, "A") == ["10.211.2.10"]
+    (episode,) = episodes(lab, plan)
+    assert episode["outcome"] == "done"

@@ -27,6 +27,8 @@ from vcrecovery.plan.model import Plan
 from vcrecovery.plan.probes import Port
 from vcrecovery.store.journal import Journal
 
+#: Something at the primaries' site that the plan may name.
+REFERENCE = "10.10.0.1"
 #: Seconds for a probe of what answers or refuses. What is not there takes all the time that it is given.
 ANSWERS = 0.005
 FENCE_TAKES = 2.0
@@ -40,6 +42,11 @@ class SimulatedProbes(Probes):
 
     def ask(self, address: str, port: Port, timeout: float) -> Result:
         label = label_of(address, port)
+        if address == REFERENCE:
+            there = all(service.reference_answers for service in self._world.services.values())
+            self._scheduler.takes(ANSWERS if there else timeout)
+            said = "connection refused" if there else f"no answer within {timeout:g} s"
+            return Result(label, said, reached=False, refused=there)
         found = self._world.by_address(address)
         assert found is not None, address
         service, of_primary = found

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping, Sequence
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from simulated.scheduler import SimulatedRuntime
+from simulated.scheduler import Scheduler, SimulatedInbox, SimulatedRuntime
 from simulated.world import MODES, Container, Service, World
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExternalError
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY
@@ -29,6 +32,27 @@ _OBJECTIONS = {
 }
 
 
+_TOLD = {"start": "started", "unfreeze": "started", "freeze": "frozen", "stop": "ended"}
+
+
+class _Listening:
+    """What it tells is lost when it is away."""
+
+    def __init__(self, server: SimulatedLxd, scheduler: Scheduler) -> None:
+        self._server = server
+        self._inbox: SimulatedInbox = SimulatedInbox(scheduler)
+
+    def report(self, name: str, what: str, by: str) -> None:
+        self._inbox.put(Happening(name, what, by))
+
+    def next(self, timeout: float) -> Happening | None:
+        with suppress(queue.Empty):
+            found: Happening = self._inbox.get(timeout=timeout)
+            return found
+        self._server.must_answer()
+        return None
+
+
 class SimulatedLxd(LxdServer):
     """Answers as LXD on secondary `name` would."""
 
@@ -44,6 +68,9 @@ class SimulatedLxd(LxdServer):
 
     def _asked(self, takes: float = TAKES) -> None:
         self._scheduler.takes(takes)
+        self.must_answer()
+
+    def must_answer(self) -> None:
         if any(not service.lxd_answers for service in self._world.services.values()):
             raise self._unreachable(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
 
@@ -108,6 +135,7 @@ class SimulatedLxd(LxdServer):
             case "stop":
                 container.status = STOPPED
                 service.answered.clear()
+        service.lxd_tells(_TOLD[action], "root over unix")
         self._scheduler.may_be_lost()
 
     def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int:
@@ -125,6 +153,20 @@ class SimulatedLxd(LxdServer):
             service.serves_inside_again()
             return 0, "started nginx.service"
         return 0, f"now {int(self._scheduler.wall)}\n"
+
+    @contextmanager
+    def lifecycle(self) -> Iterator[Happenings]:
+        self._asked()
+        listening = _Listening(self, self._scheduler)
+        self._world.listening_to_lxd.append(listening.report)
+        try:
+            yield listening
+        finally:
+            self._world.listening_to_lxd.remove(listening.report)
+
+    def last_words(self, instance: str) -> str:
+        self._asked()
+        return "init: out of memory" if instance in self._world.services else ""
 
     # -- files -------------------------------------------------------------------------------------------------
 

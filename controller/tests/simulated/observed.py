@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from simulated.world import Service
 from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
+from vcrecovery.core.standby_end import STEADY, WAITS
 
 #: What the plan of an observed site says; the rest is the plan's default.
 POLICY = Policy(max_staleness=60.0, cool_down=600.0)
@@ -62,15 +64,26 @@ class Observed(Site):
                     self._violated(f"the ports of {service.name} are said to be open, and were not asked")
 
     def _opened(self, episode: Episode) -> None:
-        """No service is failed over automatically twice within the cool-down."""
+        """No service is failed over automatically twice within the cool-down; what keeps it up is limited by itself."""
         if episode.id in self._known:
             return
         self._known.add(episode.id)
+        if episode.request.keeps_up:
+            self._kept_up(episode)
+            return
         done = self._done.get(episode.service)
         if done is None or not episode.request.automatic or episode.service in self.acknowledged:
             return
         if self.jumped_at < done and self.scheduler.time - done < POLICY.cool_down - 1:
             self._violated(f"a second failover of {episode.service} by itself")
+
+    def _kept_up(self, episode: Episode) -> None:
+        """What ends again and again is not started for ever."""
+        history = self.journal.history(episode.service, 50)
+        row = list(takewhile(lambda e: e.request.keeps_up, [e for e in history if e.outcome in (None, Outcome.DONE)]))
+        recent = [e for e in row if episode.opened_at - e.opened_at < STEADY]
+        if not self.jumped and episode.service not in self.acknowledged and len(recent) > len(WAITS):
+            self._violated(f"the standby of {episode.service} is started again and again")
 
     @property
     def jumped(self) -> bool:

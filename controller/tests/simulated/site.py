@@ -205,6 +205,7 @@ class Site:
             f"10.20.0.{number + 10}",
         )
         service.violated, service.told = self._violated, lambda text: self.say(f"world: {text}")
+        service.lxd_tells = partial(self.world.lxd_tells, name)
         self.world.services[name] = service
         mode = Mode(values.get("mode", "cold"))
         config = {
@@ -244,7 +245,11 @@ class Site:
                     case "container_epoch":
                         service.container.config["user.vcrecovery.epoch"] = str(value)
                     case "standby_running":
-                        service.container.status = RUNNING if value else STOPPED
+                        service.container_becomes(RUNNING if value else STOPPED)
+                    case "standby_stopped_by":
+                        service.container_becomes(STOPPED, value)
+                    case "standby_frozen_by":
+                        service.container_becomes(FROZEN, value)
                     case "restore_points":
                         service.restore_points = tuple(value)
                     case _:

@@ -168,6 +168,9 @@ class SimulatedSecondary(SimulatedStage):
     def take_restore_point(self, name: str) -> None:
         self.change(restore_points=(*self.service.restore_points, name))
 
+    def kill_init(self) -> None:
+        self.change(standby_running=False)
+
     def end(self) -> None:
         self.change(lxd_answers=False)
 

@@ -79,6 +79,12 @@ class Service:
     standby_ports_open_after: float = 1.0
     #: Seconds for which the ports then open and close again.
     standby_flaps_for: float = 0.0
+    #: Seconds after each start of its container after which that ends by itself; None: it does not.
+    standby_ends_after: float | None = None
+    #: What systemd says of the unit behind its port; empty where it is active.
+    unit_state: str = ""
+    #: What the plan names as a reference answers.
+    reference_answers: bool = True
     #: Its container runs, and the service in it has ended.
     standby_service_ended: bool = False
     virtual_ip: str | None = None
@@ -130,6 +136,8 @@ class Service:
     on_start: Callable[[Service], None] = lambda _service: None
     violated: Callable[[str], None] = lambda _what: None
     told: Callable[[str], None] = lambda _what: None
+    #: What LXD tells those who listen: what became of the container, and who asked for that.
+    lxd_tells: Callable[[str, str], None] = lambda _what, _by: None
     _ready: bool = False
     _cpu_time: float = 0.0
     _cpu_until: float = 0.0
@@ -181,9 +189,13 @@ class Service:
         return int(self._cpu_time)
 
     @property
+    def _units(self) -> dict[str, str]:
+        return {"nginx.service": self.unit_state} if self.unit_state else {}
+
+    @property
     def heartbeat_file(self) -> bytes | None:
         self.beat()
-        return None if self.heartbeat is None else json.dumps({"at": self.heartbeat}).encode()
+        return None if self.heartbeat is None else json.dumps({"at": self.heartbeat, "units": self._units}).encode()
 
     @property
     def libvirt_answers(self) -> bool:
@@ -225,6 +237,22 @@ class Service:
                 self.violated(f"the standby of {self.name} starts from half a restore point")
             self.starts += 1
             self.on_start(self)
+        if self.standby_ends_after is not None:
+            since = self.scheduler.time
+            self.scheduler.at(since + self.standby_ends_after, lambda: self.ends_by_itself(since))
+
+    def ends_by_itself(self, since: float) -> None:
+        """What was started then."""
+        if self.container.status == RUNNING and self.container.serves_since == since:
+            self.told(f"the container of {self.name} ends")
+            self.container_becomes(STOPPED)
+
+    def container_becomes(self, status: str, by: str = "") -> None:
+        """Its state, for whoever has asked for that."""
+        self.container.status = status
+        if status == STOPPED:
+            self.answered.clear()
+        self.lxd_tells({STOPPED: "ended", FROZEN: "frozen", RUNNING: "started"}[status], by)
 
     def serves_inside_again(self) -> None:
         """What has ended in the container is started."""
@@ -266,8 +294,14 @@ class World:
 
     scheduler: Scheduler
     services: dict[str, Service] = field(default_factory=dict)
+    #: What is called with what LXD tells: instance, what became of it, who asked for that.
+    listening_to_lxd: list[Callable[[str, str, str], None]] = field(default_factory=list)
     #: Hypervisor -> what is called with each event of it (UUID, event, why), and when it is lost.
     listeners: dict[str, list[tuple[Callable[[str, str, str], None], Callable[[], None]]]] = field(default_factory=dict)
+
+    def lxd_tells(self, name: str, what: str, by: str) -> None:
+        for report in list(self.listening_to_lxd):
+            report(name, what, by)
 
     def on(self, host: str) -> list[Service]:
         return [service for service in self.services.values() if service.host == host]

@@ -19,6 +19,8 @@ from vcrecovery.core.evidence import Proof
 from vcrecovery.detect.health_watch import HealthWatch, keep_asking
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
+from vcrecovery.detect.service_down_watch import ServiceDownWatch, keep_looking
+from vcrecovery.detect.standby_watch import StandbyWatch, keep_serving_standbys
 from vcrecovery.detect.watch import Watch
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.detect.zabbix_health import ZabbixHealth
@@ -104,6 +106,11 @@ def watching(
     health = HealthWatch(env.another(), rounds)
     runtime.spawn(lambda: keep_asking(health, stop), "services")
     serve(health)
+    standbys_that_serve = env.another()
+    watch_standbys = StandbyWatch(standbys_that_serve, recover, health, rounds)
+    runtime.spawn(lambda: keep_serving_standbys(watch_standbys, standbys_that_serve, stop), "standbys-that-serve")
+    services_down = ServiceDownWatch(env.another(), recover, health, rounds)
+    runtime.spawn(lambda: keep_looking(services_down, stop), "services-down")
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     _tell_zabbix_health(env, health, stop)

@@ -9,15 +9,19 @@ from __future__ import annotations
 from vcrecovery.core.decisions import GO, Blocked, Close, Decision, Go, Readiness, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
-from vcrecovery.core.fencing import not_again, not_to_be_powered_off
+from vcrecovery.core.fencing import not_again, not_to_be_powered_off, served_just_now
 from vcrecovery.core.meaning import Meaning, meaning_of
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
+from vcrecovery.core.service_down import FromTheVm
+from vcrecovery.core.standby_end import TRIES
 
 
 def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
+    if (given_up := _given_up(episode)) is not None:
+        return given_up
     if not episode.tried(Step.FENCE):
         return _up_to_the_fence(episode, policy, now)
     fence = episode.done(Step.FENCE)
@@ -33,6 +37,18 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     return Close(Outcome.DONE, f"{episode.service} is served by its standby")
 
 
+def _given_up(episode: Episode) -> Blocked | None:
+    """A standby that does not come up again is not tried for ever; an operator's call tries it once more."""
+    if not episode.request.keeps_up:
+        return None
+    failed = [r for r in episode.steps if r.step in (Step.START, Step.PROBE) and r.error]
+    if len(failed) < TRIES:
+        return None
+    name, last = episode.service, failed[-1]
+    hint = f"find out why, then `vcrecovery failover {name}`"
+    return Blocked(last.step, f"given up after {len(failed)} tries: {last.error}", hint, for_good=True)
+
+
 def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
     confirm = episode.done(Step.CONFIRM)
     if confirm is None:
@@ -41,7 +57,7 @@ def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
     if confirm.saw.restore_asked != episode.request.restore_point:
         return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
-    return _objection(episode, confirm.saw, policy) or Run(Step.FENCE, _why_fence(episode, confirm.saw))
+    return _objection(episode, confirm.saw, policy, now) or Run(Step.FENCE, _why_fence(episode, confirm.saw))
 
 
 def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -120,7 +136,8 @@ def _why_confirm(episode: Episode) -> str:
 
 def _why_fence(episode: Episode, saw: Confirmation) -> str:
     if episode.request.again and not episode.request.primary_is_down:
-        return f"its standby does not answer ({saw.summary}): fencing the old primary again"
+        what = "has ended" if episode.request.automatic else "does not answer"
+        return f"its standby {what} ({saw.summary}): fencing the old primary again"
     if episode.request.primary_is_down:
         return "the operator says that the primary is down"
     if episode.request.force:
@@ -137,13 +154,15 @@ def _why_fence_again(episode: Episode, saw: Confirmation) -> str:
     return f"not proved yet ({summary}): fencing the primary again"
 
 
-def _objection(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Blocked | None:
+def _objection(episode: Episode, saw: Confirmation, policy: Policy, now: float) -> Close | Blocked | None:
     """Why this failover must not happen, or not now, or None."""
     if problem := saw.standby_problem:
         # Not even by force: the primary would be destroyed with nothing to start in its place.
         return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "fix that first")
     if problem := saw.restore_problem:
         return Close(Outcome.REFUSED, problem, f"`vcrecovery standby snapshots {episode.service}` lists them")
+    if episode.request.keeps_up:
+        return _not_brought_up(episode, saw, policy, now)
     return _not_failed(episode, saw, policy) or _too_stale(episode, saw, policy)
 
 
@@ -200,6 +219,8 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
         return Close(Outcome.FALSE_ALARM, f"the hypervisor of {name} is back, and starts the VM automatically ({how})")
     if request.force:
         return None
+    if request.symptom is Symptom.SERVICE_DOWN and request.automatic:
+        return _is_not_down(episode, saw, policy)
     if saw.open_ports:
         said = saw.summary or power.value
         if request.automatic:
@@ -211,6 +232,50 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
         )
     if request.automatic and power not in OFF and power is not Power.ABSENT:
         return _does_not_hang(episode, saw, policy)
+    return None
+
+
+def _not_brought_up(episode: Episode, saw: Confirmation, policy: Policy, now: float) -> Close | None:
+    """Why a standby that served, and has ended, is not brought up by itself: its old primary may live."""
+    name, power = episode.service, saw.power
+    said = f"the standby of {name} is to serve and has ended"
+    if power is Power.RUNNING:
+        return Close(
+            Outcome.REFUSED,
+            f"{said}, but its old primary runs ({saw.summary})",
+            f"`vcrecovery standby reset {name}` has that one serve; `vcrecovery failover {name} --force` destroys it",
+        )
+    if saw.alive:
+        return Close(
+            Outcome.REFUSED,
+            f"{said}, but {', '.join(saw.alive)} answers: its old primary may run elsewhere",
+            f"find out who has its address, or, if you know that the VM is down: "
+            f"`vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    if power is Power.UNREACHABLE and not served_just_now(episode.request, policy, now):
+        return Close(
+            Outcome.REFUSED,
+            f"{said}, nobody saw when, and the hypervisor of its old primary does not answer",
+            f"fix that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    if saw.silent and (power is Power.ABSENT or saw.reason == "migrated"):
+        return Close(
+            Outcome.REFUSED,
+            f"{said}, and its old primary may be on {listed(saw.silent)}, which does not answer",
+            f"look there, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    return None
+
+
+def _is_not_down(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
+    """Why a VM that runs, and of which a port does not answer, is left alone all the same."""
+    name, from_the_vm = episode.service, FromTheVm(saw.heard, saw.units, saw.sends)
+    if saw.power is not Power.RUNNING:
+        return Close(Outcome.FALSE_ALARM, f"libvirt says that the primary of {name} is {saw.power}: something else")
+    if not saw.closed_ports:
+        return Close(Outcome.FALSE_ALARM, f"{name} answers again ({saw.summary})")
+    if not from_the_vm.unwell(policy.no_heartbeat_for):
+        return Close(Outcome.FALSE_ALARM, f"the VM of {name} works: {from_the_vm.well()}")
     return None
 
 

@@ -36,13 +36,14 @@ class Wait:
 class Blocked:
     """`step` cannot be done for as long as others stand in its way: leave the episode to a later call.
 
-    `unmet`: they are services that this one needs.
+    `unmet`: they are services that this one needs. `for_good`: it was tried often enough, so only an operator goes on.
     """
 
     step: Step
     reason: str
     hint: str = ""
     unmet: bool = False
+    for_good: bool = False
 
     @property
     def sentence(self) -> str:

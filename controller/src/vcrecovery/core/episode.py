@@ -74,6 +74,10 @@ class Symptom(StrEnum):
     LOST = "lost"
     #: A fault has paused it, and nobody has resumed it.
     STALLED = "stalled"
+    #: The standby, which serves, has ended without anybody's wish.
+    STANDBY_ENDED = "standby-ended"
+    #: Its VM runs, and is unwell by its own word, and its ports do not answer.
+    SERVICE_DOWN = "service-down"
 
 
 #: Whoever saw one of these saw the VM end, or stand still: one that no hypervisor has any more is gone with that.
@@ -133,6 +137,11 @@ class Request:
     began_at: float | None = None
     #: The standby is the one that serves, and does not answer: it is brought up again, under a new epoch.
     again: bool = False
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the watcher brings up again what serves, and has ended."""
+        return self.again and self.automatic
 
 
 @dataclass(frozen=True)

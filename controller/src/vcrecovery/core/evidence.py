@@ -17,8 +17,9 @@ from vcrecovery.core.power import Power
 class Confirmation:
     """What a look at the primary and at its standby found: the decision to fence rests on it.
 
-    `open_ports` answer as they should, `reached` accept a connection. `neighbours` are the primaries that answer on a
-    hypervisor that does not. `vanished`: no hypervisor has the VM, which had been seen to end. `silent` hypervisors may
+    `open_ports` answer as they should, `closed_ports` do not, `reached` accept a connection. `units`: those behind the
+    ports that are not active, by the heartbeat. `sends`: files of the primary arrive. `neighbours` are the primaries
+    that answer on a hypervisor that does not. `vanished`: no hypervisor has the VM, which had been seen to end. `silent` hypervisors may
     have it. `freshness`: age of the standby's files when the failure began; `heard`: how long before it was noticed the
     last heartbeat came. `restore_asked` is the restore point that was looked for, `restore_age` its age.
     """
@@ -44,6 +45,9 @@ class Confirmation:
     restore_problem: str = ""
     restore_age: float | None = None
     summary: str = ""
+    closed_ports: tuple[str, ...] = ()
+    units: Mapping[str, str] | None = None
+    sends: bool | None = False
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -62,6 +66,8 @@ class ProvedBy(StrEnum):
     LIBVIRT = "libvirt"
     FENCE_COMMAND = "fence command"
     OPERATOR = "operator"
+    #: It was fenced at an earlier epoch, and its standby has served up to now.
+    STANDBY = "standby"
 
 
 @dataclass(frozen=True)

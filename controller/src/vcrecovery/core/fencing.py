@@ -15,13 +15,22 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from vcrecovery.core.decisions import Blocked, Close
-from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 
 #: Seconds for which the ports that a confirmation asked need not be asked again.
 JUST_ASKED = 3.0
+
+
+def served_just_now(request: Request, policy: Policy, now: float) -> bool:
+    """Whether the standby served up to a moment ago, so that the fence of then still holds.
+
+    A container that ends and starts again within seconds is no more of a second live copy than one that had gone on.
+    Its end was seen, or this is not said of it.
+    """
+    return request.began_at is not None and 0 <= now - request.began_at <= policy.fence_valid_for
 
 
 def _word(name: str) -> str:
@@ -84,7 +93,7 @@ def not_again(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Bl
     if saw.alive:
         hint = powers_off if saw.fence_command else "fix libvirt there"
         return Blocked(Step.FENCE, _answers_without_libvirt(name, saw), hint)
-    if saw.neighbours:
+    if saw.neighbours and not request.keeps_up:
         said = (
             f"{name} is not fenced now: powering its hypervisor off would end what still answers: "
             f"{', '.join(saw.neighbours)}"

@@ -23,6 +23,9 @@ class Policy:
     host_silent_for: float = 15.0
     cool_down: float = 3600.0
     stalled_for: float = 30.0
+    service_down_for: float = 60.0
+    #: A VM from which nothing has come for so long is unwell.
+    no_heartbeat_for: float = 60.0
 
     def noticed_after(self, symptom: Symptom) -> float:
         """For how long a failure lasts before such a doubt arises: so long before, it still worked."""
@@ -30,5 +33,6 @@ class Policy:
             Symptom.CPU_ZERO: self.cpu_zero_for,
             Symptom.CPU_HIGH: self.cpu_high_for,
             Symptom.HOST: self.host_silent_for,
+            Symptom.SERVICE_DOWN: self.service_down_for,
         }
         return after.get(symptom, 0.0)

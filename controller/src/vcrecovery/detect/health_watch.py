@@ -55,7 +55,7 @@ class _Asked:
 
 
 class HealthWatch:
-    """All services of a plan. `courses` and `latencies` may be read by other threads."""
+    """All services of a plan. `courses`, `latencies` and `serving` may be read by other threads."""
 
     def __init__(self, env: Environment, rounds: Rounds) -> None:
         self._env, self._rounds, self._draw = env, rounds, env.runtime.draw
@@ -67,7 +67,7 @@ class HealthWatch:
         self._asking: dict[str, float] = {}
         self._turned_at = float("-inf")
         self._due: dict[str, float] = {}
-        self._serving: Mapping[str, Serving] = {}
+        self.serving: Mapping[str, Serving] = {}
         self._read_at = float("-inf")
         #: When the next one is to be asked.
         self._next = float("-inf")
@@ -121,10 +121,10 @@ class HealthWatch:
         with contextlib.suppress(ExternalError):
             found = self._env.journal.who_serves()
             at_first = Serving()
-            changed = [n for n in self.courses if found.get(n, at_first) != self._serving.get(n, at_first)]
+            changed = [n for n in self.courses if found.get(n, at_first) != self.serving.get(n, at_first)]
             # Before any of it is remembered: what cannot be read now is read the next time.
             done = {name: self._env.journal.newest_done(name) for name in changed}
-            self._serving = found
+            self.serving = found
             for name in changed:
                 self._is_due(name, now)
                 self._takes_over(name, found.get(name, Serving()), done[name])
@@ -161,7 +161,7 @@ class HealthWatch:
         self._next = max(now + TURN, min((now + READ_EVERY, *others)))
 
     def _begin(self, name: str, now: float) -> None:
-        serving = self._serving.get(name, Serving())
+        serving = self.serving.get(name, Serving())
         self._due[name] = now + READ_EVERY
         if serving.at_work:
             return
@@ -191,7 +191,7 @@ class HealthWatch:
         for asked in batch:
             name, course = asked.service, courses[asked.service]
             self._asking.pop(name, None)
-            if asked.serving != self._serving.get(name, Serving()):
+            if asked.serving != self.serving.get(name, Serving()):
                 self._is_due(name, now)
                 continue
             self._is_due(name, now + course.next_look(self._every * self._draw(*JITTER)))

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from vcrecovery.drivers.probe_answer import BadAnswerError, seconds_left
 from vcrecovery.drivers.process import run
 from vcrecovery.drivers.runtime import THREADS, Runtime, results
 from vcrecovery.errors import ExternalError
-from vcrecovery.plan.probes import HttpProbe, Port
+from vcrecovery.plan.probes import HttpProbe, Port, tcp
 
 #: So many probes run at once.
 AT_ONCE = 32
@@ -35,11 +35,15 @@ Target = tuple[str, Port]
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one probe. `reason` is empty when it is good; `reached`: something accepted the connection."""
+    """What came of one probe. `reason` is empty when it is good; `reached`: something accepted the connection.
+
+    `refused`: its machine answered that nobody listens there.
+    """
 
     label: str
     reason: str
     reached: bool
+    refused: bool = False
 
     @property
     def ok(self) -> bool:
@@ -91,7 +95,8 @@ def ask(address: str, port: Port, timeout: float) -> Result:
         if error.errno in _OUR_OWN and not reached:
             said = os.strerror(error.errno or 0).lower()
             raise ExternalError(f"{label} cannot be asked: {said}", "this machine itself is in need of that") from error
-        return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached)
+        refused = isinstance(error, ConnectionRefusedError) and not reached
+        return Result(label, _trouble(port, error) or type(error).__name__.lower(), reached, refused)
     except BadAnswerError as error:
         return Result(label, str(error), reached)
     return Result(label, "", reached)
@@ -149,6 +154,11 @@ class Probes:
         """One probe; see the function of that name."""
         return ask(address, port, timeout)
 
+    def is_there(self, address: str, number: int, timeout: float) -> bool:
+        """Whether a machine answers at that address: that nobody listens on the port is an answer."""
+        result = self.ask(address, tcp(number), timeout)
+        return result.ok or result.refused
+
     def ask_all(self, targets: Sequence[Target], timeout: float) -> list[Result]:
         """The probes of all targets, made at once; `timeout` seconds for each."""
         return self._ask([(address, port, timeout) for address, port in targets])
@@ -169,11 +179,18 @@ class Probes:
         # Threads cost more than most answers: one question is put in the caller's own.
         return results(self._runtime, lambda question: self.ask(*question), questions, "probe", AT_ONCE)
 
-    def wait_for_all(self, targets: Sequence[Target], timeout: float, stable_for: float) -> list[Result]:
+    def wait_for_all(
+        self,
+        targets: Sequence[Target],
+        timeout: float,
+        stable_for: float,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[Result]:
         """Asks until all probes have been good together for `stable_for` seconds, or `timeout` seconds are over.
 
         Of a time in which this program was held up itself nothing is known: then it begins again. The last result of
         each; those that are not `ok` have failed. Commands are asked once all ports answer, since they cost more.
+        `meanwhile` is called after each look that was not good, and may raise what ends the waiting.
         """
         clock = self._clock
         deadline = clock.steady() + timeout
@@ -203,6 +220,8 @@ class Probes:
                 return last
             if now >= deadline and not good:
                 return [_with_losses(result, times) for result, times in zip(last, lost, strict=True)]
+            if not good:
+                meanwhile()
             pause = EVERY if good_since is None else min(EVERY, max(0.0, good_since + stable_for - now))
             clock.sleep(pause)
             # On a machine that stands still again and again this ends, too.

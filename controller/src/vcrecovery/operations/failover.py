@@ -120,6 +120,8 @@ def _to_its_end(
                 reporter.waiting(episode, clock.now(), said)
             gate.wait(service)
             continue
+        if isinstance(decision, Blocked) and decision.for_good:
+            raise RefusedError(f"{service}: {decision.reason}", decision.hint)
         if isinstance(decision, Blocked):
             error = NotStartedError(decision.reason, decision.hint, unmet=decision.unmet)
             row = journal.begin(episode, decision.step, clock.now(), decision.sentence)
@@ -165,7 +167,7 @@ def _refuse_one_that_is_not_there(episode: Episode | None, request: Request, act
 
 def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy, now: float) -> None:
     """Whoever found the failure: two in a row by themselves would go on for ever."""
-    if request.automatic and state.open_episode is None and state.cools(policy.cool_down, now):
+    if request.automatic and not request.keeps_up and state.open_episode is None and state.cools(policy.cool_down, now):
         raise RefusedError(
             f"{state.service} was failed over within the last {policy.cool_down:.0f} s",
             f"find out why it fails again, then `vcrecovery failover {state.service}`, or "

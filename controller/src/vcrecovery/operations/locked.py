@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vcrecovery.core.episode import Episode, Request
+from vcrecovery.core.episode import Episode, Request, Symptom
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.policy import policy_for
-from vcrecovery.operations.serving import standby_serves
+from vcrecovery.operations.serving import standby_runs, standby_serves
 from vcrecovery.store.lock import service_lock
 
 
@@ -27,15 +27,16 @@ def fail_over_locked(
 ) -> Episode | None:
     """The closed episode; None when its standby serves already. Raises as `fail_over` does, and BusyError.
 
-    A standby that is to serve and does not answer is brought up again, but not automatically.
+    A standby that is to serve and does not answer is brought up again; automatically, if its container has ended.
     """
     with service_lock(env.plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
-        if state.side is Side.STANDBY and state.open_episode is None:
-            if request.automatic or standby_serves(env, service):
+        if state.open_episode is None:
+            if not _is_to_be_done(env, state, request):
                 return None
-            cause = f"{cause}: its standby does not answer"
-        request = replace(request, again=_is_again(state))
+            if state.side is Side.STANDBY and not request.automatic:
+                cause = f"{cause}: its standby does not answer"
+        request = _as_begun(state, replace(request, again=_is_again(state)))
         if request.again and request.restore_point is not None:
             raise RefusedError(
                 f"the standby of {service} has served since epoch {state.epoch}: a restore point would throw away what "
@@ -54,6 +55,23 @@ def fail_over_locked(
             detected_at=detected_at,
             gate=gate,
         )
+
+
+def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> bool:
+    """Where none is open."""
+    ended = request.symptom is Symptom.STANDBY_ENDED
+    if state.side is Side.PRIMARY:
+        # The operator may have brought the primary back meanwhile.
+        return not ended
+    if not request.automatic:
+        return not standby_serves(env, state.service)
+    return ended and not standby_runs(env, state.service)
+
+
+def _as_begun(state: ServiceState, request: Request) -> Request:
+    """What an earlier watcher saw of the end of a standby goes with it: nobody sees that a second time."""
+    begun = state.open_episode.request if state.open_episode is not None else None
+    return begun if begun is not None and begun.keeps_up and request.automatic else request
 
 
 def _is_again(state: ServiceState) -> bool:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from vcrecovery.core.policy import Policy
 from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.model import Service
+
+
+def no_heartbeat_for(service: Service) -> float:
+    """Seconds without a heartbeat after which that means something."""
+    sync = service.sync
+    # Of a periodic sync each brings one.
+    several = 2 * sync.reconcile if sync.engine == "periodic" else 3 * sync.heartbeat
+    return max(service.on_service_down.after, several)
 
 
 def policy_for(env: Environment, name: str) -> Policy:
@@ -18,4 +27,6 @@ def policy_for(env: Environment, name: str) -> Policy:
         host_silent_for=detection.host_silent_for,
         cool_down=detection.cool_down,
         stalled_for=detection.stalled_for,
+        service_down_for=service.on_service_down.after,
+        no_heartbeat_for=no_heartbeat_for(service),
     )

@@ -1,4 +1,4 @@
-"""Where whoever serves a service is to be asked, and whether a standby that is to serve does."""
+"""Where whoever serves a service is to be asked, and what is seen from here of its two sides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from vcrecovery.drivers.probe import Target
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
+from vcrecovery.transfer.sessions import are_files_arriving
 
 #: Seconds for the standby to answer, where it is to serve: it may be slow, and a packet may get lost.
 ANSWERS_WITHIN = 3.0
@@ -19,16 +20,28 @@ def targets(service: Service, side: Side) -> list[Target]:
     return [(address, port) for address in addresses for port in service.ports]
 
 
+def files_arrive(env: Environment, name: str) -> bool | None:
+    """Whether its primary sends files now; None where its secondary is another machine. Raises ExternalError."""
+    if not env.lxd[env.plan.services[name].standby.secondary].is_here:
+        return None
+    return are_files_arriving(env.plan.state_dir, name)
+
+
+def standby_runs(env: Environment, name: str) -> bool:
+    """Whether its container does. Raises ExternalError."""
+    instance = env.lxd[env.plan.services[name].standby.secondary].get(name)
+    return instance is not None and instance.running
+
+
 def standby_serves(env: Environment, name: str) -> bool:
     """Whether its container runs, and every port answers. Raises ExternalError when neither can be told."""
     service = env.plan.services[name]
     found = env.probes.wait_for_all(targets(service, Side.STANDBY), ANSWERS_WITHIN, 0.0)
     answers = all(result.ok for result in found)
     try:
-        instance = env.lxd[service.standby.secondary].get(name)
+        # A frozen one's ports go on accepting connections.
+        return standby_runs(env, name) and answers
     except ExternalError:
         if answers:
             return True
         raise
-    # A frozen one's ports go on accepting connections.
-    return answers and instance is not None and instance.running

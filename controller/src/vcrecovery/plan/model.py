@@ -235,6 +235,17 @@ class Sync(Section):
         return self
 
 
+class OnServiceDown(Section):
+    """What is done when the primary runs, and its ports do not answer."""
+
+    after: Duration = Field(60.0, description="how long it has to be down; restarts and updates take less")
+    do: Literal["report", "failover"] = Field(
+        "report",
+        description="failover: also needs the VM's own word that it is unwell: one of `first_units` has failed, or no "
+        "heartbeat has come for as long",
+    )
+
+
 class RestorePoints(Section):
     """Snapshots of the standby, to go back to when what was synced is corrupt."""
 
@@ -268,6 +279,7 @@ class Service(Section):
     needs: list[Name] = Field(
         [], description="services that have to be up before its standby starts, in a failover of several"
     )
+    on_service_down: OnServiceDown = unsaid()
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
     timeouts: Timeouts = unsaid()
     sync: Sync = unsaid()

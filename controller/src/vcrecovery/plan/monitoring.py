@@ -1,10 +1,10 @@
 """The sections of the plan that say how failures are noticed: SNMP agents, Zabbix, thresholds."""
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from vcrecovery.plan.fields import Duration, Name, PortNumber, Section, unsaid
 
@@ -83,6 +83,21 @@ class Zabbix(Section):
     )
 
 
+def _reference(value: str) -> str:
+    address, _, port = value.rpartition(":")
+    try:
+        ip_address(address.strip("[]"))
+        good = 1 <= int(port) <= 65535
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError(f"{value!r:.80} is no ADDRESS:PORT, such as 192.0.2.1:22")
+    return value
+
+
+Reference = Annotated[str, AfterValidator(_reference)]
+
+
 class Detection(Section):
     """Thresholds: the same for the controller's own watcher and for Zabbix."""
 
@@ -104,6 +119,12 @@ class Detection(Section):
         5.0, description="how often the ports of whoever serves are asked, primary or standby, while nothing is wrong"
     )
     slow_after: Duration = Field(1.0, description="a service whose ports take longer than that to answer is slow")
+    reference: list[Reference] = Field(
+        [],
+        description="what always answers, such as the gateway, as ADDRESS:PORT (refused is an answer); while one of "
+        "them is silent, it is the network: no service is failed over for its ports alone",
+        examples=[["192.0.2.1:22"]],
+    )
     cool_down: Duration = Field(
         3600.0,
         description="time after a failover without a second automatic one of the same service, unless acknowledged",

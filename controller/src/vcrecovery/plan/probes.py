@@ -95,3 +95,8 @@ class _OrItsNumber:
 
 
 Port = Annotated[_Port, BeforeValidator(_port), _OrItsNumber()]
+
+
+def tcp(number: int) -> Port:
+    """That a connection is accepted."""
+    return _Port(tcp=number)

@@ -39,7 +39,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif options.verb == "watches":
             print(ensure_watches(settings.source, settings.lists["lsyncd"]))
         else:
-            beat(settings.state_dir, settings.run_dir, options.every)
+            beat(settings.state_dir, settings.run_dir, options.every, units=settings.units)
     except ExcludeError as error:
         print(f"error: {error}; the list stays as it was", file=sys.stderr)
         return 1

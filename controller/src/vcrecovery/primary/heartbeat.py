@@ -2,7 +2,8 @@
 
 `at` is a time of which it is known that all changes before have been sent. `good_until` is a time up to which all
 changes are known to have been sent, or null when that is `at` itself.
-`queue` is the number of changes that lsyncd has seen and not sent.
+`queue` is the number of changes that lsyncd has seen and not sent. `units` has the state of each unit behind the
+service's ports that is not active; null when that is not known.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import json
 import os
 import re
 import time
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Sequence
 
 from .marks import Marks
+from .programs import Run, run
+from .unit_states import unit_states
 
 NAME = "heartbeat"
 #: `good_until` before the first whole sync.
@@ -23,12 +26,15 @@ _PROBE, _PROBES = "probe-", 8
 _POLL_SECONDS = 0.2
 
 
-def stamp(state_dir: str, at: float, good_until: Optional[float], queue: Optional[int] = None) -> None:
+def stamp(
+    state_dir: str, at: float, good_until: Optional[float], queue: Optional[int] = None,
+    units: Optional[Dict[str, str]] = None,
+) -> None:  # fmt: skip
     """Replaces the marker at once."""
     os.makedirs(state_dir, mode=0o755, exist_ok=True)
     path = os.path.join(state_dir, NAME)
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump({"at": round(at, 3), "good_until": good_until, "queue": queue}, file)
+        json.dump({"at": round(at, 3), "good_until": good_until, "queue": queue, "units": units}, file)
         file.write("\n")
     os.replace(path + ".new", path)
 
@@ -47,8 +53,9 @@ def last_good(state_dir: str) -> Optional[float]:
 def beat(
     state_dir: str, run_dir: str, every: float,
     now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep,
+    units: Sequence[str] = (), programs: Run = run,
 ) -> None:  # fmt: skip
-    """Stamps every so many seconds what has been sent by then, for ever."""
+    """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever."""
     good = last_good(state_dir) or NEVER
     marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
     next_probe = 0.0
@@ -63,7 +70,8 @@ def beat(
             suspect = marks.any
             if not suspect:
                 good = at
-            stamp(state_dir, at, good if suspect else None, queue_length(os.path.join(run_dir, "lsyncd.status")))
+            queue = queue_length(os.path.join(run_dir, "lsyncd.status"))
+            stamp(state_dir, at, good if suspect else None, queue, unit_states(units, programs))
         sleep(min(every, _POLL_SECONDS))
 
 

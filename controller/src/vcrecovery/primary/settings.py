@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     """`lists` are the paths of the exclude list's files by dialect; `bandwidth` is in KiB/s, None for no limit.
 
     `source` is the tree that is synced. `run_dir` holds marks that a boot forgets, `state_dir` what is synced too:
-    the heartbeat and the report of the last reconcile.
+    the heartbeat and the report of the last reconcile. `units` are those behind the service's ports.
     """
 
     selection: Selection
@@ -44,6 +44,7 @@ class Settings(NamedTuple):
     run_dir: str = "/run/vcrecovery"
     state_dir: str = "/var/lib/vcrecovery"
     consistency: Consistency = Consistency()
+    units: Tuple[str, ...] = ()
 
 
 def read_settings(path: str) -> Settings:
@@ -56,6 +57,7 @@ def read_settings(path: str) -> Settings:
             raise TypeError("lists")
         if "consistency" in values:
             values["consistency"] = _consistency(values["consistency"])
+        values["units"] = tuple(str(unit) for unit in values.get("units", ()))
         return Settings(**values)
     except OSError as error:
         raise ExcludeError(f"{path} cannot be read ({error.strerror}): run the role `primary` again") from None

@@ -193,7 +193,7 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
     elif not view.protected:
         if standby.state not in _RUNS and view.state.open_episode is None:
             yield now(
-                f"the standby is to serve, and its container is {standby.state}",
+                f"the standby is to serve, and its container is {standby.state}{_why_it_ended(view)}",
                 f"`vcrecovery failover {name}` brings it up",
             )
     elif standby.age is None:
@@ -207,6 +207,18 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
             f"its standby is {span(standby.age)} old, more than {span(view.plan.max_staleness)}{why}",
             "a failover is refused without --force; check vcrecovery-sync on the primary",
         )
+
+
+def _why_it_ended(view: ServiceView) -> str:
+    """As far as the watcher knows; while it starts it again, there is nothing to say."""
+    end, last = view.end, view.last
+    if end is not None and end.given_up:
+        return f", and is not started again automatically: {end.given_up}"
+    if end is not None:
+        return f": so wanted by {end.asked_by or 'somebody'} at {day_and_time(end.at)}, and left alone"
+    if last is not None and last.request.keeps_up and last.outcome is Outcome.REFUSED:
+        return f", and is not started automatically: {last.reason}"
+    return ""
 
 
 def _mode(view: ServiceView) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.sighting import Place, ran_for
+from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Circumstances, Verdict, judge, with_health
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError
@@ -29,6 +30,7 @@ from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.lock import Holder
 from vcrecovery.store.outages import OutageBook
 from vcrecovery.store.quarantines import QuarantineBook
+from vcrecovery.store.standby_ends import StandbyEnds
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
 
 #: Seconds for everything that is asked.
@@ -72,7 +74,8 @@ def look(
     patience = _Patience(within)
     outages = OutageBook(env.journal).going_on()
     known = {} if courses is None else dict(courses)
-    questions = [_Questions(env, name, asker, outages.get(name), known.get(name)) for name in names]
+    ends = StandbyEnds(env.journal).all()
+    questions = [_Questions(env, name, asker, outages.get(name), known.get(name), ends.get(name)) for name in names]
     return [question.answered(patience) for question in questions]
 
 
@@ -80,10 +83,16 @@ class _Questions:
     """What is asked for one service."""
 
     def __init__(
-        self, env: Environment, name: str, asker: QueryPool, outage: Outage | None, course: Course | None
+        self,
+        env: Environment,
+        name: str,
+        asker: QueryPool,
+        outage: Outage | None,
+        course: Course | None,
+        end: StandbyEnd | None,
     ) -> None:
         self._env, self._name = env, name
-        self._outage, self._course = outage, course
+        self._outage, self._course, self._end = outage, course, end
         self._state = env.journal.state(name)
         service = env.plan.services[name]
         host, secondary = env.whereabouts.home(name), service.standby.secondary
@@ -156,6 +165,7 @@ class _Questions:
             course=course,
             ports=ports,
             quarantine=QuarantineBook(env.journal).open(name),
+            end=self._end if self._end is not None and self._end.epoch == state.epoch else None,
         )
 
     def _health(self, patience: _Patience) -> tuple[Course, dict[str, str] | None]:

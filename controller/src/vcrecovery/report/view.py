@@ -12,6 +12,7 @@ from vcrecovery.core.health import Course
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
+from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Verdict
 from vcrecovery.transfer.freshness import Freshness
 
@@ -78,6 +79,7 @@ class ServiceView:
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
     work on it. `course`: whether whoever serves answers. `ports`: what each of its probes said, empty when that was
     good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
+    `end`: why its standby, which is to serve, does not run.
     """
 
     name: str
@@ -94,6 +96,7 @@ class ServiceView:
     course: Course = _NOT_ASKED
     ports: Mapping[str, str] | None = None
     quarantine: Quarantine | None = None
+    end: StandbyEnd | None = None
 
     @property
     def suspension(self) -> Suspension | None:

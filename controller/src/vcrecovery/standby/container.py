@@ -75,6 +75,23 @@ def devices_of(secondary: Secondary) -> dict[str, dict[str, str]]:
     }
 
 
+def boots_with_its_machine(plan: Plan, name: str) -> dict[str, str]:
+    """What has LXD start a container that serves when its machine boots: those first that others need."""
+    return {"boot.autostart": "true", "boot.autostart.priority": str(len(_in_need_of(plan, name)))}
+
+
+def _in_need_of(plan: Plan, name: str) -> set[str]:
+    """The services that cannot be up without it, directly or through others."""
+    found: set[str] = set()
+    asked = [name]
+    while asked:
+        need = asked.pop()
+        new = {other for other, service in plan.services.items() if need in service.needs} - found
+        found |= new
+        asked += new
+    return found
+
+
 def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in wanted.items() if found.get(key) != value}
 
@@ -151,7 +168,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
             raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 
-    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false"})
+    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false", "boot.autostart.priority": ""})
 
 
 def _must_get(lxd: LxdServer, name: str) -> Instance:

@@ -33,6 +33,7 @@ from vcrecovery.store.schema import (
     OUTAGE_SCHEMA,
     QUARANTINE_INDEX,
     QUARANTINE_SCHEMA,
+    STANDBY_END_SCHEMA,
 )
 
 #: Steps of an episode that are kept while it has not come to its fence.
@@ -75,7 +76,9 @@ class Journal:
             self._together = GroupCommit(self._db, self._one_at_a_time)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA)
+            self._db.executescript(
+                JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA + STANDBY_END_SCHEMA
+            )
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error

@@ -53,6 +53,12 @@ CREATE TABLE IF NOT EXISTS hold (
 QUARANTINE_INDEX = (
     "CREATE UNIQUE INDEX IF NOT EXISTS one_open_hold_there ON hold (service, host) WHERE released_at IS NULL"
 )
+STANDBY_END_SCHEMA = """
+CREATE TABLE IF NOT EXISTS standby_end (
+    service TEXT PRIMARY KEY, epoch INTEGER NOT NULL, at REAL NOT NULL,
+    asked_by TEXT NOT NULL DEFAULT '', given_up TEXT NOT NULL DEFAULT ''
+) STRICT;
+"""
 #: A service has one outage at a time, whichever controllers see it.
 OUTAGE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS outage (

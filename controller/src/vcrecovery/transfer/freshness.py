@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ AHEAD_AT_MOST = 60.0
 _LARGEST = 65536
 #: The greatest number that is believed to be a count.
 _MOST = 1 << 53
+#: The most units that are taken from a heartbeat.
+_UNITS = 20
 #: What text that is no heartbeat or report raises, however it was made up.
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
@@ -58,7 +60,8 @@ class Freshness:
 
     `synced_through`: the time, by the primary's clock, up to which everything has arrived; None when that is not known.
     `heard_at`: when the newest marker was stamped. The two differ while the primary knows that something is missing.
-    `queue`: changes that the primary had seen and not sent.
+    `queue`: changes that the primary had seen and not sent. `units`: those behind its ports that were not active, with
+    their states; None where it does not say.
     """
 
     synced_through: float | None
@@ -66,6 +69,7 @@ class Freshness:
     heard_at: float | None = None
     queue: int | None = None
     reconcile: Reconcile | None = field(default=None)
+    units: Mapping[str, str] | None = field(default=None)
 
     @property
     def whole(self) -> bool:
@@ -86,15 +90,15 @@ def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) ->
         good = heard_at if good_until is None else _number(good_until)
     except _MALFORMED:
         return Freshness(None, f"the heartbeat in {service} cannot be read", reconcile=reconcile)
-    queue = _count(queue)
+    queue, units = _count(queue), _units(found.get("units"))
     if good <= 0:
-        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile)
+        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile, units)
     detail = ""
     if good != heard_at:
         detail = (reconcile and reconcile.error) or "the whole tree has to be compared again"
     if len(report or b"") > _LARGEST:
         detail = _too_large("report", service)
-    return Freshness(good, detail, heard_at, queue, reconcile)
+    return Freshness(good, detail, heard_at, queue, reconcile, units)
 
 
 def _too_large(what: str, service: str) -> str:
@@ -220,6 +224,14 @@ def _number(value: Any) -> float:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and 0 <= value <= _MOST else None
+
+
+def _units(value: Any) -> dict[str, str] | None:
+    """A few, with names and states as systemd writes them."""
+    if not isinstance(value, dict):
+        return None
+    found = [(_line(unit), _line(state)) for unit, state in list(value.items())[:_UNITS]]
+    return {unit: state for unit, state in found if unit and state}
 
 
 def _line(value: Any) -> str | None:

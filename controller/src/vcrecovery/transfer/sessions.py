@@ -70,6 +70,15 @@ def join(state_dir: Path, service: str, timeout: float) -> None:
     os.set_inheritable(descriptor, True)
 
 
+def are_files_arriving(state_dir: Path, service: str) -> bool:
+    """Whether a session is open, or the standby set aside. Raises ExternalError when the lock cannot be used."""
+    descriptor = _open(state_dir, service)
+    try:
+        return not _take(descriptor, fcntl.LOCK_EX)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def set_aside(state_dir: Path, service: str, timeout: float) -> Iterator[None]:
     """Keeps sessions out, after those that are open have ended by themselves.

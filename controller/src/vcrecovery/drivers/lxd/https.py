@@ -7,6 +7,8 @@ one, where the server allows it.
 
 from __future__ import annotations
 
+import hashlib
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -44,14 +46,14 @@ class PinnedAdapter(HTTPAdapter):
     """
 
     def __init__(self, certificate: Path, key: Path, server_certificate: Path, kept: int) -> None:
-        shown = x509.load_pem_x509_certificate(server_certificate.read_bytes()).fingerprint(hashes.SHA256())
+        self._fingerprint = x509.load_pem_x509_certificate(server_certificate.read_bytes()).fingerprint(hashes.SHA256())
         self._context = context = _Resuming(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         context.load_cert_chain(certificate, key)
         self._ways: dict[str, Any] = {
             "ssl_context": context,
-            "assert_fingerprint": shown.hex(),
+            "assert_fingerprint": self._fingerprint.hex(),
             "assert_hostname": False,
         }
         super().__init__(pool_maxsize=kept)
@@ -63,6 +65,19 @@ class PinnedAdapter(HTTPAdapter):
             response.close()
             raise ConnectionError(f"it answers with more than {LARGEST} bytes")
         return response
+
+    def connected_socket(self, host: str, port: int, timeout: float) -> ssl.SSLSocket:
+        """A connection for something else than requests. Raises OSError, also when the server is another one."""
+        plain = socket.create_connection((host, port), timeout)
+        try:
+            made = self._context.wrap_socket(plain)
+        except BaseException:
+            plain.close()
+            raise
+        if hashlib.sha256(made.getpeercert(binary_form=True) or b"").digest() != self._fingerprint:
+            made.close()
+            raise ConnectionError("Fingerprints did not match")
+        return made
 
     def resume_from_here(self) -> None:
         """Has later connections take up the session of the newest one.

@@ -15,8 +15,14 @@ from vcrecovery.errors import ExternalError
 STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
+#: So often an instance is started that ends right after.
+_STARTS = 2
 #: So often a write begins anew when the instance was changed by somebody else.
 _TRIES = 5
+
+
+class EndsAtOnceError(ExternalError):
+    """The server has started an instance, and that has ended: what it said last may tell why."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +127,17 @@ class Instances(Connection):
         """
         deadline = self._clock.steady() + timeout
         found = known or self.get(instance)
-        started = False
+        started = 0
         while found is None or not found.running:
-            if started and self._clock.steady() >= deadline:
-                raise ExternalError(
+            if started >= _STARTS or (started and self._clock.steady() >= deadline):
+                raise EndsAtOnceError(
                     f"container {instance} stops right after its start",
                     f"see `lxc info --show-log {instance}`, then run it again",
                 )
             action = "unfreeze" if found is not None and found.status == FROZEN else "start"
             try:
                 self._set_state(instance, action, timeout, f"the start of {instance}")
-                started = True
+                started += 1
                 if action == "unfreeze":
                     # The server's word is enough: what was booted long ago does not end right after.
                     return
@@ -143,7 +149,9 @@ class Instances(Connection):
                 now = self.get(instance) if found is not None and found is known else None
                 if now is None or known is None or now.status == known.status:
                     hint = f"see `lxc info --show-log {instance}`, then run it again"
-                    raise ExternalError(error.message, hint) from error
+                    # Its init could not even be run.
+                    kind = EndsAtOnceError if "forkstart" in error.message else ExternalError
+                    raise kind(error.message, hint) from error
                 found = now
                 continue
             found = self.get(instance)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from vcrecovery.drivers.lxd.instances import Instances
+from vcrecovery.drivers.lxd.last_words import LastWords
+from vcrecovery.drivers.lxd.lifecycle import Lifecycle
 from vcrecovery.drivers.lxd.resources import Resources
 from vcrecovery.drivers.lxd.storage import Storage
 
 
-class LxdServer(Instances, Storage, Resources):
+class LxdServer(Instances, Storage, Resources, Lifecycle, LastWords):
     """Made from the secondary's name, its socket or address, and a clock."""

@@ -10,10 +10,12 @@ from vcrecovery.core.cpu import CpuSample, utilisation
 from vcrecovery.core.episode import SEEN_TO_END, Episode, Step, Symptom
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_down import FromTheVm
 from vcrecovery.core.sighting import Place
 from vcrecovery.drivers.probe import Result
 from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations.serving import files_arrive
 from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
@@ -73,6 +75,10 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
     cpu = cpu_asked.result() if cpu_asked is not None else None
     ages = _ages(subject, episode, fresh)
     point, problem = find_restore_point(subject, episode)
+    sends, unwell = None, ""
+    if episode.request.symptom is Symptom.SERVICE_DOWN:
+        sends = files_arrive(subject.env, name)
+        unwell = FromTheVm(ages.heard, fresh.units, sends).unwell(subject.policy.no_heartbeat_for)
     fence_command = subject.env.plan.hypervisors[subject.host.name].fence is not None
     neighbours: tuple[str, ...] = ()
     if fence_command and reading.power is Power.UNREACHABLE:
@@ -95,19 +101,23 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
         neighbours=neighbours,
         open_ports=tuple(result.label for result in found if result.ok),
         reached=tuple(result.label for result in found if result.reached),
+        closed_ports=tuple(result.label for result in found if not result.ok),
+        units=fresh.units,
+        sends=sends,
         standby_problem=trouble,
         freshness=ages.files,
         freshness_detail=ages.detail,
-        summary=_summary(place, str(subject.service.primary.address), found, cpu),
+        summary=_summary(place, str(subject.service.primary.address), found, cpu, unwell),
     )
 
 
-def _summary(place: Place, primary: str, found: list[Result], cpu: float | None) -> str:
+def _summary(place: Place, primary: str, found: list[Result], cpu: float | None, from_the_vm: str) -> str:
     answering = [result.label for result in found if result.ok]
     unwell = [str(result) for result in found if result.reached and not result.ok]
     on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
     on_cpu = [] if cpu is None else [f"{cpu:.1f} % CPU"]
-    return "; ".join([f"{place.host}: {place.reading}", on_ports, *unwell, *on_cpu])
+    words = [f"{place.host}: {place.reading}", on_ports, *unwell, *on_cpu, from_the_vm]
+    return "; ".join(word for word in words if word)
 
 
 def _cpu_used_now(subject: Subject) -> float | None:
@@ -167,7 +177,7 @@ def _is_tried_again(episode: Episode) -> bool:
 
 def _is_enough(subject: Subject, episode: Episode, fresh: Freshness) -> bool:
     """Whether nothing newer could change the decision. That a guest hangs, a heartbeat of just now refutes."""
-    if episode.request.symptom in _BY_CPU:
+    if episode.request.symptom in (*_BY_CPU, Symptom.SERVICE_DOWN):
         return False
     age = _ages(subject, episode, fresh).files
     return age is not None and age <= subject.policy.max_staleness

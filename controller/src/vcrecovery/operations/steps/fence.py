@@ -7,7 +7,14 @@ from functools import partial
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Fenced, ProvedBy
-from vcrecovery.core.fencing import Silent, libvirt_was_away, must_be_silent, must_look_again, waited_for_libvirt
+from vcrecovery.core.fencing import (
+    Silent,
+    libvirt_was_away,
+    must_be_silent,
+    must_look_again,
+    served_just_now,
+    waited_for_libvirt,
+)
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.drivers.libvirt import LibvirtHost
@@ -32,6 +39,8 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
         raise ExternalError(
             f"hypervisor {subject.host.name} answers again, and says that the primary is running", _LOOKED_AT_FIRST
         )
+    if power is Power.UNREACHABLE and episode.request.keeps_up:
+        return _still_fenced(subject, episode)
     if power is Power.UNREACHABLE:
         # Not always the one that it was on before.
         host = subject.host.name
@@ -41,6 +50,17 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
             said = fence_host(env, host, command, episode.opened_at, silent)
             return Fenced("; ".join([said, *_destroy_copies(subject)]), ProvedBy.FENCE_COMMAND)
     return _destroy(subject)
+
+
+def _still_fenced(subject: Subject, episode: Episode) -> Fenced:
+    """No hypervisor is powered off since a container has ended."""
+    name, host = subject.name, subject.host.name
+    if not served_just_now(episode.request, subject.policy, subject.env.clock.now()):
+        raise ExternalError(
+            f"{name} cannot be fenced again: hypervisor {host} does not answer",
+            f"fix that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
+        )
+    return Fenced(f"{host} does not answer; fenced before, and its standby has served since", ProvedBy.STANDBY)
 
 
 def _refuse_what_answers(subject: Subject, episode: Episode, host: str) -> None:

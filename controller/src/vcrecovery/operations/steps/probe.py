@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from vcrecovery.core.evidence import Answered
 from vcrecovery.core.service_state import Side
+from vcrecovery.drivers.probe import Result
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.serving import targets
+from vcrecovery.operations.serving import standby_runs, targets
 from vcrecovery.operations.steps.subject import JUST_NOW, Subject
+
+#: Seconds between two looks whether the container still runs while its ports are waited for.
+LOOK_EVERY = 5.0
 
 
 def probe(subject: Subject) -> Answered:
@@ -15,12 +19,39 @@ def probe(subject: Subject) -> Answered:
     if started_at is None or env.clock.steady() - started_at > JUST_NOW:
         # It may have stopped since, or been frozen: such a one's ports go on accepting connections.
         subject.lxd.start(name, service.timeouts.start)
-    timeouts = service.timeouts
-    results = env.probes.wait_for_all(targets(service, Side.STANDBY), timeouts.ports, timeouts.stable_for)
+    results = _wait(subject)
     if closed := [str(result) for result in results if not result.ok]:
         raise ExternalError(
-            f"the standby of {name} does not answer after {timeouts.ports:.0f} s: {'; '.join(closed)}; "
+            f"the standby of {name} does not answer after {service.timeouts.ports:.0f} s: {'; '.join(closed)}; "
             "DNS was not changed",
             f"look inside with `lxc exec {name} -- systemctl --failed`, then run it again",
         )
     return Answered(", ".join(result.label for result in results), str(service.standby.address))
+
+
+def _wait(subject: Subject) -> list[Result]:
+    """For all ports. Raises ExternalError as soon as the container is seen to have ended: then none will open."""
+    steady, timeouts = subject.env.clock.steady, subject.service.timeouts
+    looked_at = steady()
+
+    def look() -> None:
+        nonlocal looked_at
+        if steady() - looked_at >= LOOK_EVERY:
+            looked_at = steady()
+            _refuse_one_that_has_ended(subject)
+
+    asked = targets(subject.service, Side.STANDBY)
+    return subject.env.probes.wait_for_all(asked, timeouts.ports, timeouts.stable_for, look)
+
+
+def _refuse_one_that_has_ended(subject: Subject) -> None:
+    name = subject.name
+    try:
+        if standby_runs(subject.env, name):
+            return
+    except ExternalError:
+        return  # that LXD does not answer now says nothing of the ports
+    raise ExternalError(
+        f"container {name} has ended before its ports opened{subject.last_words()}; DNS was not changed",
+        f"look why (`lxc info --show-log {name}`), then run it again",
+    )

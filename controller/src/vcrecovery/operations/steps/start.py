@@ -7,9 +7,10 @@ import contextlib
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Started
 from vcrecovery.drivers.lxd import Instance, TryAgainError
-from vcrecovery.errors import RefusedError
+from vcrecovery.drivers.lxd.instances import EndsAtOnceError
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY, boots_with_its_machine
 from vcrecovery.standby.promote import promote, promote_again
 from vcrecovery.transfer.sessions import end_sessions
 
@@ -23,7 +24,10 @@ def start(subject: Subject, episode: Episode) -> Started:
     # Those that were let in before that would go on writing.
     ended = end_sessions(subject.env.plan.state_dir, subject.name, SESSIONS_END_WITHIN)
     bring_up = promote_again if episode.request.again else promote
-    how = bring_up(subject.lxd, instance, subject.service.timeouts.start)
+    try:
+        how = bring_up(subject.lxd, instance, subject.service.timeouts.start)
+    except EndsAtOnceError as error:
+        raise ExternalError(f"{error.message}{subject.last_words()}", error.hint) from error
     subject.started_at = subject.env.clock.steady()
     summary = f"container {subject.name} on {subject.lxd.name}: {how}"
     if ended:
@@ -33,7 +37,7 @@ def start(subject: Subject, episode: Episode) -> Started:
 
 def _claim(subject: Subject, episode: Episode) -> Instance:
     """Has the standby belong to this episode, if it may; as it was then."""
-    claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), "boot.autostart": "true"}
+    claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), **boots_with_its_machine(subject.env.plan, subject.name)}
     known = subject.standby_just_read()
     if known is not None and known.config.get(ROLE_KEY) == STANDBY:
         # That nothing has changed since is shown by the write, which comes with the ETag of that reading.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.sighting import Place
+from vcrecovery.core.text import plain
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations import records
@@ -69,6 +71,13 @@ class Subject:
         found = self.lxd.get(self.name)
         self._read = (self.env.clock.steady(), found)
         return found
+
+    def last_words(self) -> str:
+        """What its container said before it ended, to be put behind a sentence; empty when that is not known."""
+        with suppress(ExternalError):
+            if words := self.lxd.last_words(self.name):
+                return f"; its last words: {plain(words)}"
+        return ""
 
     def standby_just_read(self) -> Instance | None:
         """The container, if it was read so short a time ago that it need not be read again."""

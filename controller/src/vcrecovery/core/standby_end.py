@@ -1,0 +1,58 @@
+"""What is done about a container that is to serve, and has ended. Pure. Times in seconds.
+
+Nobody's wish: it is started again, ever later, and after a few times no more. Somebody's: it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vcrecovery.core.episode import Episode, Outcome
+
+#: After its end LXD gets so long to start it by itself, as after a reboot from inside.
+GRACE = 1.0
+#: Which wait comes before the first start, the second, ...; there are no more than these in a row.
+WAITS = (0.0, 10.0, 60.0, 300.0)
+#: One that has served for so long ends for another reason: the row begins anew.
+STEADY = 600.0
+#: So often what brings it up is tried within one of these.
+TRIES = 5
+
+
+@dataclass(frozen=True)
+class StandbyEnd:
+    """The end of a container that was to serve, at `epoch`.
+
+    `asked_by`: whom LXD names for it; empty for nobody, or where nobody listened. `given_up`: why it is not started
+    again, where nobody asked for its end.
+    """
+
+    epoch: int
+    at: float
+    asked_by: str = ""
+    given_up: str = ""
+
+
+def starts_in_a_row(history: Sequence[Episode], ended_at: float, acknowledged_at: float | None) -> int:
+    """How often it was started again automatically, each time soon after the last, up to the end then.
+
+    `history` is newest first. What the operator has done or acknowledged begins a new row.
+    """
+    found, until = 0, ended_at
+    for episode in history:
+        if not episode.request.again:
+            break
+        if episode.outcome is not Outcome.DONE:
+            continue
+        closed_at = episode.closed_at or episode.opened_at
+        acknowledged = acknowledged_at is not None and closed_at <= acknowledged_at
+        if not episode.request.automatic or acknowledged or until - closed_at >= STEADY:
+            break
+        found, until = found + 1, episode.opened_at
+    return found
+
+
+def wait_before(starts: int) -> float | None:
+    """Seconds from its end to the next start, after so many in a row; None when there is to be no other one."""
+    return WAITS[starts] if starts < len(WAITS) else None

@@ -1,0 +1,290 @@
+"""Keeps standbys that serve serving: a container that has ended without anybody's wish is started again.
+
+LXD tells when one ends, and who asked for that. What it tells while nobody listens is lost, so a service that does not
+answer makes us look too. Nothing else is asked: as long as all is well, this costs nothing. How a container is brought
+up is an episode of its own, with all promises of a failover.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from vcrecovery.core.episode import Episode, Symptom
+from vcrecovery.core.health import Health
+from vcrecovery.core.service_state import Serving, Side
+from vcrecovery.core.standby_end import GRACE, StandbyEnd, starts_in_a_row, wait_before
+from vcrecovery.core.text import plain, span
+from vcrecovery.detect.attempts import Attempts
+from vcrecovery.detect.health_watch import HealthWatch
+from vcrecovery.detect.rounds import Rounds
+from vcrecovery.detect.watch import Recover
+from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED, Instance
+from vcrecovery.drivers.lxd.lifecycle import Happening
+from vcrecovery.drivers.runtime import Event, Inbox
+from vcrecovery.errors import ExternalError
+from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.operations.environment import Environment
+from vcrecovery.standby.container import EPOCH_KEY
+from vcrecovery.store.standby_ends import StandbyEnds
+
+log = logging.getLogger("vcrecovery.watch")
+
+TURN = 1.0
+#: Seconds until a server that cannot be listened to is tried again.
+LISTEN_AGAIN_AFTER = 2.0
+#: Seconds that LXD gets, from when it answers, to start by itself what is to start with its machine.
+LXD_STARTS_WITHIN = 30.0
+#: Seconds between two looks at a container that runs, and whose service does not answer.
+LOOK_EVERY = 5.0
+#: So many episodes are read to see how often a container has ended.
+_READ = 20
+CAUSE = "its standby, which serves, has ended, and nobody asked for that"
+TASK = "look at the standbys that serve"
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """Of one secondary; `happening` is None when it begins to tell, or ceases to."""
+
+    secondary: str
+    at: float
+    happening: Happening | None
+
+
+@dataclass
+class _Seen:
+    """What is known of one container that does not run. Steady times; `at` is by the wall clock.
+
+    `at`: when it ended, if it was seen to serve up to then.
+    """
+
+    since: float
+    at: float | None = None
+    asked_by: str = ""
+    told: bool = False
+
+
+class StandbyWatch:
+    """All standbys of a plan."""
+
+    def __init__(self, env: Environment, recover: Recover, health: HealthWatch, rounds: Rounds) -> None:
+        self._env, self._recover, self._health, self._rounds = env, recover, health, rounds
+        self._steady, self._now = env.clock.steady, env.clock.now
+        self._inbox: Inbox[_Heard] = env.runtime.inbox()
+        self._ends = StandbyEnds(env.journal)
+        self._say = SayOnce(log)
+        self._attempts = {
+            name: Attempts(name, env.runtime, env.clock.steady, lambda _outcome: None, lambda _why: None)
+            for name in env.plan.services
+        }
+        #: When each secondary began to tell, or ceased to.
+        self._heard_since: dict[str, float] = {}
+        self._seen: dict[str, _Seen] = {}
+        #: As which each was seen to answer.
+        self._answered: dict[str, Serving] = {}
+        #: When those that run are looked at again.
+        self._not_before: dict[str, float] = {}
+        #: What the journal has of those that do not run.
+        self._written: dict[str, StandbyEnd] = {}
+
+    def run(self, stop: Event) -> None:
+        """Returns when `stop` is set."""
+        self._written = dict(self._ends.all())
+        while not stop.is_set():
+            self._rounds.begin(TASK)
+            with suppress(queue.Empty):
+                self._take(self._inbox.get(timeout=TURN))
+                while True:
+                    self._take(self._inbox.get_nowait())
+            away: set[str] = set()
+            for name, serving in self._to_serve().items():
+                # A server that is away takes its time to be seen to be.
+                self._rounds.begin(TASK)
+                self._consider(name, serving, away)
+
+    # -- what comes in -----------------------------------------------------------------------------------------
+
+    def listen(self, secondary: str, stop: Event) -> None:
+        """To one server, again after each loss, until `stop` is set."""
+        server, say, clock = self._env.lxd[secondary], SayOnce(log), self._env.clock
+
+        def turn() -> None:
+            with server.lifecycle() as happenings:
+                say.well(secondary)
+                self._inbox.put(_Heard(secondary, clock.now(), None))
+                try:
+                    while not stop.is_set():
+                        if (happening := happenings.next(TURN)) is not None:
+                            self._inbox.put(_Heard(secondary, clock.now(), happening))
+                finally:
+                    self._inbox.put(_Heard(secondary, clock.now(), None))
+
+        def trouble(error: Exception) -> str:
+            return f"secondary {secondary} does not tell who stops its containers: {error}"
+
+        go_on(turn, stop=stop, say=say, about=secondary, trouble=trouble, again_after=LISTEN_AGAIN_AFTER)
+
+    def _take(self, heard: _Heard) -> None:
+        happening = heard.happening
+        if happening is None:
+            self._heard_since[heard.secondary] = self._steady()
+            # With its machine: then it starts them itself.
+            for name in [name for name in self._seen if self._secondary_of(name) == heard.secondary]:
+                self._seen[name].told = False
+            return
+        name = happening.instance
+        if name not in self._attempts or self._secondary_of(name) != heard.secondary:
+            return
+        if happening.what == "started":
+            self._seen.pop(name, None)
+        else:
+            self._seen[name] = _Seen(self._steady(), heard.at, happening.asked_by, told=True)
+
+    def _secondary_of(self, name: str) -> str:
+        return self._env.plan.services[name].standby.secondary
+
+    def _to_serve(self) -> Mapping[str, Serving]:
+        """Those whose standby is to serve, and may not."""
+        found = {}
+        for name, serving in self._health.serving.items():
+            if name not in self._attempts or serving.side is not Side.STANDBY or serving.at_work:
+                continue
+            course = self._health.courses[name]
+            health = course.health
+            # What a failover of before has left says nothing of now.
+            if health in (Health.ANSWERS, Health.SLOW) and course.seconds is not None:
+                self._answered[name] = serving
+            is_due = self._not_before.get(name, 0.0) <= self._steady()
+            if name in self._seen or (is_due and (health is Health.DOWN or name in self._written)):
+                found[name] = serving
+        return found
+
+    # -- what is done about it ---------------------------------------------------------------------------------
+
+    def _consider(self, name: str, serving: Serving, away: set[str]) -> None:
+        """`away`: the secondaries that do not answer in this turn."""
+        attempts, secondary = self._attempts[name], self._secondary_of(name)
+        if attempts.busy or self._recover.at_work(name) or secondary in away:
+            return
+        try:
+            found = self._env.lxd[secondary].get(name)
+        except ExternalError as error:
+            away.add(secondary)
+            self._say(name, f"{name}: whether its standby runs is not known: {error}", logging.ERROR, service=name)
+            return
+        try:
+            self._look(name, serving, found, attempts)
+        except ExternalError as error:
+            self._say(name, f"{name}: whether its standby runs is not known: {error}", logging.ERROR, service=name)
+
+    def _look(self, name: str, serving: Serving, found: Instance | None, attempts: Attempts) -> None:
+        if found is None or found.running:
+            self._seen.pop(name, None)
+            self._not_before[name] = self._steady() + LOOK_EVERY
+            self._say.well(name)
+            attempts.no_cause(healthy=True)
+            if self._written.pop(name, None) is not None:
+                self._ends.forget(name)
+            return
+        if int(found.config.get(EPOCH_KEY) or 0) != serving.epoch:
+            return
+        seen = self._seen.setdefault(name, self._unheard(name, serving, found))
+        if found.status == FROZEN or seen.asked_by:
+            what = "frozen" if found.status == FROZEN else "stopped"
+            self._leave(name, serving, seen, what)
+        elif found.status == STOPPED:
+            self._bring_up(name, serving, seen, found, attempts)
+
+    def _unheard(self, name: str, serving: Serving, found: Instance) -> _Seen:
+        """Of one that ended while nobody listened."""
+        written = self._written.get(name)
+        if written is not None and written.epoch == serving.epoch and found.started_at <= written.at:
+            return _Seen(self._steady(), None, written.asked_by)
+        answered = self._answered.get(name) == serving
+        return _Seen(self._steady(), self._health.courses[name].since if answered else None)
+
+    def _leave(self, name: str, serving: Serving, seen: _Seen, what: str) -> None:
+        by = plain(seen.asked_by) or "somebody"
+        self._say(
+            name,
+            f"{name}: the standby is to serve, and was {what} by {by}: left alone; `vcrecovery failover {name}` has it "
+            "serve again",
+            service=name,
+        )
+        self._write(name, StandbyEnd(serving.epoch, seen.at or self._now(), seen.asked_by))
+
+    def _bring_up(self, name: str, serving: Serving, seen: _Seen, found: Instance, attempts: Attempts) -> None:
+        state = self._env.journal.state(name)
+        ended_at = seen.at if seen.at is not None else self._now()
+        if state.suspension_at(self._now()) is not None:
+            self._say(name, f"{name}: the standby is to serve and has ended; suspended, so left alone", service=name)
+            return
+        starts = starts_in_a_row(self._env.journal.history(name, _READ), ended_at, state.acknowledged_at)
+        wait = wait_before(starts)
+        if wait is None:
+            self._give_up(name, serving, ended_at, starts)
+            return
+        if self._steady() < max(seen.since + max(GRACE, wait), self._lxd_starts_until(name, seen, found)):
+            if wait:
+                self._say(
+                    name,
+                    f"{name}: the standby, which serves, has ended again: it is started in {span(wait)}",
+                    service=name,
+                )
+            return
+        if attempts.is_due(CAUSE):
+            self._say(name, f"{name}: {CAUSE}", logging.WARNING, service=name)
+            attempts.begin(CAUSE, partial(self._start, name, self._now(), seen.at))
+
+    def _lxd_starts_until(self, name: str, seen: _Seen, found: Instance) -> float:
+        """A machine that boots starts them one after the other. Who was heard to end since is none of those."""
+        if seen.told or found.config.get("boot.autostart") != "true":
+            return 0.0
+        since = self._heard_since.get(self._secondary_of(name))
+        return 0.0 if since is None else since + LXD_STARTS_WITHIN
+
+    def _start(self, name: str, detected_at: float, began_at: float | None) -> Episode:
+        return self._recover(name, CAUSE, detected_at, Symptom.STANDBY_ENDED, began_at=began_at)
+
+    def _give_up(self, name: str, serving: Serving, ended_at: float, starts: int) -> None:
+        written = self._written.get(name)
+        if written is not None and written.epoch == serving.epoch and written.given_up:
+            return
+        words = ""
+        with suppress(ExternalError):
+            words = self._env.lxd[self._secondary_of(name)].last_words(name)
+        why = f"it ended again after each of {starts} starts" + (f"; its last words: {plain(words)}" if words else "")
+        self._say(
+            name,
+            f"{name}: the standby, which serves, is not started again: {why}; find out why, then "
+            f"`vcrecovery failover {name}`",
+            logging.ERROR,
+            service=name,
+        )
+        self._write(name, StandbyEnd(serving.epoch, ended_at, given_up=why))
+
+    def _write(self, name: str, end: StandbyEnd) -> None:
+        written = self._written.get(name)
+        if written is not None and (written.epoch, written.asked_by) == (end.epoch, end.asked_by) and not end.given_up:
+            return
+        self._ends.write(name, end)
+        self._written[name] = end
+
+
+def keep_serving_standbys(watch: StandbyWatch, env: Environment, stop: Event) -> None:
+    """One turn that breaks is followed by the next: a standby that ends would stay down."""
+    for secondary in env.plan.secondaries:
+        env.runtime.spawn(partial(watch.listen, secondary, stop), f"events of {secondary}")
+    go_on(
+        lambda: watch.run(stop),
+        stop=stop,
+        say=SayOnce(log),
+        about="standbys that serve",
+        trouble=lambda error: f"standbys that serve are not looked at: {error}; going on",
+        again_after=TURN,
+    )
