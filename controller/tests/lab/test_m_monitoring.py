@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socketserver
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -14,11 +15,17 @@ from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
+import yaml
 from pyzabbix.api import ZabbixAPI, ZabbixAPIException
 from zabbix_utils import ItemValue, Sender
 from zabbix_utils.exceptions import ProcessingError
 
-from vcrecovery.plan.monitoring import COPY_POLL
+from vcrecovery.core.health import Health
+from vcrecovery.detect.zabbix_health import NUMBERS
+from vcrecovery.plan.monitoring import COPY_POLL, Zabbix
+from vcrecovery_lab.detection.chain import HOST, PROGRAM, plan_without_standby
+from vcrecovery_lab.pair.process import start
+from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 from vcrecovery_lab.zabbix import Stack
 from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
@@ -31,6 +38,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
 #: Seconds without a heartbeat after which a hypervisor is silent here.
 SILENT = 10
+#: The host of all services.
+SERVICES = Zabbix().services_host
 #: Each test has sites and hypervisors of its own, so that they run in any order.
 HYPERVISORS = {
     "hv-states": "states",
@@ -366,7 +375,7 @@ def test_the_token_may_do_what_the_controller_does_and_no_more(monitoring: Monit
 
 
 def all_hosts() -> set[str]:
-    return {*HYPERVISORS, *(f"site-{site}" for site in HYPERVISORS.values()), AGENT}
+    return {*HYPERVISORS, *(f"site-{site}" for site in HYPERVISORS.values()), AGENT, SERVICES}
 
 
 def _group(api: ZabbixAPI, name: str) -> str:
@@ -514,6 +523,100 @@ def test_a_silent_site_is_one_problem(monitoring: Monitoring) -> None:
     wait_for(lambda: not monitoring.problems("site-dark"), "the end of the problem", PATIENCE)
     heard(monitoring, "hv-dark-1", "hv-dark-2")
     assert monitoring.events("site-dark", "hv-dark-1", "hv-dark-2") == ["site"]
+
+
+class _Service(socketserver.ThreadingTCPServer):
+    """Answers who connects, and says nothing."""
+
+    allow_reuse_address = daemon_threads = True
+
+
+@contextmanager
+def answering(port: int) -> Iterator[None]:
+    with _Service(("127.0.0.1", port), socketserver.BaseRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+class Controller:
+    """The real watcher of a service whose port the test opens and closes; neither its VM nor its standby is there."""
+
+    def __init__(self, monitoring: Monitoring) -> None:
+        self.monitoring, self.port = monitoring, free_port()
+        self._folder = monitoring.folder / "watcher"
+        self._folder.mkdir()
+        sections = {
+            "version": 1,
+            "state_dir": str(self._folder / "state"),
+            "hypervisors": {HOST: {"uri": f"qemu:///system?socket={self._folder}/no-libvirt"}},
+            "zabbix": {"trapper": {"address": "127.0.0.1", "port": monitoring.stack.trapper_port}},
+        }
+        plan = sections | plan_without_standby(uuid("web"), self.port, embedded=False, probe_every="1s")
+        (self._folder / "plan.yml").write_text(yaml.safe_dump(plan))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        process = start([PROGRAM, "watch", "--plan", self._folder / "plan.yml"], self._folder / "log")
+        try:
+            yield
+            assert process.poll() is None, (self._folder / "log").read_text()[-2000:]
+        finally:
+            process.terminate()
+            process.wait(60)
+
+    def newest(self, what: str) -> str:
+        """The newest value that Zabbix has of the service."""
+        found = self.monitoring.api.item.get(
+            host=SERVICES, filter={"key_": f"vcr.{what}[web]"}, output=["lastvalue", "lastclock"]
+        )
+        return str(found[0]["lastvalue"]) if found and found[0]["lastclock"] != "0" else ""
+
+    def shows(self, health: Health) -> None:
+        wait_for(lambda: self.newest("health") == str(NUMBERS[health]), f"{health} in Zabbix", PATIENCE)
+
+    def problems(self) -> list[str]:
+        """The names of the open ones."""
+        (host,) = self.monitoring.api.host.get(filter={"host": SERVICES}, output=["hostid"])
+        found = self.monitoring.api.problem.get(hostids=host["hostid"], output=["name"])
+        return sorted(one["name"] for one in found)
+
+    @contextmanager
+    def silent_at_once(self) -> Iterator[None]:
+        """No sign of life is waited for any more."""
+        (host,) = self.monitoring.api.host.get(filter={"host": SERVICES}, output=["hostid"])
+        made = self.monitoring.api.usermacro.create(hostid=host["hostid"], macro="{$VCR.WATCH.SILENT}", value="1s")
+        try:
+            yield
+        finally:
+            self.monitoring.api.usermacro.delete(made["hostmacroids"][0])
+
+
+def test_the_health_of_a_service_is_shown_and_a_controller_that_is_gone_is_noticed(monitoring: Monitoring) -> None:
+    controller = Controller(monitoring)
+    silent = "The controller has told nothing of the services for 1s"
+    with controller.watching():
+        with answering(controller.port):
+            controller.shows(Health.ANSWERS)
+            wait_for(lambda: controller.problems() == [], "an end of all problems", PATIENCE)
+            assert 0 < float(controller.newest("seconds")) < 60
+            assert controller.newest("why") == ""
+        why = f"127.0.0.1:{controller.port}: connection refused"
+        controller.shows(Health.DOWN)
+        down = f"Service web is down: {why}"
+        wait_for(lambda: controller.problems() == [down], "the problem", PATIENCE)
+        assert controller.newest("why") == why
+        with answering(controller.port):
+            controller.shows(Health.ANSWERS)
+            wait_for(lambda: controller.problems() == [], "the end of the problem", PATIENCE)
+    with controller.silent_at_once():
+        wait_for(lambda: controller.problems() == [silent], "the controller's problem", PATIENCE)
+    # An outage that began meanwhile, too, is one of the service.
+    with controller.watching():
+        wait_for(lambda: controller.problems() == [down], "the problem of the service alone", PATIENCE)
+    assert controller.problems() == [down]
 
 
 def test_zabbix_starts_the_program_with_the_number_of_the_event_and_nothing_else(monitoring: Monitoring) -> None:

@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 import yaml
 
+from vcrecovery.core.health import Health
+from vcrecovery.detect.zabbix_health import LIST, NUMBERS, SIGN, SIGN_EVERY
 from vcrecovery.drivers.zabbix import METHODS
 from vcrecovery.plan.monitoring import COPY_POLL
 
@@ -59,7 +61,8 @@ def test_lists_stand_as_zabbix_exports_them(kind: str, by: str) -> None:
 
 
 def test_problems_carry_what_the_controller_reads() -> None:
-    found = sorted(sorted((tag["tag"], tag["value"]) for tag in trigger["tags"]) for trigger in triggers())
+    tags = [sorted((tag["tag"], tag["value"]) for tag in trigger["tags"]) for trigger in triggers()]
+    found = sorted(one for one in tags if ("vcr", "recover") in one)
     vm = ("vcr-uuid", "{#UUID}")
     assert found == [
         [("vcr", "recover"), ("vcr-host", "{HOST.HOST}"), ("vcr-kind", "host")],
@@ -73,19 +76,54 @@ def test_problems_carry_what_the_controller_reads() -> None:
 def test_what_a_vm_depends_on_is_the_trigger_of_its_hypervisor() -> None:
     (silent,) = [one for one in triggers() if one["name"] == "Hypervisor is silent"]
     wanted = {key: silent[key] for key in ("name", "expression", "recovery_expression")}
-    prototypes = [one for group in every("trigger_prototypes") for one in group]
+    prototypes = [one for group in every("trigger_prototypes", TEMPLATES["VCRecovery hypervisor"]) for one in group]
     assert len(prototypes) == 3
     assert all(one["dependencies"] == [wanted] for one in prototypes)
 
 
 def test_every_threshold_is_a_macro_that_the_role_sets_from_the_plan() -> None:
     known = {macro["macro"] for macro in TEMPLATES["VCRecovery hypervisor"]["macros"]}
-    assert set(re.findall(r"\{\$[A-Z.]+\}", FILE.read_text())) == known
+    # What the plan does not say.
+    own = {macro["macro"] for macro in TEMPLATES["VCRecovery services"]["macros"]}
+    assert set(re.findall(r"\{\$[A-Z.]+\}", FILE.read_text())) == known | own
     variables = (CHECKOUT / "roles/monitoring/vars/main.yml").read_text()
     assert set(re.findall(r"\{\$[A-Z.]+\}", variables)) == known
     for trigger in triggers():
         for window in re.findall(r",(\d+[smh])", trigger["expression"]):
             pytest.fail(f"{trigger['name']}: the time {window} is no macro")
+
+
+def test_zabbix_starts_no_failover_for_the_health_of_a_service() -> None:
+    found = [
+        sorted((tag["tag"], tag["value"]) for tag in trigger["tags"])
+        for kind in ("triggers", "trigger_prototypes")
+        for group in every(kind, TEMPLATES["VCRecovery services"])
+        for trigger in group
+    ]
+    service = ("vcr-service", "{#SERVICE}")
+    assert sorted(found) == [
+        [("vcr-kind", "service-down"), service],
+        [("vcr-kind", "service-unknown"), service],
+        [("vcr-kind", "watch")],
+    ]
+
+
+def test_the_services_values_have_their_items_and_words() -> None:
+    template = TEMPLATES["VCRecovery services"]
+    (rule,) = template["discovery_rules"]
+    assert [item["key"] for item in template["items"]] == [SIGN]
+    assert rule["key"] == LIST
+    assert [item["key"] for item in rule["item_prototypes"]] == [
+        f"vcr.{what}[{{#SERVICE}}]" for what in ("health", "seconds", "why")
+    ]
+    ((words,),) = every("valuemaps", template)
+    named = {int(entry["value"]): Health(entry["newvalue"]) for entry in words["mappings"]}
+    assert named == {number: health for health, number in NUMBERS.items()}
+
+
+def test_no_controller_that_gives_signs_of_life_is_taken_for_silent() -> None:
+    (silent,) = [m for m in TEMPLATES["VCRecovery services"]["macros"] if m["macro"] == "{$VCR.WATCH.SILENT}"]
+    assert int(silent["value"].removesuffix("m")) * 60 >= 3 * SIGN_EVERY
 
 
 def test_zabbix_knows_the_pace_of_libvirt_snmp() -> None:

@@ -204,9 +204,13 @@ class Chain:
         wait_until(lambda: self.problems() == [], "an end of all problems", PATIENCE, poll=0.1)
 
     def problems(self) -> list[dict[str, str]]:
-        """The open ones' tags, and what was answered to them."""
+        """The tags of the open ones that start a recovery, and what was answered to them."""
         found = self._api.problem.get(
-            output=["eventid", "name"], selectTags=["tag", "value"], selectAcknowledges=["message"], sortfield="eventid"
+            output=["eventid", "name"],
+            selectTags=["tag", "value"],
+            selectAcknowledges=["message"],
+            sortfield="eventid",
+            tags=[{"tag": "vcr", "value": "recover", "operator": 1}],
         )
         return [
             {

@@ -23,6 +23,7 @@ from vcrecovery.detect.service_down_watch import ServiceDownWatch, keep_looking
 from vcrecovery.detect.standby_watch import StandbyWatch, keep_serving_standbys
 from vcrecovery.detect.watch import Watch
 from vcrecovery.detect.zabbix_events import ZabbixEvents
+from vcrecovery.detect.zabbix_health import ZabbixHealth
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
@@ -62,6 +63,13 @@ def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> N
         return
     events = ZabbixEvents(env, ZabbixServer(zabbix.api), recover)
     env.runtime.spawn(lambda: events.run(stop), "zabbix-events")
+
+
+def _tell_zabbix_health(env: Environment, health: HealthWatch, stop: Event) -> None:
+    """Where the plan has a Zabbix."""
+    if env.plan.zabbix is not None:
+        sender = ZabbixHealth(env.plan.zabbix, health, env.clock)
+        env.runtime.spawn(lambda: sender.run(stop), "zabbix-health")
 
 
 def _serve_metrics(plan: Plan, health: HealthWatch, stop: Event) -> None:
@@ -105,6 +113,7 @@ def watching(
     runtime.spawn(lambda: keep_looking(services_down, stop), "services-down")
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
+    _tell_zabbix_health(env, health, stop)
     log.info("watching %d service(s)", len(plan.services))
     Watch(env, recover, rounds).run(stop, ready, beat)
 

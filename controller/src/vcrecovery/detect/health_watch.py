@@ -79,6 +79,10 @@ class HealthWatch:
         self.courses: dict[str, Course] = {name: Course() for name in env.plan.services}
         self.latencies: dict[str, Latencies] = {name: Latencies() for name in env.plan.services}
 
+    def is_current(self) -> bool:
+        """Whether `courses` are of now: services are still asked."""
+        return self._env.clock.steady() - self._turned_at < HANGS_AFTER
+
     def run(self, stop: Event) -> None:
         """Returns when `stop` is set."""
         self._take_up()

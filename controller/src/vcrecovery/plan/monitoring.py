@@ -60,7 +60,7 @@ class Snmp(Section):
 
 
 class ZabbixTrapper(Section):
-    """Where the relay sends values to."""
+    """Where the relay and the controller send values to."""
 
     address: IPv4Address = IPv4Address("127.0.0.1")
     port: PortNumber = 10051
@@ -77,6 +77,10 @@ class ZabbixApi(Section):
 class Zabbix(Section):
     trapper: ZabbixTrapper = unsaid()
     api: ZabbixApi | None = None
+    services_host: Name = Field(
+        "vcrecovery-services",
+        description="the host in Zabbix on which the health of all services is shown; one for each controller",
+    )
 
 
 def _reference(value: str) -> str:

@@ -1,0 +1,161 @@
+"""What users have of each service, told to Zabbix: at each change, and again and again as a sign of life.
+
+It is read where the watch over the ports leaves it: whatever Zabbix does, no probe is later. While Zabbix is away only
+changes are queued, up to CAPACITY. What is over sooner than a request to a Zabbix that hangs is in the history alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from vcrecovery.core.health import Course, Health
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.runtime import Event
+from vcrecovery.errors import ExternalError
+from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.plan.monitoring import Zabbix
+from vcrecovery.relay.outbox import Outbox, Value
+from vcrecovery.relay.trapper import TIMEOUT, Trapper
+
+log = logging.getLogger("vcrecovery.zabbix")
+
+#: Seconds between two looks for changes.
+LOOK_EVERY = 0.25
+#: Seconds between two signs of life. Zabbix raises a problem after {$VCR.WATCH.SILENT} without one.
+SIGN_EVERY = 30.0
+#: Zabbix makes the items of the services from a list, which it gets so often; sooner after it refused a value.
+LIST_EVERY, LIST_AGAIN_AFTER = 600.0, 30.0
+#: Seconds between two tries while Zabbix does not answer.
+RETRY_AFTER = 1.0
+#: Zabbix knows new items after a minute or two. Refused for longer than that, something is missing there.
+REFUSED_FOR = 180.0
+#: Values that wait for Zabbix, beside the newest of each item.
+CAPACITY = 10_000
+#: As the value map of the template has them.
+NUMBERS = {Health.ANSWERS: 0, Health.SLOW: 1, Health.DOWN: 2, Health.UNKNOWN: 3}
+#: Items of the services' host beside those of each service.
+SIGN, LIST = "vcr.watch", "vcr.services"
+
+
+class Watched(Protocol):
+    """What asks the services."""
+
+    @property
+    def courses(self) -> Mapping[str, Course]: ...
+
+    def is_current(self) -> bool:
+        """False when nobody asks any more: then nothing may be told."""
+
+
+class ZabbixHealth:
+    """Tells it until `stop` is set."""
+
+    def __init__(self, zabbix: Zabbix, health: Watched, clock: Clock) -> None:
+        self._health, self._clock, self._host = health, clock, zabbix.services_host
+        self._trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port, TIMEOUT)
+        self._outbox = Outbox(CAPACITY)
+        #: Each begins as unknown, which needs no telling before the second sign of life.
+        self._told: dict[str, tuple[Health, str]] = {}
+        self._sign_at = clock.steady()
+        self._services_at = clock.steady() + SIGN_EVERY
+        self._list_at, self._listed_at = clock.steady(), float("-inf")
+        self._away = False
+        self._try_at = float("-inf")
+        self._refused_at: float | None = None
+        self._say = SayOnce(log)
+
+    def run(self, stop: Event) -> None:
+        def turn() -> None:
+            self._read()
+            if not self._send():
+                stop.wait(LOOK_EVERY)
+
+        def trouble(error: Exception) -> str:
+            return f"Zabbix is not told what users have of the services: {error}; going on"
+
+        go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
+
+    # -- what there is to tell -------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        if not self._health.is_current():
+            return
+        now, at, courses = self._clock.steady(), self._clock.now(), self._health.courses
+        if not self._away and now >= self._list_at:
+            self._list_at, self._listed_at = now + LIST_EVERY, now
+            self._put(LIST, json.dumps([{"{#SERVICE}": name} for name in courses]), at)
+            # What Zabbix may have lost comes again.
+            self._told.clear()
+        if not self._away and now >= self._sign_at:
+            self._sign_at = now + SIGN_EVERY
+            self._put(SIGN, str(len(courses)), at)
+        is_due = not self._away and now >= self._services_at
+        if is_due:
+            self._services_at = now + SIGN_EVERY
+        for name, course in courses.items():
+            health, why = self._told.get(name, (Health.UNKNOWN, ""))
+            # Reasons may change at every look. Those of a time in which Zabbix was away are of no use to anybody.
+            if is_due or course.health is not health or (course.why != why and not self._away):
+                self._told[name] = course.health, course.why
+                is_new = (course.health, course.why) != (health, why)
+                self._put_service(name, course, at, with_reason=is_new or course.why != "")
+
+    def _put_service(self, name: str, course: Course, at: float, *, with_reason: bool) -> None:
+        # The reason first: Zabbix puts it into the name of the problem that the health starts.
+        if with_reason:
+            self._put(f"vcr.why[{name}]", course.why, at)
+        self._put(f"vcr.health[{name}]", str(NUMBERS[course.health]), at)
+        if course.seconds is not None:
+            self._put(f"vcr.seconds[{name}]", f"{course.seconds:.6f}", at)
+
+    def _put(self, key: str, text: str, at: float) -> None:
+        self._outbox.put(Value(self._host, key, text, at))
+
+    # -- the way to Zabbix -----------------------------------------------------------------------------------------
+
+    def _send(self) -> bool:
+        """Whether something was sent, so that more may wait."""
+        now = self._clock.steady()
+        batch = self._outbox.batch(now) if now >= self._try_at else []
+        if not batch:
+            return False
+        try:
+            failed = asyncio.run(self._trapper.send(batch))
+        except Exception as error:
+            self._outbox.give_back(batch)
+            if not isinstance(error, ExternalError):
+                raise
+            self._try_at = self._clock.steady() + RETRY_AFTER
+            if not self._away:
+                self._away = True
+                log.error("Zabbix is not told what users have of the services: %s", error)
+            return False
+        if self._away:
+            self._away = False
+            # Whatever it missed meanwhile.
+            self._sign_at = self._services_at = now
+            log.info("Zabbix is told again what users have of the services")
+        self._learn(batch, failed, now)
+        return True
+
+    def _learn(self, batch: list[Value], failed: int, now: float) -> None:
+        if not failed:
+            self._outbox.taken(batch)
+            if self._outbox.due_in(now) is None:
+                self._refused_at = None
+                self._say.well("items")
+            return
+        self._outbox.refused(batch, failed, now)
+        self._list_at = min(self._list_at, self._listed_at + LIST_AGAIN_AFTER)
+        if self._refused_at is None:
+            self._refused_at = now
+        elif now - self._refused_at >= REFUSED_FOR:
+            self._say(
+                "items",
+                f"Zabbix refuses what users have of the services: it has no host {self._host}, or not all items there;"
+                " run the role `monitoring`, or correct zabbix.services_host",
+            )
