@@ -128,8 +128,7 @@ def test_a_watcher_goes_on_with_what_a_killed_one_left(lab: Lab, blank: int, tmp
 
 def test_a_service_that_is_down_in_a_vm_that_says_it_has_failed(lab: Lab, blank: int, tmp_path: Path) -> None:
     down = {"after": "10s", "do": "failover"}
-    nobody = {"hypervisor": "hv1", "uuid": BLANK_UUID, "address": "10.211.1.77"}
-    plan = lab.other_plan(tmp_path, on_service_down=down, primary=nobody, first_units=["nginx.service"])
+    plan = lab.other_plan(tmp_path, on_service_down=down, first_units=["nginx.service"])
 
     def is_said(text: str, **units: str) -> bool:
         lab.stamp(units={f"{name}.service": state for name, state in units.items()})
