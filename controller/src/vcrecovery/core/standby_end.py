@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vcrecovery.core.episode import Episode, Outcome
 
 #: After its end LXD gets so long to start it by itself, as after a reboot from inside.
-GRACE = 1.0
+GRACE = 0.5
 #: Which wait comes before the first start, the second, ...; there are no more than these in a row.
 WAITS = (0.0, 10.0, 60.0, 300.0)
 #: One that has served for so long ends for another reason: the row begins anew.

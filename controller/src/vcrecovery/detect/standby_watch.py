@@ -98,7 +98,7 @@ class StandbyWatch:
         while not stop.is_set():
             self._rounds.begin(TASK)
             with suppress(queue.Empty):
-                self._take(self._inbox.get(timeout=TURN))
+                self._take(self._inbox.get(timeout=self._until_the_next()))
                 while True:
                     self._take(self._inbox.get_nowait())
             away: set[str] = set()
@@ -106,6 +106,12 @@ class StandbyWatch:
                 # A server that is away takes its time to be seen to be.
                 self._rounds.begin(TASK)
                 self._consider(name, serving, away)
+
+    def _until_the_next(self) -> float:
+        """Seconds until somebody is to be looked at."""
+        now = self._steady()
+        left = [seen.since + GRACE - now for seen in self._seen.values()]
+        return min([TURN, *(seconds for seconds in left if seconds > 0)])
 
     # -- what comes in -----------------------------------------------------------------------------------------
 

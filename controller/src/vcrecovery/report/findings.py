@@ -76,7 +76,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
     if suspension is not None:
         until = f"until {day_and_time(suspension.until)}" if suspension.until is not None else "until further notice"
         yield later(f"automatic failover suspended {until} ({suspension.reason})", f"`vcrecovery resume {name}`")
-    if (cools := view.cools_until) is not None and kind is not Kind.FAILED_OVER:
+    if (cools := view.cools_until) is not None and view.protected:
         yield later(
             f"no automatic failover until {day_and_time(cools)}", f"`vcrecovery acknowledge {name}` re-enables it"
         )
