@@ -50,6 +50,12 @@ class SimulatedProbes(Probes):
         found = self._world.by_address(address)
         assert found is not None, address
         service, of_primary = found
+        if service.probes_hang:
+            self._scheduler.sleep(1e6)
+        random = self._scheduler.random
+        if service.probes_lost and random is not None and random.random() < service.probes_lost:
+            self._scheduler.sleep(timeout)
+            return Result(label, f"no answer within {timeout:g} s", reached=False)
         gone = (service.network_cut or service.power in OFF) and not service.address_answers
         if of_primary and gone:
             self._scheduler.sleep(timeout)

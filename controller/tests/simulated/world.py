@@ -85,6 +85,9 @@ class Service:
     unit_state: str = ""
     #: What the plan names as a reference answers.
     reference_answers: bool = True
+    #: This part of all probes gets no answer, as where packets are lost; and those of it never end.
+    probes_lost: float = 0.0
+    probes_hang: bool = False
     #: Its container runs, and the service in it has ended.
     standby_service_ended: bool = False
     virtual_ip: str | None = None

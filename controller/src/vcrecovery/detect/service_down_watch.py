@@ -70,11 +70,15 @@ class ServiceDownWatch:
     def _is_due(self, name: str) -> bool:
         """Whether its primary is to serve, and has not answered for as long as the plan allows."""
         serving, attempts = self._health.serving.get(name, Serving()), self._services[name]
-        down = self._health.courses[name].health is Health.DOWN
-        if not down or serving.side is not Side.PRIMARY or serving.at_work:
+        course = self._health.courses[name]
+        if course.health is not Health.DOWN or serving.side is not Side.PRIMARY or serving.at_work:
             self._down_since.pop(name, None)
             self._say.well(name)
             attempts.no_cause(healthy=True)
+            return False
+        if course.steady_at is not None:
+            # What comes and goes is down, but not for that long: it may be restarted again and again.
+            self._down_since.pop(name, None)
             return False
         # By the steady clock: the other one may be set meanwhile.
         since = self._down_since.setdefault(name, self._env.clock.steady())
