@@ -101,6 +101,19 @@ def test_all_that_a_controller_needs(remote: Remote) -> None:
     assert remote.standby.instance.status == "Stopped"
 
 
+def test_it_tells_what_happens_and_who_asked(remote: Remote) -> None:
+    lxd, name = remote.server(), remote.standby.name
+    with lxd.lifecycle() as happenings:
+        lxd.start(name, 60)
+        run(["lxc", "stop", "--force", name], timeout=60)
+        found = [happening for _ in range(10) if (happening := happenings.next(1.0)) is not None]
+    told = [(happening.what, happening.asked_by) for happening in found if happening.instance == name]
+    assert [what for what, _ in told] == ["started", "ended"]
+    assert told[0][1].endswith(" over tls")
+    assert told[1][1] == "root over unix"
+    assert isinstance(lxd.last_words(name), str)
+
+
 def test_a_restricted_certificate_may_no_more(remote: Remote) -> None:
     with pytest.raises(ExternalError):
         remote.server().create_pool("vcrt-none")

@@ -248,6 +248,11 @@ class Site:
                         service.container_becomes(RUNNING if value else STOPPED)
                     case "standby_stopped_by":
                         service.container_becomes(STOPPED, value)
+                    case "standby_stopping_by":
+                        # LXD tells it a while after it has ended.
+                        service.container.status = STOPPED
+                        later = partial(self.world.lxd_tells, name, "ended", value)
+                        self.scheduler.at(self.scheduler.time + 4.9, later)
                     case "standby_frozen_by":
                         service.container_becomes(FROZEN, value)
                     case "restore_points":

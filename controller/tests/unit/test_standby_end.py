@@ -85,8 +85,8 @@ ROOT = {"username": "root", "protocol": "unix", "address": "@"}
         (event("instance-shutdown"), Happening("web", "ended")),
         (event("instance-shutdown", ROOT), Happening("web", "ended", "root over unix")),
         (
-            event("instance-stopped", {"username": "4f0c", "protocol": "tls"}),
-            Happening("web", "ended", "4f0c over tls"),
+            event("instance-stopped", {"username": "fecb2b0e8645b64d012c2d132cd5", "protocol": "tls"}),
+            Happening("web", "ended", "fecb2b0e8645 over tls"),
         ),
         (event("instance-paused", ROOT), Happening("web", "frozen", "root over unix")),
         (event("instance-restarted"), Happening("web", "started")),

@@ -88,8 +88,9 @@ class ServiceDownWatch:
     def _consider(self, name: str, silent: list[str]) -> None:
         env, service = self._env, self._env.plan.services[name]
         state, now = env.journal.state(name), env.clock.now()
-        if state.seen is None or state.seen.power is not Power.RUNNING:
-            # Then it is the VM, not the service, and others see to that.
+        runs = state.seen is not None and state.seen.power is Power.RUNNING
+        # Else it is the VM, not the service, and others see to that; where only Zabbix looks, the confirmation tells.
+        if env.plan.detection.embedded and not runs:
             return
         if why := self._why_not(name, state, now, silent):
             self._left_alone(name, why)

@@ -37,6 +37,8 @@ log = logging.getLogger("vcrecovery.watch")
 TURN = 1.0
 #: Seconds until a server that cannot be listened to is tried again.
 LISTEN_AGAIN_AFTER = 2.0
+#: Seconds that LXD gets to tell who has ended one that does not run: its stop ends a while before its word comes.
+TOLD_WITHIN = 10.0
 #: Seconds that LXD gets, from when it answers, to start by itself what is to start with its machine.
 LXD_STARTS_WITHIN = 30.0
 #: Seconds between two looks at a container that runs, and whose service does not answer.
@@ -235,7 +237,8 @@ class StandbyWatch:
         if wait is None:
             self._give_up(name, serving, ended_at, starts)
             return
-        if self._steady() < max(seen.since + max(GRACE, wait), self._lxd_starts_until(name, seen, found)):
+        patience = GRACE if seen.told else TOLD_WITHIN
+        if self._steady() < max(seen.since + max(patience, wait), self._lxd_starts_until(name, seen, found)):
             if wait:
                 self._say(
                     name,

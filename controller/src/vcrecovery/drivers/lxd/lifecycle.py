@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _SIGN_OF_LIFE = 10.0
 #: Bytes of one event; LXD repeats the command of whoever executes something in an instance.
 _LARGEST = 1 << 20
+#: Characters of a name: that of a client over TLS is its certificate's fingerprint, of which `lxc config trust list`
+#: shows so many.
+_NAME = 12
 #: LXD's words: `shutdown` for what ended by itself too, and for what was asked to end and did.
 _MEANING = {
     "instance-started": "started",
@@ -73,7 +76,7 @@ def happening_in(message: str | bytes) -> Happening | None:
         found = json.loads(message)["metadata"]
         what, source = _MEANING.get(found["action"]), found["source"]
         asked = found.get("requestor") or {}
-        by = " over ".join(str(asked[key]) for key in ("username", "protocol") if asked.get(key))
+        by = " over ".join(str(asked[key])[:_NAME] for key in ("username", "protocol") if asked.get(key))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if what is None or not isinstance(source, str):
