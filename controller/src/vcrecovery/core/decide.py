@@ -255,7 +255,8 @@ def _not_brought_up(episode: Episode, saw: Confirmation, policy: Policy, now: fl
     if power is Power.UNREACHABLE and not served_just_now(episode.request, policy, now):
         return Close(
             Outcome.REFUSED,
-            f"{said}, nobody saw when, and the hypervisor of its old primary does not answer",
+            f"{said}, unseen or more than {policy.fence_valid_for:.0f} s ago, and the hypervisor of its old primary does "
+            "not answer: nobody knows whether that is still off",
             f"fix that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
         )
     if saw.silent and (power is Power.ABSENT or saw.reason == "migrated"):
