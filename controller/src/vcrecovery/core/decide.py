@@ -237,35 +237,26 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
 
 def _not_brought_up(episode: Episode, saw: Confirmation, policy: Policy, now: float) -> Close | None:
     """Why a standby that served, and has ended, is not brought up by itself: its old primary may live."""
-    name, power = episode.service, saw.power
+    name, power, seconds = episode.service, saw.power, policy.fence_valid_for
     said = f"the standby of {name} is to serve and has ended"
+    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    why = hint = ""
     if power is Power.RUNNING:
-        return Close(
-            Outcome.REFUSED,
-            f"{said}, but its old primary runs ({saw.summary})",
-            f"`vcrecovery standby reset {name}` has that one serve; `vcrecovery failover {name} --force` destroys it",
+        why = f"but its old primary runs ({saw.summary})"
+        hint = f"`vcrecovery standby reset {name}` has that one serve; `vcrecovery failover {name} --force` destroys it"
+    elif saw.alive:
+        why = f"but {', '.join(saw.alive)} answers: its old primary may run elsewhere"
+        hint = f"find out who has its address, or, {word}"
+    elif power is Power.UNREACHABLE and not served_just_now(episode.request, policy, now):
+        why = (
+            f"unseen or more than {seconds:.0f} s ago, and the hypervisor of its old primary does not answer: nobody "
+            "knows whether that is still off"
         )
-    if saw.alive:
-        return Close(
-            Outcome.REFUSED,
-            f"{said}, but {', '.join(saw.alive)} answers: its old primary may run elsewhere",
-            f"find out who has its address, or, if you know that the VM is down: "
-            f"`vcrecovery failover {name} --primary-is-down {name}`",
-        )
-    if power is Power.UNREACHABLE and not served_just_now(episode.request, policy, now):
-        return Close(
-            Outcome.REFUSED,
-            f"{said}, unseen or more than {policy.fence_valid_for:.0f} s ago, and the hypervisor of its old primary does "
-            "not answer: nobody knows whether that is still off",
-            f"fix that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
-        )
-    if saw.silent and (power is Power.ABSENT or saw.reason == "migrated"):
-        return Close(
-            Outcome.REFUSED,
-            f"{said}, and its old primary may be on {listed(saw.silent)}, which does not answer",
-            f"look there, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
-        )
-    return None
+        hint = f"fix that, or, {word}"
+    elif saw.silent and (power is Power.ABSENT or saw.reason == "migrated"):
+        why = f"and its old primary may be on {listed(saw.silent)}, which does not answer"
+        hint = f"look there, or, {word}"
+    return Close(Outcome.REFUSED, f"{said}, {why}", hint) if why else None
 
 
 def _is_not_down(episode: Episode, saw: Confirmation, policy: Policy) -> Close | None:
