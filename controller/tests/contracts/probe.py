@@ -62,7 +62,9 @@ def a_closed_port(on: Server) -> None:
     began = on.clock.steady()
     for port in (on.tcp, on.http):
         label = label_of(on.address, port)
-        assert on.probes.ask(on.address, port, PATIENCE) == Result(label, "connection refused", reached=False)
+        assert on.probes.ask(on.address, port, PATIENCE) == Result(
+            label, "connection refused", reached=False, refused=True
+        )
         assert on.probes.answering(on.address, [port], PATIENCE) == []
         assert on.probes.alive(on.address, [port], PATIENCE) == []
         assert [r.label for r in on.probes.ask_patiently([(on.address, port)], PATIENCE) if not r.ok] == [label]

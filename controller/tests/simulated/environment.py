@@ -63,7 +63,7 @@ class SimulatedProbes(Probes):
         self._scheduler.takes(ANSWERS)
         good = service.open_ports if of_primary else service.standby_answers
         if not good:
-            return Result(label, "connection refused", reached=False)
+            return Result(label, "connection refused", reached=False, refused=True)
         if port.http and of_primary and service.answers_wrongly:
             return Result(label, "status 503, not 200 to 399", reached=True)
         if not of_primary and service.serves:
