@@ -27,6 +27,7 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
+from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.private_lxd import PrivateLxd
 
 NAME, BRIDGE, ADDRESS, PORT = "web", "vcrlab-again", "10.211.9.10", 7080
@@ -67,13 +68,13 @@ def again(folder: Path, rounds: int) -> Again:
             _call(plan, "failover", NAME, "--primary-is-down", NAME)
             failovers.append(_answers(begun))
             with _watched(plan, folder):
-                _until(lambda: _health(plan) == "answers")
+                wait_until(lambda: _health(plan) == "answers", "a good health", PATIENCE)
                 pid = int(json.loads(lxd.lxc("query", f"/1.0/instances/{NAME}/state"))["pid"])
                 begun = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
-                _until(lambda: not _is_open())
+                wait_until(lambda: not _is_open(), "the end of the port", PATIENCE, 0.01)
                 restarts.append(_answers(begun))
-                _until(lambda: _health(plan) == "answers")
+                wait_until(lambda: _health(plan) == "answers", "a good health", PATIENCE)
             lxd.lxc("stop", "--force", NAME)
             _call(plan, "standby", "reset", NAME)
             _stamp(lxd.server.rootfs(BRIDGE, NAME))
@@ -142,7 +143,7 @@ def _watched(plan: Path, folder: Path) -> Iterator[None]:
         command = [sys.executable, "-m", "vcrecovery", "watch", "--plan", str(plan)]
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        _until(lambda: "watching 1 service" in (folder / "watch.log").read_text())
+        wait_until(lambda: "watching 1 service" in (folder / "watch.log").read_text(), "the watcher", PATIENCE)
         yield
     finally:
         process.terminate()
@@ -151,7 +152,7 @@ def _watched(plan: Path, folder: Path) -> Iterator[None]:
 
 def _answers(begun: float) -> float:
     """Seconds since then, once it does."""
-    _until(_is_open)
+    wait_until(_is_open, "the port", PATIENCE, 0.01)
     return time.monotonic() - begun
 
 
@@ -159,11 +160,3 @@ def _is_open() -> bool:
     with contextlib.suppress(OSError), socket.create_connection((ADDRESS, PORT), timeout=1.0):
         return True
     return False
-
-
-def _until(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it has not happened")
-        time.sleep(0.01)

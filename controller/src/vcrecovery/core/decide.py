@@ -9,7 +9,7 @@ from __future__ import annotations
 from vcrecovery.core.decisions import GO, Blocked, Close, Decision, Go, Readiness, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
-from vcrecovery.core.fencing import not_again, not_to_be_powered_off, served_just_now
+from vcrecovery.core.fencing import not_again, not_to_be_powered_off, operators_word, served_just_now
 from vcrecovery.core.meaning import Meaning, meaning_of
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
@@ -185,7 +185,7 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
             f"the standby of {name} is to serve and does not answer, but its old primary runs ({saw.summary})",
             f"`vcrecovery standby reset {name}` has that one serve; `vcrecovery failover {name} --force` destroys it",
         )
-    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    word = operators_word(name)
     if power is Power.ABSENT and not saw.vanished and not request.again:
         return Close(
             Outcome.REFUSED,
@@ -239,7 +239,7 @@ def _not_brought_up(episode: Episode, saw: Confirmation, policy: Policy, now: fl
     """Why a standby that served, and has ended, is not brought up by itself: its old primary may live."""
     name, power, seconds = episode.service, saw.power, policy.fence_valid_for
     said = f"the standby of {name} is to serve and has ended"
-    word = f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
+    word = operators_word(name)
     why = hint = ""
     if power is Power.RUNNING:
         why = f"but its old primary runs ({saw.summary})"

@@ -33,7 +33,8 @@ def served_just_now(request: Request, policy: Policy, now: float) -> bool:
     return request.began_at is not None and 0 <= now - request.began_at <= policy.fence_valid_for
 
 
-def _word(name: str) -> str:
+def operators_word(name: str) -> str:
+    """The way out where nothing can be proved."""
     return f"if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`"
 
 
@@ -48,7 +49,9 @@ def not_to_be_powered_off(episode: Episode, saw: Confirmation) -> Close | Blocke
         # Of a hypervisor that has failed nothing but its return is news. Any other answered when the failure was seen.
         transient = request.automatic and request.symptom is not Symptom.HOST
         detail = saw.detail or "its hypervisor does not answer"
-        return Close(Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"fix that, or, {_word(name)}", transient)
+        return Close(
+            Outcome.REFUSED, f"{name} cannot be fenced: {detail}", f"fix that, or, {operators_word(name)}", transient
+        )
     if request.force:
         return None
     if saw.alive:
@@ -63,7 +66,8 @@ def not_to_be_powered_off(episode: Episode, saw: Confirmation) -> Close | Blocke
             f"{name} cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
             f"answers: {', '.join(saw.neighbours)}"
         )
-        hint = f"fix libvirt there; `vcrecovery failover {name} --force` powers it off all the same; or, {_word(name)}"
+        forced = f"`vcrecovery failover {name} --force` powers it off all the same"
+        hint = f"fix libvirt there; {forced}; or, {operators_word(name)}"
         # A machine may fail piece by piece. Once they have ended too, nobody would ask for this one again.
         return Blocked(Step.CONFIRM, sentence, hint) if request.automatic else Close(Outcome.REFUSED, sentence, hint)
     return None
@@ -86,7 +90,7 @@ def not_again(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Bl
             return None
         where = f"{', '.join(saw.alive)} answers" if saw.alive else "it was migrated"
         said = f"the primary of {name} is {saw.power} on its hypervisor but {where}: it may run elsewhere"
-        return Blocked(Step.FENCE, said, f"find out who has its address, or, {_word(name)}")
+        return Blocked(Step.FENCE, said, f"find out who has its address, or, {operators_word(name)}")
     if request.force:
         return None
     powers_off = f"fix libvirt there; `vcrecovery failover {name} --force` powers the hypervisor off and fails over"
@@ -98,7 +102,7 @@ def not_again(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Bl
             f"{name} is not fenced now: powering its hypervisor off would end what still answers: "
             f"{', '.join(saw.neighbours)}"
         )
-        return Blocked(Step.FENCE, said, f"{powers_off} all the same; or, {_word(name)}")
+        return Blocked(Step.FENCE, said, f"{powers_off} all the same; or, {operators_word(name)}")
     return None
 
 

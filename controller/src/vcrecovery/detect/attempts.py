@@ -25,8 +25,8 @@ class Attempts:
         service: str,
         runtime: Runtime,
         steady: Callable[[], float],
-        on_outcome: Callable[[Outcome | None], None],
-        on_not_now: Callable[[str], None],
+        on_outcome: Callable[[Outcome | None], None] = lambda _outcome: None,
+        on_not_now: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self._name = service
         self._runtime = runtime

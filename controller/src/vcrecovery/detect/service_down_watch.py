@@ -44,7 +44,7 @@ class ServiceDownWatch:
         self._env, self._recover, self._health, self._rounds = env, recover, health, rounds
         self._say = SayOnce(log)
         self._services = {
-            name: Attempts(name, env.runtime, env.clock.steady, lambda _outcome: None, lambda _why: None)
+            name: Attempts(name, env.runtime, env.clock.steady)
             for name, service in env.plan.services.items()
             if service.on_service_down.do == "failover"
         }

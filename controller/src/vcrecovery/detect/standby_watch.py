@@ -29,6 +29,7 @@ from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import EPOCH_KEY
 from vcrecovery.store.standby_ends import StandbyEnds
 
@@ -80,10 +81,7 @@ class StandbyWatch:
         self._inbox: Inbox[_Heard] = env.runtime.inbox()
         self._ends = StandbyEnds(env.journal)
         self._say = SayOnce(log)
-        self._attempts = {
-            name: Attempts(name, env.runtime, env.clock.steady, lambda _outcome: None, lambda _why: None)
-            for name in env.plan.services
-        }
+        self._attempts = {name: Attempts(name, env.runtime, env.clock.steady) for name in env.plan.services}
         #: When each secondary began to tell, or ceased to.
         self._heard_since: dict[str, float] = {}
         self._seen: dict[str, _Seen] = {}
@@ -264,10 +262,7 @@ class StandbyWatch:
         written = self._written.get(name)
         if written is not None and written.epoch == serving.epoch and written.given_up:
             return
-        words = ""
-        with suppress(ExternalError):
-            words = self._env.lxd[self._secondary_of(name)].last_words(name)
-        why = f"it ended again after each of {starts} starts" + (f"; its last words: {plain(words)}" if words else "")
+        why = f"it ended again after each of {starts} starts{Subject(self._env, name).last_words()}"
         self._say(
             name,
             f"{name}: the standby, which serves, is not started again: {why}; find out why, then "

@@ -12,6 +12,7 @@ from vcrecovery.core.fencing import (
     libvirt_was_away,
     must_be_silent,
     must_look_again,
+    operators_word,
     served_just_now,
     waited_for_libvirt,
 )
@@ -58,7 +59,7 @@ def _still_fenced(subject: Subject, episode: Episode) -> Fenced:
     if not served_just_now(episode.request, subject.policy, subject.env.clock.now()):
         raise ExternalError(
             f"{name} cannot be fenced again: hypervisor {host} does not answer",
-            f"fix that, or, if you know that the VM is down: `vcrecovery failover {name} --primary-is-down {name}`",
+            f"fix that, or, {operators_word(name)}",
         )
     return Fenced(f"{host} does not answer; fenced before, and its standby has served since", ProvedBy.STANDBY)
 
