@@ -47,9 +47,16 @@ class Watch:
 
     courses: dict[str, Course] = field(default_factory=lambda: {"web": Course(), "mail": Course()})
     current: bool = True
+    looks: int = 0
 
     def is_current(self) -> bool:
+        self.looks += 1
         return self.current
+
+    def wait_for_looks(self, number: int) -> None:
+        """The last but one of them is over, and began after the call."""
+        end = self.looks + number + 1
+        wait_for(lambda: self.looks >= end, "a look at the services", 30)
 
 
 @dataclass
@@ -76,11 +83,9 @@ class Told:
 
     def stays(self, what: Callable[[], object]) -> None:
         """For a few turns."""
-        before, turns = what(), zabbix_health.LOOK_EVERY * 10
-        end = time.monotonic() + turns
-        while time.monotonic() < end:
-            assert what() == before
-            time.sleep(turns / 50)
+        before = what()
+        self.watch.wait_for_looks(10)
+        assert what() == before
 
 
 @pytest.fixture
@@ -185,7 +190,7 @@ def test_a_zabbix_that_is_away_is_told_later_what_happened_meanwhile(
         wait_for(lambda: said(caplog), "the line", 30)
         told.clock.ahead += SIGN_EVERY
         # It looks between two tries.
-        time.sleep(0.8)
+        told.watch.wait_for_looks(1)
     if how == "stopped":
         told.zabbix.start()
     told.zabbix.mode = "ok"
@@ -219,9 +224,10 @@ def test_what_waits_is_bounded_and_ends_with_what_is_true(told: Told) -> None:
 
 
 def test_a_zabbix_without_the_host_is_told_all_once_it_has_it(told: Told, caplog: pytest.LogCaptureFixture) -> None:
-    told.zabbix.refuses = lambda _host, key: "[" in key
+    refused: list[str] = []
+    told.zabbix.refuses = lambda _host, key: "[" in key and not refused.append(key)  # type: ignore[func-returns-value]
     told.watch.courses |= {"web": DOWN, "mail": WELL}
-    wait_for(lambda: told.texts("vcr.watch"), "the sign of life", 30)
+    wait_for(lambda: refused, "the first refusal", 30)
     for _ in range(2):
         told.clock.ahead += REFUSED_FOR
         wait_for(lambda: said(caplog), "the line", 30)
