@@ -115,7 +115,10 @@ def test_a_replayed_inform_is_answered_and_changes_nothing(made: Made) -> None:
             assert sock.recv(65535)
     made.wait_for_polls("hv1", 2)
     assert made.last("hv1", state(SERVICE_UUID)) == "running"
-    assert made.stopped_counters() == {"taken": 2, "questions": 2, "repeated": 20}
+    counters = made.stopped_counters()
+    # The agent itself repeats an inform whose answer is late.
+    counters.pop("again", None)
+    assert counters == {"taken": 2, "questions": 2, "repeated": 20}
     assert made.log_has("notifications not taken: heard before: 20")
 
 
