@@ -28,6 +28,7 @@ CHAPTERS = (
     "service-down",
     "kept-serving",
     "operator",
+    "planned",
     "controller",
 )
 #: Each promise of the README, by words that stand in its first line.
@@ -83,6 +84,7 @@ REST: Mapping[str, str] = {
     "hung guest": "two signals speak for a hang",
     "restore point": "back to an older state",
     "service down": "whoever serves runs, and does not answer",
+    "switchover": "the VM shuts down, and nothing that it has written is lost",
     "suspension": "the operator's word that automatic failover stops for a while",
 }
 SECTIONS: Mapping[str, Mapping[str, str]] = {

@@ -79,10 +79,10 @@ class Stage:
         for command in commands if isinstance(commands, list) else [commands]:
             self.act(command, wait=False)
 
-    def _operator(self, said: dict[str, Any], *, wait: bool) -> None:
+    def _operator(self, verb: str, said: dict[str, Any], *, wait: bool) -> None:
         words = dict(said)
         what = next((what for what in ("service", "host", "site", "group") if what in words), "service")
-        process = self.site.begin_failover(what, words.pop(what, ""), **words)
+        process = self.site.begin_failover(what, words.pop(what, ""), verb, **words)
         if wait:
             self.site.do(process)
 
@@ -93,8 +93,8 @@ class Stage:
         match verb:
             case "watch" | "look" | "look for returning primaries":
                 site.watch(argument or 0)
-            case "failover":
-                self._operator(argument or {}, wait=wait)
+            case "failover" | "switchover":
+                self._operator(verb, argument or {}, wait=wait)
             case "zabbix event":
                 process = site.zabbix_event(argument or "vm")
                 if wait:

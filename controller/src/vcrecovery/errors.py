@@ -65,6 +65,10 @@ class NotStartedError(ExternalError):
         self.unmet = unmet
 
 
+class TakenBackError(ExternalError):
+    """A switchover has failed before its standby has started; its primary serves again. The same call begins anew."""
+
+
 class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 

@@ -81,6 +81,22 @@ class _Domain:
         self._service.ended("destroy", self._service.scheduler.time)
         self._world.becomes(self._service, Power.SHUTOFF, "destroyed")
 
+    def shutdown(self) -> None:
+        service, world, scheduler = self._service, self._world, self._service.scheduler
+        within, boot = service.shuts_down_within, service.boots_so_far
+
+        def off() -> None:
+            if service.power is Power.RUNNING and service.boots_so_far == boot:
+                service.shuts_down()
+                world.becomes(service, Power.SHUTOFF, "shutdown")
+
+        if within is not None:
+            scheduler.at(scheduler.time + within, off)
+
+    def create(self) -> None:
+        self._service.told("the VM is started")
+        self._world.becomes(self._service, Power.RUNNING)
+
     def suspend(self) -> None:
         self._world.becomes(self._service, Power.PAUSED)
         self._service.quarantined = True

@@ -127,6 +127,11 @@ class Observed(Site):
             self._violated(f"{service.name} was seen to serve, and is ended by {by}")
 
     def _starts(self, service: Service) -> None:
+        episode = self.journal.state(service.name).open_episode
+        if episode is not None and episode.request.planned:
+            complete = service.final and service.told_boot == service.boots_so_far
+            if not complete and episode.done(Step.START) is None:
+                self._violated(f"a switchover of {service.name} loses what its VM wrote last")
         task = self.scheduler.current
         assert task is not None
         if task.process.knows_needs:
@@ -157,6 +162,8 @@ class Observed(Site):
             self.acknowledged.discard(name)
             needed = [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
             assert newest.outcome is Outcome.DONE
+            if newest.request.planned:
+                needed += [Step.SHUTDOWN, Step.LAST_FILES]
             if not all(newest.done(step) for step in needed):
                 self._violated(f"a failover of {name} is done without every step")
 

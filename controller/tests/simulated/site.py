@@ -391,13 +391,13 @@ class Site:
 
     # -- operators ---------------------------------------------------------------------------------------------
 
-    def begin_failover(self, what: str = "service", name: str = "", **words: Any) -> Process:
-        """`vcrecovery failover`, in a process of its own."""
+    def begin_failover(self, what: str = "service", name: str = "", verb: str = "failover", **words: Any) -> Process:
+        """`vcrecovery failover` or `switchover`, in a process of its own."""
         name = name or next(iter(self.world.services))
         if words.get("primary_is_down") is True:
             words["primary_is_down"] = name
         given: dict[str, Any] = {"service": None, "vm": None, "host": None, "site": None, "group": None, what: name}
-        asked = {"force": False, "primary_is_down": None, "restore_point": None, "as_json": False, **words}
+        asked = {"planned": verb == "switchover", "as_json": False, **words}
         option = name if what == "service" else f"--{what} {name}"
         typed = "".join(
             f" --{key.replace('_', '-')}" + ("" if value is True else f" {value}")
@@ -406,7 +406,7 @@ class Site:
         )
 
         def work(env: SimulatedEnvironment) -> None:
-            self.say(f"operator: vcrecovery failover {option}{typed}")
+            self.say(f"operator: vcrecovery {verb} {option}{typed}")
             try:
                 recovery.carry_out(env, self.folder / "plan.yml", **given, **asked)
             except VCRecoveryError as error:
@@ -415,6 +415,10 @@ class Site:
         process = self._begin("operator", work)
         process.knows_needs = what != "service"
         return process
+
+    def switchover(self, what: str = "service", name: str = "") -> None:
+        process = self.begin_failover(what, name, "switchover")
+        self.run(PATIENCE, lambda: process.is_over)
 
     def failover(self, what: str = "service", name: str = "", **words: Any) -> None:
         process = self.begin_failover(what, name, **words)

@@ -75,6 +75,14 @@ class Service:
     address_answers: bool = False
     #: Whether what the primary writes arrives.
     syncs: bool = True
+    #: Seconds from its power button to its end; None: it does not heed it.
+    shuts_down_within: float | None = 3.0
+    #: Its role `primary` is of this version: it tells its boot, and sends its last files when it shuts down.
+    sends_last_files: bool = True
+    #: How often it has booted, and what its newest heartbeat says of that; whether that was its last act.
+    boots_so_far: int = 1
+    told_boot: int = 1
+    final: bool = False
     heartbeat: float | None = START
     standby_ports_open_after: float = 1.0
     #: Seconds for which the ports then open and close again.
@@ -164,9 +172,12 @@ class Service:
 
     def beat(self) -> None:
         """Up to now it has sent heartbeats, if it could."""
-        if self.power is Power.RUNNING and 0 < self.cpu < 99 and self.syncs and not self.network_cut:
+        has_stopped = self.final and self.told_boot == self.boots_so_far
+        sends = self.syncs and not self.network_cut and not has_stopped
+        if self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
             self.heartbeat = self.scheduler.wall
             self.beaten_at, self.off_for = self.scheduler.time, 0.0
+            self.told_boot, self.final = self.boots_so_far, False
 
     def _note(self) -> None:
         now = self.scheduler.time
@@ -198,7 +209,17 @@ class Service:
     @property
     def heartbeat_file(self) -> bytes | None:
         self.beat()
-        return None if self.heartbeat is None else json.dumps({"at": self.heartbeat, "units": self._units}).encode()
+        if self.heartbeat is None:
+            return None
+        boot = {"boot": f"boot-{self.told_boot}", "final": self.final} if self.sends_last_files else {}
+        return json.dumps({"at": self.heartbeat, "units": self._units, **boot}).encode()
+
+    def shuts_down(self) -> None:
+        """Its services have stopped, and their last files are sent."""
+        self.beat()
+        takes_files = self.container.config.get("user.vcrecovery.role") == "standby"
+        if self.sends_last_files and self.syncs and not self.network_cut and takes_files:
+            self.heartbeat, self.final = self.scheduler.wall, True
 
     @property
     def libvirt_answers(self) -> bool:
@@ -324,6 +345,8 @@ class World:
 
     def becomes(self, service: Service, power: Power, reason: str = "") -> None:
         """The VM changes its state, and libvirt reports that to whoever listens and can hear it."""
+        if service.power in OFF and power is Power.RUNNING:
+            service.boots_so_far += 1
         before, service.power, service.reason = service.power, power, reason
         if before is power or not self.answers(service.host):
             return

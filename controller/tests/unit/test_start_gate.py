@@ -184,6 +184,8 @@ class ProgressReporter:
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
 
+    def failed(self, episode: Episode, step: Step, at: float, error: str) -> None: ...
+
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self.services.tell_held(episode, sentence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +14,62 @@ from vcrecovery.cli.options import json_option, plan_option
 from vcrecovery.errors import UsageError
 
 
-def _once(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+def once(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
     """Of an option that is given again, only the last would count: whoever names two hosts means both."""
     if len(values) > 1 and not context.resilient_parsing:
         raise UsageError(f"{option.opts[0]} is given twice", "name one")
     return values[-1] if values else None
 
 
-_ONE: Any = {"multiple": True, "callback": _once}
+ONE: Any = {"multiple": True, "callback": once}
+
+
+def services_meant(command: Callable[..., Any]) -> Callable[..., Any]:
+    """SERVICE, or several by what they have in common."""
+    for option in reversed(
+        (
+            click.argument("service", shell_complete=complete.service, required=False),
+            click.option("--vm", **ONE, shell_complete=complete.vm, metavar="UUID", help="Name the service by its VM."),
+            click.option(
+                "--host",
+                **ONE,
+                shell_complete=complete.hypervisor,
+                metavar="HYPERVISOR",
+                help="Every service of this hypervisor.",
+            ),
+            click.option(
+                "--site",
+                **ONE,
+                shell_complete=complete.site,
+                metavar="NAME",
+                help="Every service of this site's hypervisors.",
+            ),
+            click.option(
+                "--group",
+                **ONE,
+                shell_complete=complete.group,
+                metavar="NAME",
+                help="Every service of this group of the plan.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 @click.command()
-@click.argument("service", shell_complete=complete.service, required=False)
-@click.option("--vm", **_ONE, shell_complete=complete.vm, metavar="UUID", help="Name the service by its VM.")
-@click.option(
-    "--host", **_ONE, shell_complete=complete.hypervisor, metavar="HYPERVISOR", help="Every service of this hypervisor."
-)
-@click.option(
-    "--site", **_ONE, shell_complete=complete.site, metavar="NAME", help="Every service of this site's hypervisors."
-)
-@click.option(
-    "--group", **_ONE, shell_complete=complete.group, metavar="NAME", help="Every service of this group of the plan."
-)
+@services_meant
 @click.option("--force", is_flag=True, help="Even if the primary still answers or the standby is too old.")
 @click.option(
     "--primary-is-down",
-    **_ONE,
+    **ONE,
     shell_complete=complete.primary_is_down,
     metavar="NAME",
     help="Skip fencing on your word: type the name of the service, host, site or group.",
 )
 @click.option(
     "--restore-point",
-    **_ONE,
+    **ONE,
     shell_complete=complete.restore_point,
     metavar="NAME",
     help="Restore this point before the start; `latest` is the newest.",

@@ -41,6 +41,7 @@ VERBS = {
     "standby": ("standby_verbs", "standby", "Manage the standbys on this secondary."),
     "status": ("status", "status", "Show who serves what, and how fresh the standbys are."),
     "suspend": ("protection", "suspend", "Suspend automatic failover of a service."),
+    "switchover": ("switchover", "switchover", "Shut a service's VM down and start its standby; nothing is lost."),
     "watch": ("watch", "watch", "Watch the primaries and fail over automatically."),
 }
 

@@ -1,4 +1,4 @@
-"""What `vcrecovery failover` does, once it is called."""
+"""What `vcrecovery failover` and `vcrecovery switchover` do, once they are called."""
 
 from __future__ import annotations
 
@@ -98,12 +98,13 @@ def run(
     host: str | None,
     site: str | None,
     group: str | None,
-    force: bool,
-    primary_is_down: str | None,
-    restore_point: str | None,
+    force: bool = False,
+    primary_is_down: str | None = None,
+    restore_point: str | None = None,
+    planned: bool = False,
     as_json: bool,
 ) -> None:
-    """What `vcrecovery failover` does."""
+    """What `vcrecovery failover` does; `planned`: `vcrecovery switchover`."""
     carry_out(
         Environment(read_plan(plan_path)),
         plan_path,
@@ -115,6 +116,7 @@ def run(
         force=force,
         primary_is_down=primary_is_down,
         restore_point=restore_point,
+        planned=planned,
         as_json=as_json,
     )
 
@@ -128,9 +130,10 @@ def carry_out(
     host: str | None,
     site: str | None,
     group: str | None,
-    force: bool,
-    primary_is_down: str | None,
-    restore_point: str | None,
+    force: bool = False,
+    primary_is_down: str | None = None,
+    restore_point: str | None = None,
+    planned: bool = False,
     as_json: bool,
 ) -> None:
     """The same in `env`, which is the plan's."""
@@ -139,7 +142,7 @@ def carry_out(
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     by = operator()
-    request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point)
+    request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point, planned=planned)
     if meant.alone:
         _alone(env, meant.name, request, as_json)
     else:

@@ -9,7 +9,6 @@ import click
 
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
-from vcrecovery.core.episode import Step
 from vcrecovery.core.service_state import Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations import virtual_address
@@ -69,7 +68,7 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
     plan = env.plan
     with service_lock(plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
-        under_way = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
+        under_way = state.open_episode is not None and state.open_episode.has_acted
         if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return

@@ -13,6 +13,9 @@ __all__ = ["LiveTimeline", "clock_time", "day_and_time", "line", "of_episode"]
 
 _RUNNING_WORD = {
     Step.CONFIRM: "confirming",
+    Step.SHUTDOWN: "shutting the VM down",
+    Step.LAST_FILES: "looking whether its last files have arrived",
+    Step.TAKE_BACK: "starting the VM again",
     Step.FENCE: "fencing the primary",
     Step.RESTORE: "restoring the standby",
     Step.START: "starting the standby",
@@ -54,6 +57,9 @@ class LiveTimeline:
         text = line(colour(f"{DONE_WORD[step]:<12}", "green"), at, episode.opened_at, evidence.summary)
         self._say(text)
 
+    def failed(self, episode: Episode, step: Step, at: float, error: str) -> None:
+        self._say(line(colour(f"{'failed':<12}", "red"), at, episode.opened_at, f"{step}: {error}"))
+
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self._open(episode)
         self._say(line(f"{'waits':<12}", at, episode.opened_at, sentence))
@@ -65,5 +71,7 @@ class NoTimeline:
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
+
+    def failed(self, episode: Episode, step: Step, at: float, error: str) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...

@@ -52,6 +52,9 @@ class LogTimeline:
         summary = evidence.summary
         log.info("%s: epoch %d: %s after %s: %s", episode.service, episode.epoch, DONE_WORD[step], after, summary)
 
+    def failed(self, episode: Episode, step: Step, at: float, error: str) -> None:
+        log.error("%s: epoch %d: %s failed: %s", episode.service, episode.epoch, step, error)
+
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 

@@ -6,6 +6,7 @@ a port that was not seen open at this epoch.
 
 from __future__ import annotations
 
+from vcrecovery.core import planned
 from vcrecovery.core.decisions import GO, Blocked, Close, Decision, Go, Readiness, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
@@ -22,6 +23,8 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
     if (given_up := _given_up(episode)) is not None:
         return given_up
+    if episode.request.planned and episode.has_acted and (next_step := planned.up_to_the_start(episode, readiness)):
+        return next_step
     if not episode.tried(Step.FENCE):
         return _up_to_the_fence(episode, policy, now)
     fence = episode.done(Step.FENCE)
@@ -57,7 +60,13 @@ def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
     if confirm.saw.restore_asked != episode.request.restore_point:
         return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
-    return _objection(episode, confirm.saw, policy, now) or Run(Step.FENCE, _why_fence(episode, confirm.saw))
+    objection = _objection(episode, confirm.saw, policy, now)
+    if isinstance(objection, Close) and episode.has_acted:
+        # It was a switchover, and its VM is on its way down: nobody closes that.
+        return Blocked(Step.CONFIRM, objection.sentence, objection.hint)
+    if objection is None and episode.request.planned:
+        return planned.shut_down(episode)
+    return objection or Run(Step.FENCE, _why_fence(episode, confirm.saw))
 
 
 def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decision:
@@ -156,6 +165,8 @@ def _why_fence_again(episode: Episode, saw: Confirmation) -> str:
 
 def _objection(episode: Episode, saw: Confirmation, policy: Policy, now: float) -> Close | Blocked | None:
     """Why this failover must not happen, or not now, or None."""
+    if episode.request.planned:
+        return planned.objection(episode, saw, policy)
     if problem := saw.standby_problem:
         # Not even by force: the primary would be destroyed with nothing to start in its place.
         return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "fix that first")

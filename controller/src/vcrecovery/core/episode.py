@@ -15,12 +15,16 @@ from vcrecovery.core.power import Power
 
 
 class Step(StrEnum):
-    """The steps of a failover, in the order in which the promises want them.
+    """The steps of an operation, in the order in which the promises want them.
 
-    RESTORE is only there when the operator names a restore point.
+    RESTORE is only there when the operator names a restore point; SHUTDOWN and LAST_FILES only in a switchover, and
+    TAKE_BACK when one of its steps has failed before its standby has started.
     """
 
     CONFIRM = "confirm"
+    SHUTDOWN = "shutdown"
+    LAST_FILES = "last files"
+    TAKE_BACK = "take back"
     FENCE = "fence"
     RESTORE = "restore"
     START = "start"
@@ -32,6 +36,9 @@ class Step(StrEnum):
 #: How the timeline names a step that is done.
 DONE_WORD: Mapping[Step, str] = {
     Step.CONFIRM: "confirmed",
+    Step.SHUTDOWN: "shut down",
+    Step.LAST_FILES: "complete",
+    Step.TAKE_BACK: "taken back",
     Step.FENCE: "fenced",
     Step.RESTORE: "restored",
     Step.START: "started",
@@ -51,6 +58,8 @@ class Outcome(StrEnum):
     GIVEN_UP = "given up"
     #: The primary was seen to serve after all, while its fence was tried and not proved: nothing has happened to it.
     WITHDRAWN = "withdrawn"
+    #: A switchover has failed before its standby has started, and its VM was started again.
+    TAKEN_BACK = "taken back"
 
 
 #: Nothing has happened to the primary, and the reason is worth a look.
@@ -137,6 +146,8 @@ class Request:
     began_at: float | None = None
     #: The standby is the one that serves, and does not answer: it is brought up again, under a new epoch.
     again: bool = False
+    #: A switchover: the primary is shut down, and nothing that it has written is lost.
+    planned: bool = False
 
     @property
     def keeps_up(self) -> bool:
@@ -177,9 +188,18 @@ class Episode:
         return record if record and record.was_done else None
 
     @property
+    def has_acted(self) -> bool:
+        """Whether something was done to the primary: what was begun must be brought to its end."""
+        return self.tried(Step.FENCE) or self.tried(Step.SHUTDOWN)
+
+    @property
     def ever_fenced(self) -> bool:
-        """Whether the primary was proved off at least once, however long ago: from then on it must not serve."""
-        return any(record.step is Step.FENCE and record.ok for record in self.steps)
+        """Whether the primary was proved off at least once, however long ago: from then on it must not serve.
+
+        Not so any more once we have started it again.
+        """
+        started = max((n for n, record in enumerate(self.steps) if record.step is Step.TAKE_BACK), default=-1)
+        return any(record.step is Step.FENCE and record.ok for record in self.steps[started + 1 :])
 
     @property
     def first_confirmed(self) -> StepRecord | None:

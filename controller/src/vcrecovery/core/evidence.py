@@ -22,7 +22,8 @@ class Confirmation:
     end. `silent` hypervisors may have it. `units`: those behind the ports that are not active, by the heartbeat.
     `sends`: files of the primary arrive. `freshness`: age of the standby's files when the failure began; `heard`: how
     long before it was noticed the last heartbeat came. `restore_asked` is the restore point that was looked for,
-    `restore_age` its age.
+    `restore_age` its age. `boot` is the VM's, by its heartbeat, and `final` whether that is the one of its shutdown;
+    `problems`: what else speaks against a switchover.
     """
 
     power: Power
@@ -49,6 +50,9 @@ class Confirmation:
     closed_ports: tuple[str, ...] = ()
     units: Mapping[str, str] | None = None
     sends: bool | None = False
+    boot: str | None = None
+    final: bool = False
+    problems: tuple[str, ...] = ()
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -78,6 +82,31 @@ class Fenced:
     summary: str = ""
     by: ProvedBy = ProvedBy.LIBVIRT
     power: Power | None = None
+
+
+@dataclass(frozen=True)
+class ShutDown:
+    """The primary has shut down by itself, on our request. `starts_with_host`: it was set to."""
+
+    summary: str = ""
+    power: Power | None = None
+    reason: str = ""
+    starts_with_host: bool = False
+
+
+@dataclass(frozen=True)
+class Complete:
+    """The standby has everything that the primary had when it was shut down; `boot` as it was noted before."""
+
+    summary: str = ""
+    boot: str = ""
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """The primary runs again, and the standby stands by."""
+
+    summary: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,5 +171,5 @@ class Unreadable:
 
 
 #: What a step that was done leaves.
-Proof = Confirmation | Fenced | Restored | Started | Answered | Switched | Verified
+Proof = Confirmation | ShutDown | Complete | TakenBack | Fenced | Restored | Started | Answered | Switched | Verified
 Evidence = Proof | Failed | Unreadable

@@ -17,6 +17,12 @@ class Phase(StrEnum):
     OPENED = "opened"
     CONFIRMING = "confirming"
     CONFIRMED = "confirmed"
+    SHUTTING_DOWN = "shutting down"
+    SHUT_DOWN = "shut down"
+    COMPLETING = "completing"
+    COMPLETE = "complete"
+    TAKING_BACK = "taking back"
+    TAKEN_BACK = "taken back"
     FENCING = "fencing"
     #: It was proved off before, and may be back.
     FENCING_AGAIN = "fencing again"
@@ -38,7 +44,13 @@ def phase_of(episode: Episode) -> Phase:
     """What counts is the newest finished try of each step: what failed since is to be done again."""
     if episode.closed_at is not None:
         return Phase.CLOSED
+    if _is_taken_back(episode):
+        return Phase.TAKEN_BACK if episode.done(Step.TAKE_BACK) is not None else Phase.TAKING_BACK
     if not episode.tried(Step.FENCE):
+        if episode.tried(Step.LAST_FILES):
+            return Phase.COMPLETE if episode.done(Step.LAST_FILES) is not None else Phase.COMPLETING
+        if episode.tried(Step.SHUTDOWN):
+            return Phase.SHUT_DOWN if episode.done(Step.SHUTDOWN) is not None else Phase.SHUTTING_DOWN
         if episode.done(Step.CONFIRM) is None:
             return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
         return Phase.CONFIRMED
@@ -55,6 +67,12 @@ def phase_of(episode: Episode) -> Phase:
     return Phase.PROBING if episode.tried(Step.PROBE) else Phase.STARTED
 
 
+def _is_taken_back(episode: Episode) -> bool:
+    """Whether that was begun, and no failover has been made of it since."""
+    acts = [record.step for record in episode.steps if record.step in (Step.TAKE_BACK, Step.FENCE)]
+    return bool(acts) and acts[-1] is Step.TAKE_BACK
+
+
 def _before_the_start(episode: Episode) -> Phase:
     restore = episode.newest(Step.RESTORE)
     if episode.to_restore is not None or (restore is not None and not restore.ok):
@@ -66,6 +84,10 @@ def _before_the_start(episode: Episode) -> Phase:
 
 _NO = frozenset({Outcome.REFUSED, Outcome.FALSE_ALARM})
 _GIVEN_UP = frozenset({Outcome.GIVEN_UP})
+#: What an operator's failover makes of a switchover that does not come to its end.
+_FAILOVER = frozenset({Step.CONFIRM, Step.FENCE})
+#: Of switchovers alone: whoever has failed is not started again.
+_PLANNED = frozenset({Step.SHUTDOWN, Step.LAST_FILES, Step.TAKE_BACK})
 
 #: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
 #: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
@@ -74,15 +96,21 @@ _GIVEN_UP = frozenset({Outcome.GIVEN_UP})
 ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.OPENED: _NO | {Step.CONFIRM},
     Phase.CONFIRMING: _NO | {Step.CONFIRM},
-    Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE},
+    Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE, Step.SHUTDOWN},
+    Phase.SHUTTING_DOWN: _GIVEN_UP | _FAILOVER | {Step.SHUTDOWN, Step.TAKE_BACK},
+    Phase.SHUT_DOWN: _GIVEN_UP | _FAILOVER | {Step.LAST_FILES, Step.TAKE_BACK},
+    Phase.COMPLETING: _GIVEN_UP | _FAILOVER | {Step.LAST_FILES, Step.TAKE_BACK},
+    Phase.COMPLETE: _GIVEN_UP | _FAILOVER | {Step.TAKE_BACK},
+    Phase.TAKING_BACK: _GIVEN_UP | _FAILOVER | {Step.TAKE_BACK},
+    Phase.TAKEN_BACK: _GIVEN_UP | _FAILOVER | {Outcome.TAKEN_BACK},
     # Before each further try somebody looks whether it serves.
-    Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Outcome.WITHDRAWN},
-    Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE},
+    Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Step.TAKE_BACK, Outcome.WITHDRAWN},
+    Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE, Step.TAKE_BACK},
     # What was fenced long ago is fenced again.
-    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START, Step.TAKE_BACK},
     Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.RESTORE},
     Phase.RESTORED: _GIVEN_UP | {Step.FENCE, Step.START},
-    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.START},
+    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.START, Step.TAKE_BACK},
     Phase.STARTED: _GIVEN_UP | {Step.PROBE},
     Phase.PROBING: _GIVEN_UP | {Step.PROBE},
     # Done without a switch: where no DNS name follows the service.
@@ -93,3 +121,12 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
     Phase.CLOSED: frozenset(),
 }
+
+
+def allowed(episode: Episode) -> frozenset[Step | Outcome]:
+    """What may begin now in `episode`, or end it."""
+    found = ALLOWED[phase_of(episode)]
+    if episode.request.planned:
+        return found - {Outcome.WITHDRAWN}
+    # The primary of a failover has failed: nobody shuts it down, or starts it again.
+    return found - _PLANNED

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom, symptom_in
-from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Symptom
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState
@@ -77,7 +77,7 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     What has begun comes first: that an operator has forced it says nothing about what was refused for the same failure.
     """
     episode = state.open_episode
-    begun = episode is not None and episode.tried(Step.FENCE)
+    begun = episode is not None and episode.has_acted
     if not begun:
         if verdict.kind in FAILURES:
             return verdict.cause

@@ -55,6 +55,7 @@ MASKED_UNITS = (
     "vcrecovery-reconcile.service",
     "vcrecovery-reconcile.path",
     "vcrecovery-reconcile.timer",
+    "vcrecovery-last-files.service",
     "getty@tty1.service",
     "serial-getty@ttyS0.service",
     "systemd-udevd.service",

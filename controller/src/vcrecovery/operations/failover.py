@@ -10,10 +10,18 @@ from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.evidence import Failed, Proof
+from vcrecovery.core.planned import goes_back_after
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
-from vcrecovery.errors import ExternalError, NotNowError, NotStartedError, RefusedError, VCRecoveryError
+from vcrecovery.errors import (
+    ExternalError,
+    NotNowError,
+    NotStartedError,
+    RefusedError,
+    TakenBackError,
+    VCRecoveryError,
+)
 from vcrecovery.store.journal import Journal
 
 
@@ -36,6 +44,9 @@ class ProgressReporter(Protocol):
     def begun(self, episode: Episode, step: Step, sentence: str) -> None: ...
 
     def ended(self, episode: Episode, step: Step, at: float, evidence: Proof) -> None: ...
+
+    def failed(self, episode: Episode, step: Step, at: float, error: str) -> None:
+        """A switchover goes back after that."""
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         """It waits for others now. Each reason is told once."""
@@ -85,7 +96,8 @@ def fail_over(
 
     The caller holds the service's lock. Raises RefusedError when a promise forbids the failover, and ExternalError
     when a step cannot be done now; in that case the episode stays open, and the next call goes on from that step.
-    The same for NotStartedError, when `gate` knows of a service that has to be up first, and is not.
+    The same for NotStartedError, when `gate` knows of a service that has to be up first, and is not. TakenBackError: a
+    switchover has failed, and its primary serves again; the episode is closed.
     """
     state = journal.state(service)
     _refuse_a_late_restore(state.open_episode, request)
@@ -95,9 +107,12 @@ def fail_over(
     elsewhere = 0 if state.open_episode else actuator.epoch_elsewhere()
     episode = journal.open(service, cause, request, opened_at, elsewhere)
     try:
-        return _to_its_end(episode, policy, actuator, journal, clock, reporter, gate)
+        closed = _to_its_end(episode, policy, actuator, journal, clock, reporter, gate)
     finally:
         gate.left(service)
+    if closed.outcome is Outcome.TAKEN_BACK and not request.automatic:
+        raise TakenBackError(closed.reason, "fix that, then run it again")
+    return closed
 
 
 def _to_its_end(
@@ -183,7 +198,11 @@ def _run(
     try:
         evidence = actuator.carry_out(step, episode)
     except VCRecoveryError as error:
-        journal.end(row, clock.now(), ok=False, evidence=Failed(str(error)))
+        at = clock.now()
+        journal.end(row, at, ok=False, evidence=Failed(str(error)))
+        if goes_back_after(step, episode) and isinstance(error, (ExternalError, RefusedError)):
+            reporter.failed(episode, step, at, str(error))
+            return
         raise
     at = clock.now()
     journal.end(row, at, ok=True, evidence=evidence)

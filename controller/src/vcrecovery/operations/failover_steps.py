@@ -11,11 +11,14 @@ from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
+from vcrecovery.operations.steps.last_files import last_files
 from vcrecovery.operations.steps.probe import probe
 from vcrecovery.operations.steps.restore import find_restore_point, restore
+from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.start import start
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.steps.switch import switch
+from vcrecovery.operations.steps.take_back import take_back
 from vcrecovery.operations.steps.verify import verify
 from vcrecovery.standby.container import EPOCH_KEY
 from vcrecovery.store.lock import after_acts
@@ -46,6 +49,13 @@ class FailoverSteps:
         match step:
             case Step.CONFIRM:
                 return confirm(subject, episode, self._ports.take())
+            case Step.SHUTDOWN:
+                return shut_down(subject)
+            case Step.LAST_FILES:
+                return last_files(subject, episode)
+            case Step.TAKE_BACK:
+                with self._container(episode):
+                    return take_back(subject, episode)
             case Step.FENCE:
                 return fence(subject, episode)
             case Step.RESTORE:

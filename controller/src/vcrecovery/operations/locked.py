@@ -27,7 +27,8 @@ def fail_over_locked(
 ) -> Episode | None:
     """The closed episode; None when its standby serves already. Raises as `fail_over` does, and BusyError.
 
-    A standby that is to serve and does not answer is brought up again; automatically, if its container has ended.
+    `request.planned`: a switchover. Otherwise a standby that is to serve and does not answer is brought up again;
+    automatically, if its container has ended.
     """
     with service_lock(env.plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
@@ -36,6 +37,7 @@ def fail_over_locked(
                 return None
             if state.side is Side.STANDBY and not request.automatic:
                 cause = f"{cause}: its standby does not answer"
+        _refuse_a_late_switchover(state, request)
         request = _as_begun(state, replace(request, again=_is_again(state)))
         if request.again and request.restore_point is not None:
             raise RefusedError(
@@ -63,15 +65,39 @@ def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> b
     if state.side is Side.PRIMARY:
         # The operator may have brought the primary back meanwhile.
         return not ended
+    if request.planned:
+        if not standby_serves(env, state.service):
+            raise RefusedError(
+                f"{state.service} cannot be switched over: its standby is to serve and does not answer",
+                f"`vcrecovery failover {state.service}` brings it up",
+            )
+        return False
     if not request.automatic:
         return not standby_serves(env, state.service)
     return ended and not standby_runs(env, state.service)
 
 
 def _as_begun(state: ServiceState, request: Request) -> Request:
-    """What an earlier watcher saw of the end of a standby goes with it: nobody sees that a second time."""
-    begun = state.open_episode.request if state.open_episode is not None else None
-    return begun if begun is not None and begun.keeps_up and request.automatic else request
+    """What an earlier watcher saw of the end of a standby goes with it: nobody sees that a second time.
+
+    A switchover under way stays one, unless the operator insists on a failover.
+    """
+    episode = state.open_episode
+    if episode is None:
+        return request
+    if episode.request.keeps_up and request.automatic:
+        return episode.request
+    insists = request.force or request.primary_is_down
+    return replace(request, planned=True) if episode.request.planned and episode.has_acted and not insists else request
+
+
+def _refuse_a_late_switchover(state: ServiceState, request: Request) -> None:
+    episode = state.open_episode
+    if request.planned and episode is not None and episode.has_acted and not episode.request.planned:
+        raise RefusedError(
+            f"{state.service} is being failed over, at epoch {episode.epoch}",
+            f"`vcrecovery failover {state.service}` goes on with it",
+        )
 
 
 def _is_again(state: ServiceState) -> bool:

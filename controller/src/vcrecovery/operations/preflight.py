@@ -9,7 +9,7 @@ import socket
 from vcrecovery.core.power import Power
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.records import Name, names_of
+from vcrecovery.operations.records import Name, names_of, of_zone
 from vcrecovery.plan.names import LONG_TTL
 from vcrecovery.standby.databases import copied_as_files
 from vcrecovery.transfer import rsync_fault
@@ -76,19 +76,7 @@ def _dns_problems(env: Environment) -> list[str]:
     """What would stop a switch: the key, a server, a name that holds what the plan does not know."""
     problems: list[str] = []
     for zone_name, names in _by_zone(env).items():
-        zone = env.zones[zone_name]
-        try:
-            zone.check_key({name.text: name.kinds for name in names})
-        except VCRecoveryError as error:
-            problems.append(f"dns.zones.{zone_name}: {error}")
-        for server in zone.servers:
-            try:
-                for name in names:
-                    found = zone.read(server, name.text, name.kinds)
-                    if objection := zone.objection(name.text, name.changes, found):
-                        problems.append(f"dns.zones.{zone_name}: on {server.name}: {objection}")
-            except VCRecoveryError as error:
-                problems.append(f"dns.zones.{zone_name}: {error}")
+        problems += [f"dns.zones.{zone_name}: {problem}" for problem in of_zone(env.zones[zone_name], names)]
     return list(dict.fromkeys(problems))
 
 

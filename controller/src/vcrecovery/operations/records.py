@@ -103,6 +103,29 @@ def verify(names: Sequence[Name], timeout: float) -> list[str]:
     return list(dict.fromkeys(server for servers in _of_each(names, wait) for server in servers))
 
 
+def of_zone(zone: Zone, names: Sequence[Name]) -> list[str]:
+    """What would stop a switch of these names, all of which are in `zone`: its key, a server, what a name holds."""
+    found: list[str] = []
+    try:
+        zone.check_key({name.text: name.kinds for name in names})
+    except VCRecoveryError as error:
+        found.append(str(error))
+    for server in zone.servers:
+        try:
+            for name in names:
+                objection = zone.objection(name.text, name.changes, zone.read(server, name.text, name.kinds))
+                found += [f"on {server.name}: {objection}"] if objection else []
+        except VCRecoveryError as error:
+            found.append(str(error))
+    return list(dict.fromkeys(found))
+
+
+def problems(names: Sequence[Name]) -> list[str]:
+    """The same for the names of a service, wherever they are."""
+    zones = {name.zone.name: name.zone for name in names}
+    return [text for zone in zones.values() for text in of_zone(zone, [n for n in names if n.zone is zone])]
+
+
 def summary(names: Sequence[Name]) -> str:
     """For the timeline: `www.example.net, example.net -> 10.20.0.10`."""
     by_target: dict[str, list[str]] = {}

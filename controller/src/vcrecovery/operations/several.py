@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.episode import Episode
+from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.drivers.runtime import THREADS, Runtime, each
-from vcrecovery.errors import BusyError, ExitCode, NotStartedError, RefusedError, VCRecoveryError
+from vcrecovery.errors import BusyError, ExitCode, NotStartedError, RefusedError, TakenBackError, VCRecoveryError
 from vcrecovery.operations.start_gate import StartGate, trouble_of
 
 
@@ -56,7 +56,13 @@ def result_of_error(service: str, error: Exception) -> Result:
         return Result(
             service, "internal error", f"{type(error).__name__}: {said}; this is a bug", exit_code=ExitCode.INTERNAL
         )
-    word = {NotStartedError: "not started", RefusedError: "refused", BusyError: "busy"}.get(type(error), "failed")
+    words = {
+        NotStartedError: "not started",
+        RefusedError: "refused",
+        BusyError: "busy",
+        TakenBackError: Outcome.TAKEN_BACK.value,
+    }
+    word = words.get(type(error), "failed")
     reason = error.reason if isinstance(error, NotStartedError) else error.message
     return Result(service, word, reason, error.hint, error.exit_code)
 

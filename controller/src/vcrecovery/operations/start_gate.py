@@ -146,7 +146,7 @@ class StartGate:
         if at_work and trouble is None:
             return Wait(f"waiting for {need}, which it needs")
         episode = state.open_episode
-        unharmed = state.side is Side.PRIMARY and (episode is None or not episode.tried(Step.FENCE))
+        unharmed = state.side is Side.PRIMARY and (episode is None or not episode.has_acted)
         if unharmed and self._around.primary_answers(need):
             self._waits_since.pop((service, need), None)
             return GO

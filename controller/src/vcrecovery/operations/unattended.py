@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Request, Symptom
 from vcrecovery.errors import ExternalError, NotNowError, RefusedError
 from vcrecovery.logs import about
 from vcrecovery.operations.environment import Environment
@@ -94,14 +94,14 @@ class Unattended:
         finally:
             self._gate.end(service, trouble)
         # Of a fence that was tried in vain somebody should know: it may not work the next time either.
-        level = logging.WARNING if episode.outcome is Outcome.WITHDRAWN else logging.INFO
+        level = logging.WARNING if episode.outcome in (Outcome.WITHDRAWN, Outcome.TAKEN_BACK) else logging.INFO
         log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
     def _refuse_while_suspended(self, service: str) -> None:
         """Between two attempts an operator may begin to work on the VM."""
         state = self._env.journal.state(service)
-        begun = state.open_episode is not None and state.open_episode.tried(Step.FENCE)
+        begun = state.open_episode is not None and state.open_episode.has_acted
         if not begun and state.suspension_at(self._env.clock.now()) is not None:
             raise NotNowError(
                 f"automatic failover of {service} is suspended", f"`vcrecovery resume {service}` when the work is over"

@@ -150,6 +150,7 @@ class Timeouts(Section):
     """How long each step may take."""
 
     confirm: Duration = Field(0.5, description="for a probe of the primary to answer, when a failure is confirmed")
+    shutdown: Duration = Field(300.0, description="for the primary to shut down, in a switchover")
     fence: Duration = Field(30.0, description="from destroying the VM to reading back that it is off")
     start: Duration = Field(60.0, description="for the standby to be running")
     ports: Duration = Field(60.0, description="from the start to every port open")

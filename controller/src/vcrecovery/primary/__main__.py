@@ -8,6 +8,7 @@ from typing import List, Optional
 
 from ..excludes.errors import ExcludeError
 from .heartbeat import beat
+from .last_files import send_last_files
 from .package_runs import take_mark, wait_until_idle
 from .programs import ProgramError, run
 from .reconcile import ReconcileError, reconcile
@@ -21,6 +22,7 @@ _VERBS = {
     "reconcile": "compare the whole tree with the standby and send what differs",
     "watches": "raise inotify's limit to what the tree needs",
     "beat": "stamp the heartbeat file, for ever",
+    "last-files": "send what the services have left, once they have stopped",
 }
 
 
@@ -38,6 +40,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
             _reconcile(settings)
         elif options.verb == "watches":
             print(ensure_watches(settings.source, settings.lists["lsyncd"]))
+        elif options.verb == "last-files":
+            done = send_last_files(settings)
+            print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")
         else:
             beat(settings.state_dir, settings.run_dir, options.every, units=settings.units)
     except ExcludeError as error:

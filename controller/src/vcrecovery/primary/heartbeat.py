@@ -3,7 +3,8 @@
 `at` is a time of which it is known that all changes before have been sent. `good_until` is a time up to which all
 changes are known to have been sent, or null when that is `at` itself.
 `queue` is the number of changes that lsyncd has seen and not sent. `units` has the state of each unit behind the
-service's ports that is not active; null when that is not known.
+service's ports that is not active; null when that is not known. `boot` is the kernel's name for the boot of the VM, and
+`final` is true once its shutdown has sent the last files (see `last_files`).
 """
 
 from __future__ import annotations
@@ -22,21 +23,32 @@ from .unit_states import unit_states
 NAME = "heartbeat"
 #: `good_until` before the first whole sync.
 NEVER = 0.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PROBE, _PROBES = "probe-", 8
 _POLL_SECONDS = 0.2
 
 
 def stamp(
     state_dir: str, at: float, good_until: Optional[float], queue: Optional[int] = None,
-    units: Optional[Dict[str, str]] = None,
+    units: Optional[Dict[str, str]] = None, final: bool = False,
 ) -> None:  # fmt: skip
     """Replaces the marker at once."""
     os.makedirs(state_dir, mode=0o755, exist_ok=True)
     path = os.path.join(state_dir, NAME)
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump({"at": round(at, 3), "good_until": good_until, "queue": queue, "units": units}, file)
+        said = {"at": round(at, 3), "good_until": good_until, "queue": queue, "units": units}
+        json.dump({**said, "boot": boot_id(), "final": final}, file)
         file.write("\n")
     os.replace(path + ".new", path)
+
+
+def boot_id() -> Optional[str]:
+    """A new one with each boot; None where the kernel does not tell."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
 
 
 def last_good(state_dir: str) -> Optional[float]:

@@ -37,7 +37,7 @@ def reconcile(
     now: Callable[[], float] = time.time,
 ) -> Dict[str, Any]:  # fmt: skip
     """Brings the standby to the state of the tree; the report. Raises ReconcileError with one line."""
-    with _alone(settings.run_dir):
+    with alone(settings.run_dir):
         marks = Marks(settings.run_dir)
         marks.begin()
         began = now()
@@ -111,8 +111,8 @@ def _refreshed(settings: Settings, tell_sync: Callable[[], None]) -> Optional[st
 
 
 @contextlib.contextmanager
-def _alone(run_dir: str) -> Iterator[None]:
-    """One at a time; a second one waits, since a mark may have been made after the first began."""
+def alone(run_dir: str) -> Iterator[None]:
+    """One pass over the tree at a time; a second waits, since a mark may have been made after the first began."""
     os.makedirs(run_dir, mode=0o755, exist_ok=True)
     with open(os.path.join(run_dir, "reconcile.lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

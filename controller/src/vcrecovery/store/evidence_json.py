@@ -12,14 +12,17 @@ from pydantic import TypeAdapter, ValidationError
 from vcrecovery.core.episode import Step
 from vcrecovery.core.evidence import (
     Answered,
+    Complete,
     Confirmation,
     Evidence,
     Failed,
     Fenced,
     Proof,
     Restored,
+    ShutDown,
     Started,
     Switched,
+    TakenBack,
     Unreadable,
     Verified,
 )
@@ -28,6 +31,9 @@ from vcrecovery.core.evidence import (
 VERSION = 1
 _PROOF_OF: Mapping[Step, type[Proof]] = {
     Step.CONFIRM: Confirmation,
+    Step.SHUTDOWN: ShutDown,
+    Step.LAST_FILES: Complete,
+    Step.TAKE_BACK: TakenBack,
     Step.FENCE: Fenced,
     Step.RESTORE: Restored,
     Step.START: Started,

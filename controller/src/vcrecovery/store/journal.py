@@ -20,7 +20,7 @@ from typing import Any
 
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Evidence
-from vcrecovery.core.phase import ALLOWED, phase_of
+from vcrecovery.core.phase import allowed, phase_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Serving, Side, Suspension
 from vcrecovery.core.sighting import OffTime, Sighting
@@ -42,7 +42,7 @@ _FIRST_LOOKS, _LAST_LOOKS = 50, 150
 _OFF_KEPT = 30 * 86400.0
 
 
-_UNSAID = (("began_at", None), ("again", False))
+_UNSAID = (("began_at", None), ("again", False), ("planned", False))
 
 
 def _written(request: Request) -> str:
@@ -249,7 +249,7 @@ class Journal:
         """
         with self.transaction() as db:
             for episode in self._episodes("service = ? AND closed_at IS NULL", service):
-                if Outcome.GIVEN_UP in ALLOWED[phase_of(episode)]:
+                if Outcome.GIVEN_UP in allowed(episode):
                     self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
 
@@ -272,13 +272,15 @@ class Journal:
 
     @staticmethod
     def _take_up(db: sqlite3.Connection, episode: int, cause: str, request: Request, at: float) -> None:
-        """An episode that was left before its fence starts afresh: neither its cause nor its orders hold any more.
+        """An episode that has not acted starts afresh: neither its cause nor its orders hold any more.
 
         After that a restore point that was named stays: the standby may be half-way back to it.
         """
         said = _written(request)
-        fenced = db.execute("SELECT 1 FROM step WHERE episode = ? AND step = 'fence'", (episode,)).fetchone()
-        if not fenced:
+        acted = db.execute(
+            "SELECT 1 FROM step WHERE episode = ? AND step IN ('fence', 'shutdown')", (episode,)
+        ).fetchone()
+        if not acted:
             db.execute(
                 "UPDATE episode SET cause = ?, request = ?, opened_at = ? WHERE id = ?", (cause, said, at, episode)
             )
@@ -291,9 +293,8 @@ class Journal:
     def _allow(self, episode: Episode, what: Step | Outcome) -> None:
         """Raises InternalError when the table of states does not have it, whatever the caller believes."""
         found = self._episodes("id = ?", episode.id)
-        phase = phase_of(found[0]) if found else None
-        if phase is None or what not in ALLOWED[phase]:
-            state = f"is {phase}" if phase else "is not in the journal"
+        if not found or what not in allowed(found[0]):
+            state = f"is {phase_of(found[0])}" if found else "is not in the journal"
             raise InternalError(
                 f"{episode.service}: epoch {episode.epoch} {state}: {what.value!r} must not follow; it was not done",
                 f"this is a bug of VCRecovery: please report it with the output of `vcrecovery explain {episode.id}`",

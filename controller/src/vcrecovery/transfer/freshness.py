@@ -61,7 +61,8 @@ class Freshness:
     `synced_through`: the time, by the primary's clock, up to which everything has arrived; None when that is not known.
     `heard_at`: when the newest marker was stamped. The two differ while the primary knows that something is missing.
     `queue`: changes that the primary had seen and not sent. `units`: those behind its ports that were not active, with
-    their states; None where it does not say.
+    their states; None where it does not say. `boot`: the primary's, by its kernel. `final`: the marker is the last act
+    of its shutdown, before which everything was sent.
     """
 
     synced_through: float | None
@@ -70,6 +71,8 @@ class Freshness:
     queue: int | None = None
     reconcile: Reconcile | None = field(default=None)
     units: Mapping[str, str] | None = field(default=None)
+    boot: str | None = None
+    final: bool = False
 
     @property
     def whole(self) -> bool:
@@ -91,14 +94,15 @@ def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) ->
     except _MALFORMED:
         return Freshness(None, f"the heartbeat in {service} cannot be read", reconcile=reconcile)
     queue, units = _count(queue), _units(found.get("units"))
+    boot, final = _line(found.get("boot")), found.get("final") is True
     if good <= 0:
-        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile, units)
+        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile, units, boot)
     detail = ""
     if good != heard_at:
         detail = (reconcile and reconcile.error) or "the whole tree has to be compared again"
     if len(report or b"") > _LARGEST:
         detail = _too_large("report", service)
-    return Freshness(good, detail, heard_at, queue, reconcile, units)
+    return Freshness(good, detail, heard_at, queue, reconcile, units, boot, final)
 
 
 def _too_large(what: str, service: str) -> str:

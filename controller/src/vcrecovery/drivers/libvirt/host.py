@@ -102,6 +102,76 @@ class LibvirtHost(Events):
                 "destroy the VM by hand, then run it again",
             ) from error
 
+    def shut_down(self, uuid: str, timeout: float | None = None) -> bool:
+        """Asks the VM to shut down by itself, as its power button does; whether it was set to start with its host.
+
+        Nothing happens to one that is off. Raises ExternalError when the host does not answer or will not, and for a VM
+        that nobody could start again.
+        """
+
+        def ask(call: Call[bool], domain: Any) -> bool:
+            if not domain.isPersistent():
+                raise ExternalError(
+                    f"VM {uuid} is transient: hypervisor {self.name} would forget it", "`virsh define` it first"
+                )
+            if domain.isActive():
+                call.check()
+                domain.shutdown()
+            return bool(domain.autostart())
+
+        return self._do(uuid, ask, "shut down", timeout)
+
+    def start(self, uuid: str, *, with_host: bool, timeout: float | None = None) -> bool:
+        """Starts a VM that is off; whether it was. `with_host`: it is to start with its host from now on.
+
+        Raises ExternalError when the host does not answer or will not.
+        """
+
+        def begin(call: Call[bool], domain: Any) -> bool:
+            if with_host and not domain.autostart():
+                call.check()
+                domain.setAutostart(1)
+            if domain.isActive():
+                return False
+            call.check()
+            domain.create()
+            return True
+
+        return self._do(uuid, begin, "start", timeout)
+
+    def keep_off(self, uuid: str, timeout: float | None = None) -> bool:
+        """Keeps a VM that is off from starting with its host. False when it runs: nothing is changed then.
+
+        Raises ExternalError when the host does not answer or will not.
+        """
+
+        def keep(call: Call[bool], domain: Any) -> bool:
+            if domain.isActive():
+                return False
+            if domain.autostart():
+                call.check()
+                domain.setAutostart(0)
+            return not domain.isActive()
+
+        return self._do(uuid, keep, "keep off", timeout)
+
+    def _do(self, uuid: str, act: Callable[[Call[bool], Any], bool], word: str, timeout: float | None) -> bool:
+        """What `act` returns. Raises ExternalError, also when there is no such VM."""
+
+        def done(call: Call[bool]) -> bool:
+            domain = call.domain(uuid)
+            if domain is None:
+                raise ExternalError(f"hypervisor {self.name} does not know VM {uuid}", "correct the plan")
+            return act(call, domain)
+
+        try:
+            return self._call(done, timeout, slow=True)
+        except libvirt.libvirtError as error:
+            raise ExternalError(
+                f"hypervisor {self.name} did not {word} VM {uuid}: {str(error).splitlines()[0]}",
+                "see its log, then run it again",
+            ) from error
+
     def suspend(self, uuid: str, timeout: float | None = None) -> bool:
         """Pauses the VM, and keeps it from starting with its host; whether it ran.
 

@@ -15,6 +15,7 @@ from vcrecovery.core.sighting import Place
 from vcrecovery.drivers.probe import Result
 from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations.records import problems as dns_problems
 from vcrecovery.operations.serving import files_arrive
 from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.restore import find_restore_point
@@ -104,6 +105,9 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
         closed_ports=tuple(result.label for result in found if not result.ok),
         units=fresh.units,
         sends=sends,
+        boot=fresh.boot,
+        final=fresh.final,
+        problems=_against_a_switchover(subject) if episode.request.planned else (),
         standby_problem=trouble,
         freshness=ages.files,
         freshness_detail=ages.detail,
@@ -175,9 +179,18 @@ def _is_tried_again(episode: Episode) -> bool:
     return episode.request.automatic and not episode.tried(Step.FENCE)
 
 
+def _against_a_switchover(subject: Subject) -> tuple[str, ...]:
+    """What would stop it half-way, beside the primary and its standby."""
+    found, consistency = dns_problems(subject.names), subject.service.sync.consistency
+    if consistency.kind == "native":
+        listed = ", ".join(consistency.paths)
+        found.append(f"{listed} is replicated by {consistency.by}: nobody can prove here that nothing of it is lost")
+    return tuple(found)
+
+
 def _is_enough(subject: Subject, episode: Episode, fresh: Freshness) -> bool:
     """Whether nothing newer could change the decision. That a guest hangs, a heartbeat of just now refutes."""
-    if episode.request.symptom in (*_BY_CPU, Symptom.SERVICE_DOWN):
+    if episode.request.planned or episode.request.symptom in (*_BY_CPU, Symptom.SERVICE_DOWN):
         return False
     age = _ages(subject, episode, fresh).files
     return age is not None and age <= subject.policy.max_staleness

@@ -31,6 +31,8 @@ _LOOKED_AT_FIRST = "run it again: it is re-checked before any action"
 def fence(subject: Subject, episode: Episode) -> Fenced:
     """Raises ExternalError when nothing is proved."""
     env = subject.env
+    if episode.request.planned:
+        return _keep_off(subject)
     if episode.request.primary_is_down:
         return Fenced(f"on the word of {episode.request.by}", ProvedBy.OPERATOR)
     command = env.plan.hypervisors[subject.host.name].fence
@@ -51,6 +53,14 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
             said = fence_host(env, host, command, episode.opened_at, silent)
             return Fenced("; ".join([said, *_destroy_copies(subject)]), ProvedBy.FENCE_COMMAND)
     return _destroy(subject)
+
+
+def _keep_off(subject: Subject) -> Fenced:
+    """It has shut down by itself. One that runs again is not ended: it has written since."""
+    place = subject.find_primary()
+    if place.reading.power not in OFF or place.also_on or not subject.host.keep_off(subject.uuid):
+        raise ExternalError(f"VM {subject.uuid} is {place.reading} on {place.host}: somebody has started it again")
+    return Fenced(f"{place.host}: {place.reading}, and stays so", ProvedBy.LIBVIRT, place.reading.power)
 
 
 def _still_fenced(subject: Subject, episode: Episode) -> Fenced:

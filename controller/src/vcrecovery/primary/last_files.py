@@ -1,0 +1,31 @@
+"""The last act of an orderly shutdown: the standby gets what the services have left, and the VM vouches for it.
+
+Whoever stops the VM in an orderly way, for whatever reason, leaves a complete standby. Without it no switchover goes
+on: what its services wrote while they stopped would be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable
+
+from .heartbeat import NAME as HEARTBEAT_NAME
+from .heartbeat import stamp
+from .reconcile import alone
+from .settings import Settings
+from .transfer import Transfer, named_paths, whole_tree
+
+
+def send_last_files(settings: Settings, now: Callable[[], float] = time.time) -> Transfer:
+    """What was sent; raises ProgramError when the standby may lack something. Nothing else may write any more.
+
+    The tree is sent as it is: what has stopped needs neither a hook nor a snapshot to be consistent.
+    """
+    with alone(settings.run_dir):
+        at = now()
+        done = whole_tree(settings.source, settings, lambda _progress: None)
+        stamp(settings.state_dir, at, None, queue=0, final=True)
+        folder = os.path.relpath(settings.state_dir, settings.source)
+        named_paths(settings.source, settings, [os.fsencode(folder + "/" + HEARTBEAT_NAME)])
+        return done
