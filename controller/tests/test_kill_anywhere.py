@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from simulated.observed import Observed
 from simulated.scheduler import KilledError
 from simulated.site import Site
 from vcrecovery.core.episode import Outcome
+from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
 
 POINTS = ["vcr-20261121T110000Z", "vcr-20261121T120000Z"]
@@ -95,6 +97,78 @@ def test_killed_at_with_a_restore_point(
     go_on()
     is_done(site)
     assert site.world.services["web"].tree == POINTS[0]
+
+
+# Eight steps with four boundaries each.
+EVERY_BOUNDARY_OF_A_SWITCHOVER = range(1, 33)
+
+
+def test_every_boundary_of_a_switchover_is_meant(memory_path: Path) -> None:
+    site = Site(memory_path)
+    site.watch(1)
+    site.switchover()
+    assert site.boundaries == len(EVERY_BOUNDARY_OF_A_SWITCHOVER)
+
+
+def goes_on(site: Site, who: str) -> None:
+    """Whoever is next."""
+    if who == "the same words":
+        site.switchover()
+    elif who == "a failover":
+        site.failover()
+    else:
+        site.kill_watcher()
+        site.watch(3, again=False)
+
+
+@pytest.mark.parametrize("second_kill", [None, 1, 5])
+@pytest.mark.parametrize("first_kill", EVERY_BOUNDARY_OF_A_SWITCHOVER)
+@pytest.mark.parametrize("who_goes_on", ["the same words", "a failover", "the watcher"])
+def test_killed_at_in_a_switchover(
+    who_goes_on: str, first_kill: int, second_kill: int | None, memory_path: Path
+) -> None:
+    """Nothing is lost: the standby starts with the VM's last files only (`Observed` looks)."""
+    site = Observed(memory_path)
+    site.watch(1)
+    site.kill_at = first_kill
+    site.switchover()
+    episode = site.journal.state("web").open_episode
+    acted = episode is None or episode.has_acted
+    if second_kill is not None:
+        site.kill_at = site.boundaries + second_kill
+        goes_on(site, who_goes_on if acted else "the same words")
+    site.kill_at = None
+    goes_on(site, who_goes_on if acted else "the same words")
+    site.closed()
+    is_done(site)
+    assert site.world.services["web"].reason == "shutdown"
+    assert site.scheduler.broken is None
+
+
+@pytest.mark.parametrize("second_kill", [None, 1, 2])
+@pytest.mark.parametrize("first_kill", range(1, 17))
+@pytest.mark.parametrize("who_goes_on", ["the same words", "a failover", "the watcher"])
+def test_killed_at_on_the_way_back(
+    who_goes_on: str, first_kill: int, second_kill: int | None, memory_path: Path
+) -> None:
+    """Its last files do not arrive: the VM serves again, however often somebody was killed."""
+    site = Observed(memory_path, world={"autostart": True})
+    site.watch(1)
+    site.then["journalled shutdown"] = [lambda: site.change(["web"], {"syncs": False})]
+    site.kill_at = first_kill
+    site.switchover()
+    episode = site.journal.state("web").open_episode
+    if second_kill is not None and (episode is None or episode.has_acted):
+        site.kill_at = site.boundaries + second_kill
+        goes_on(site, who_goes_on)
+    site.kill_at = None
+    if (episode := site.journal.state("web").open_episode) is not None:
+        goes_on(site, who_goes_on if episode.has_acted else "the same words")
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.open_episode) == (Side.PRIMARY, None), site.log
+    assert (web.power, web.autostart, web.starts, web.switches) == (Power.RUNNING, True, 0, 0), site.log
+    assert site.journal.history("web")[-1].outcome is Outcome.TAKEN_BACK
+    assert site.scheduler.broken is None
 
 
 def test_a_kill_is_no_ordinary_exception() -> None:

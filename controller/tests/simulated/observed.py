@@ -55,7 +55,7 @@ class Observed(Site):
                 self._looked[episode.id] = now
             case "journalled fence":
                 self._opened(episode)
-                if not episode.ever_fenced:
+                if not episode.ever_fenced and not episode.request.planned:
                     self._may_fence(episode, now)
                 self._tried[episode.id] = now
             case "ended probe":

@@ -13,14 +13,17 @@ from vcrecovery.core.decisions import Run
 from vcrecovery.core.episode import Request, Step, Symptom
 from vcrecovery.core.evidence import (
     Answered,
+    Complete,
     Confirmation,
     Failed,
     Fenced,
     Proof,
     ProvedBy,
     Restored,
+    ShutDown,
     Started,
     Switched,
+    TakenBack,
     Unreadable,
     Verified,
 )
@@ -45,6 +48,9 @@ PROOFS: dict[Step, Proof] = {
         restore_age=3600.0,
         summary="hv1: no answer",
     ),
+    Step.SHUTDOWN: ShutDown("hv1: shutoff (shutdown)", Power.SHUTOFF, "shutdown", True),
+    Step.LAST_FILES: Complete("all has arrived", "5f7b"),
+    Step.TAKE_BACK: TakenBack("hv1: VM started again"),
     Step.FENCE: Fenced("hv1 is off", ProvedBy.FENCE_COMMAND, Power.SHUTOFF),
     Step.RESTORE: Restored("to monday", "monday", "vcr-monday", 3600.0, 1),
     Step.START: Started("container web", True, 2),

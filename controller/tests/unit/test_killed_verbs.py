@@ -34,6 +34,10 @@ CHANGES = {
         ("lab/test_s_hypervisor.py", "test_the_next_call_finishes_the_job_once"),
         ("test_kill_anywhere.py", "test_killed_at"),
     },
+    "switchover": {
+        ("test_kill_anywhere.py", "test_killed_at_in_a_switchover"),
+        ("test_kill_anywhere.py", "test_killed_at_on_the_way_back"),
+    },
     "suspend": {(R_KILLED, "test_words_about_protection")},
     "receive": {(R_STANDBY, "test_receive")},
     "relay": {(HERE, "test_relay")},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed
-from vcrecovery.core.phase import ALLOWED, Phase, phase_of
+from vcrecovery.core.phase import ALLOWED, Phase, allowed, phase_of
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.errors import InternalError
@@ -29,6 +30,7 @@ REQUESTS = st.builds(
     primary_is_down=st.booleans(),
     restore_point=POINTS,
     symptom=st.sampled_from(Symptom),
+    planned=st.sampled_from([False, False, True]),
 )
 EVIDENCE = st.fixed_dictionaries(
     {
@@ -48,10 +50,12 @@ POLICIES = st.builds(Policy, max_staleness=st.just(60.0), has_dns=st.booleans())
 
 def asked_again(episode: Episode, request: Request) -> Episode:
     """As the journal takes an episode up."""
-    if not episode.tried(Step.FENCE):
+    if not episode.has_acted:
         return replace(episode, request=request)
     if request.automatic:
         return episode
+    planned = episode.request.planned and not (request.force or request.primary_is_down)
+    request = replace(request, planned=planned)
     return replace(
         episode, request=replace(request, restore_point=request.restore_point or episode.request.restore_point)
     )
@@ -82,7 +86,7 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
         decision = decide(episode, policy, now)
         assert not isinstance(decision, Wait)  # alone, a service waits for nobody
         what = decision.outcome if isinstance(decision, Close) else decision.step
-        assert what in ALLOWED[phase_of(episode)], (phase_of(episode), what)
+        assert what in allowed(episode), (phase_of(episode), what)
         if isinstance(decision, Close):
             return
         assert not (decision.step is Step.START and half_restored)
@@ -101,28 +105,34 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
 
 def test_every_phase_has_its_line_and_only_the_end_has_no_way_on() -> None:
     assert set(ALLOWED) == set(Phase)
-    assert [phase for phase, allowed in ALLOWED.items() if not allowed] == [Phase.CLOSED]
-    assert {what for allowed in ALLOWED.values() for what in allowed} == {*Step, *Outcome}
+    assert [phase for phase, found in ALLOWED.items() if not found] == [Phase.CLOSED]
+    assert {what for found in ALLOWED.values() for what in found} == {*Step, *Outcome}
 
 
-CHAIN = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY)
+FAILOVER = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY)
+SWITCHOVER = (Step.CONFIRM, Step.SHUTDOWN, Step.LAST_FILES, *FAILOVER[1:])
+TAKEN_BACK = (*SWITCHOVER[:4], Step.TAKE_BACK)
+#: Each with every number of its steps that are done.
+UP_TO = [(chain, done) for chain in (FAILOVER, SWITCHOVER, TAKEN_BACK) for done in range(len(chain) + 1)]
 
 
-def up_to(journal: Journal, steps: int) -> Episode:
-    episode = journal.open("web", "a test", Request(), 1.0)
-    for step in CHAIN[:steps]:
+def up_to(journal: Journal, chain: Sequence[Step], steps: int) -> Episode:
+    episode = journal.open("web", "a test", Request(planned=chain is not FAILOVER), 1.0)
+    for step in chain[:steps]:
         journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
     return episode
 
 
-@pytest.mark.parametrize("done", range(len(CHAIN) + 1))
+@pytest.mark.parametrize(("chain", "done"), UP_TO)
 @pytest.mark.parametrize("step", Step)
-def test_the_journal_begins_only_what_the_table_has(done: int, step: Step, tmp_path: Path) -> None:
+def test_the_journal_begins_only_what_the_table_has(
+    chain: Sequence[Step], done: int, step: Step, tmp_path: Path
+) -> None:
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, done)
+    episode = up_to(journal, chain, done)
     before = journal.episode(episode.id)
     assert before is not None
-    if step in ALLOWED[phase_of(before)]:
+    if step in allowed(before):
         journal.begin(episode, step, 2.0)
         return
     epoch = journal.state("web").epoch
@@ -132,14 +142,16 @@ def test_the_journal_begins_only_what_the_table_has(done: int, step: Step, tmp_p
     assert journal.state("web").epoch == epoch
 
 
-@pytest.mark.parametrize("done", range(len(CHAIN) + 1))
+@pytest.mark.parametrize(("chain", "done"), UP_TO)
 @pytest.mark.parametrize("outcome", Outcome)
-def test_the_journal_ends_an_episode_only_as_the_table_has_it(done: int, outcome: Outcome, tmp_path: Path) -> None:
+def test_the_journal_ends_an_episode_only_as_the_table_has_it(
+    chain: Sequence[Step], done: int, outcome: Outcome, tmp_path: Path
+) -> None:
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, done)
+    episode = up_to(journal, chain, done)
     before = journal.episode(episode.id)
     assert before is not None
-    if outcome in ALLOWED[phase_of(before)]:
+    if outcome in allowed(before):
         journal.close(episode, outcome, "so it is", 2.0)
         assert journal.state("web").open_episode is None
     else:
@@ -154,7 +166,7 @@ def fence_that_failed(journal: Journal, episode: Episode) -> None:
 
 def test_a_failover_is_withdrawn_only_while_its_fence_was_never_proved(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, 1)
+    episode = up_to(journal, FAILOVER, 1)
     with pytest.raises(InternalError):
         journal.close(episode, Outcome.WITHDRAWN, "it serves", 2.0)
     fence_that_failed(journal, episode)
@@ -169,7 +181,7 @@ def test_a_failover_is_withdrawn_only_while_its_fence_was_never_proved(tmp_path:
 
 def test_what_was_proved_off_once_is_neither_looked_at_again_nor_withdrawn(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, 2)
+    episode = up_to(journal, FAILOVER, 2)
     fence_that_failed(journal, episode)
     with pytest.raises(InternalError, match="fencing again"):
         journal.begin(episode, Step.CONFIRM, 3.0)
@@ -180,7 +192,7 @@ def test_what_was_proved_off_once_is_neither_looked_at_again_nor_withdrawn(tmp_p
 def test_what_the_caller_believes_does_not_count(tmp_path: Path) -> None:
     """It may have an episode in its hands that another controller has closed or that never got so far."""
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, 1)
+    episode = up_to(journal, FAILOVER, 1)
     fenced = replace(episode, steps=tuple(StepRecord(step, 1.0, 1.0, True) for step in (Step.CONFIRM, Step.FENCE)))
     with pytest.raises(InternalError, match="'start' must not follow"):
         journal.begin(fenced, Step.START, 2.0)
@@ -193,7 +205,7 @@ def test_what_the_caller_believes_does_not_count(tmp_path: Path) -> None:
 
 def test_a_failed_try_takes_the_episode_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, 4)
+    episode = up_to(journal, FAILOVER, 4)
     journal.end(journal.begin(episode, Step.PROBE, 2.0), 2.0, ok=False, evidence=Failed("closed"))
     with pytest.raises(InternalError):
         journal.begin(episode, Step.SWITCH, 2.0)
@@ -202,7 +214,7 @@ def test_a_failed_try_takes_the_episode_back(tmp_path: Path) -> None:
 def test_what_cannot_be_finished_is_given_up_when_the_primary_serves_again(tmp_path: Path) -> None:
     """Or the next controller would go on with it, and start a standby beside its primary."""
     journal = Journal(tmp_path / "journal.db")
-    episode = up_to(journal, 3)
+    episode = up_to(journal, FAILOVER, 3)
     journal.serve_from_primary("web", 5.0)
     closed = journal.episode(episode.id)
     assert closed is not None
@@ -214,6 +226,6 @@ def test_what_cannot_be_finished_is_given_up_when_the_primary_serves_again(tmp_p
 
 def test_one_that_was_not_fenced_yet_is_left_alone_by_that(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
-    up_to(journal, 1)
+    up_to(journal, FAILOVER, 1)
     journal.serve_from_primary("web", 5.0)
     assert journal.state("web").open_episode is not None
