@@ -59,7 +59,17 @@ TROUBLE: Mapping[str, dict[str, Any]] = {
     "hypervisor": {"hypervisor_answers": False},
     "cut": {"network_cut": True},
 }
-OTHERS = ["zabbix_event", "operator", "force", "operator_starts_the_primary", "crash", "clock", "second watcher"]
+OTHERS = [
+    "zabbix_event",
+    "operator",
+    "force",
+    "switchover",
+    "operator_starts_the_primary",
+    "operator_stops_the_primary",
+    "crash",
+    "clock",
+    "second watcher",
+]
 #: Where a kill leaves something half done.
 PLACES = [
     *(f"{when} {step}" for step in Step for when in ("journalled", "after", "ended")),
@@ -443,6 +453,8 @@ class Promises(Walk):
             "zabbix_event": self.site.zabbix_event,
             "operator": self.site.begin_failover,
             "force": lambda: self.site.begin_failover(force=True),
+            "switchover": lambda: self.site.begin_failover(verb="switchover"),
+            "operator_stops_the_primary": lambda: self.operator_stops_the_primary("shutdown"),
             "clock": lambda: self.the_clock_jumps(forward=after_noon(seconds)),
             "second watcher": self.site.start_another_watcher,
             "operator_starts_the_primary": self.operator_starts_the_primary,
@@ -470,6 +482,50 @@ class Promises(Walk):
         if word:
             self.web.operators_word = True
         self.let(self.site.begin_failover(**{key: value for key, value in said.items() if value}))
+
+    @rule(
+        what=st.sampled_from(["", "", *TROUBLE, "a kill", "a kill", "no last files"]),
+        place=st.sampled_from(PLACES),
+        within=st.sampled_from([1.0, 5.0, 400.0, None]),
+        meanwhile=st.sampled_from([None, None, *OTHERS]),
+        after=st.sampled_from([0.05, 0.3, 1.5, 3.0, 5.0]),
+        lost=st.sampled_from([0.0, 0.0, 0.1]),
+        then=st.sampled_from(["switchover", "watch", "mended", "force"]),
+    )
+    def a_switchover_under_fire(
+        self,
+        what: str,
+        place: str,
+        within: float | None,
+        meanwhile: str | None,
+        after: float,
+        lost: float,
+        then: str,
+    ) -> None:
+        """All is well, the operator moves the service, and then something goes wrong at some place."""
+        self.operator_brings_the_primary_back()
+        self.watch(1.5)
+        self.change(shuts_down_within=within, sends_last_files=True)
+        self.site.scheduler.loses = lost
+        if what == "a kill":
+            self.site.kill_at = place
+        elif what == "no last files":
+            self.site.then["journalled shutdown"] = [lambda: self.change(syncs=False)]
+        elif what and (what != "second dns" or self.web.ns2 is not None):
+            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
+        if meanwhile is not None:
+            self.meanwhile(seconds=after, what=meanwhile)
+        self.let(self.site.begin_failover(verb="switchover"))
+        self.site.then.clear()
+        self.site.kill_at = None
+        if then == "mended":
+            self.everything_is_mended()
+        elif then == "watch":
+            self.watch(12.0)
+        else:
+            words: dict[str, Any] = {"force": True} if then == "force" else {"verb": then}
+            self.let(self.site.begin_failover(**words))
+        self.change(shuts_down_within=3.0, syncs=True)
 
     @rule(seconds=st.sampled_from([None, 30.0, 1000.0]))
     def suspend(self, seconds: float | None) -> None:
