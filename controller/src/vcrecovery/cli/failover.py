@@ -57,6 +57,11 @@ def services_meant(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only say what would be done, what would be refused, and how long it took before."
+)
+
+
 @click.command()
 @services_meant
 @click.option("--force", is_flag=True, help="Even if the primary still answers or the standby is too old.")
@@ -74,6 +79,7 @@ def services_meant(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="NAME",
     help="Restore this point before the start; `latest` is the newest.",
 )
+@dry_run_option
 @json_option
 @plan_option
 def failover(plan_path: Path, **asked: Any) -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from vcrecovery.cli.dry_run import tell_dry_run
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
@@ -102,6 +103,7 @@ def run(
     primary_is_down: str | None = None,
     restore_point: str | None = None,
     planned: bool = False,
+    dry_run: bool = False,
     as_json: bool,
 ) -> None:
     """What `vcrecovery failover` does; `planned`: `vcrecovery switchover`."""
@@ -117,6 +119,7 @@ def run(
         primary_is_down=primary_is_down,
         restore_point=restore_point,
         planned=planned,
+        dry_run=dry_run,
         as_json=as_json,
     )
 
@@ -134,6 +137,7 @@ def carry_out(
     primary_is_down: str | None = None,
     restore_point: str | None = None,
     planned: bool = False,
+    dry_run: bool = False,
     as_json: bool,
 ) -> None:
     """The same in `env`, which is the plan's."""
@@ -143,6 +147,9 @@ def carry_out(
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     by = operator()
     request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point, planned=planned)
+    if dry_run:
+        tell_dry_run(env, meant.services, f"requested by {by}", request, as_json=as_json)
+        return
     if meant.alone:
         _alone(env, meant.name, request, as_json)
     else:

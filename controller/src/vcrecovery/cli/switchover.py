@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from vcrecovery.cli.failover import services_meant
+from vcrecovery.cli.failover import dry_run_option, services_meant
 from vcrecovery.cli.loading import without_collection
 from vcrecovery.cli.options import json_option, plan_option
 
 
 @click.command()
 @services_meant
+@dry_run_option
 @json_option
 @plan_option
 def switchover(plan_path: Path, **asked: Any) -> None:

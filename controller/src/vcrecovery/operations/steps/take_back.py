@@ -36,8 +36,8 @@ def _take_back(subject: Subject, episode: Episode) -> TakenBack:
         if shut is None and not any(result.reached for result in ask_ports(subject)()):
             raise ExternalError(
                 f"VM {uuid} runs, and no port of it answers",
-                f"see its console; once it is off, the next call starts it; `vcrecovery failover {subject.name} --force` "
-                "destroys it and starts the standby as it is",
+                "see its console; once it is off, the next call starts it; "
+                f"`vcrecovery failover {subject.name} --force` destroys it and starts the standby as it is",
             )
         # Somebody has started it, or it does not heed its power button.
         host.start(uuid, with_host=with_host)

@@ -1,0 +1,81 @@
+"""What a failover or a switchover would do now, and how long that took the last time. Nothing is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Blocked, Close
+from vcrecovery.core.episode import Episode, Request, Step, StepRecord
+from vcrecovery.core.service_state import Side
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.policy import policy_for
+
+#: Of the newest episodes, so many are looked through for the time that a step took.
+LOOKED_THROUGH = 50
+_PLANNED = (Step.SHUTDOWN, Step.LAST_FILES)
+_ALWAYS = (Step.FENCE, Step.START, Step.PROBE)
+_DNS = (Step.SWITCH, Step.VERIFY)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """`steps`: each with the seconds of its last time, None where it was never done. `refused`: why there are none.
+
+    `saw`: what was found of the primary. `under_way`: the epoch of the episode that would go on.
+    """
+
+    service: str
+    saw: str = ""
+    refused: str = ""
+    hint: str = ""
+    nothing_to_do: str = ""
+    under_way: int | None = None
+    steps: tuple[tuple[Step, float | None], ...] = ()
+
+    @property
+    def seconds(self) -> float | None:
+        """All steps together, as far as they were ever done."""
+        known = [seconds for _, seconds in self.steps if seconds is not None]
+        return sum(known) if known else None
+
+
+def dry_run(env: Environment, service: str, cause: str, request: Request) -> DryRun:
+    """Raises ExternalError when the primary or its standby cannot be looked at."""
+    state, policy = env.journal.state(service), policy_for(env, service)
+    history = env.journal.history(service, LOOKED_THROUGH)
+    open_episode = state.open_episode
+    if open_episode is None and state.side is Side.STANDBY:
+        return DryRun(service, nothing_to_do=f"its standby serves since epoch {state.epoch}")
+    if open_episode is not None and open_episode.has_acted:
+        left = [step for step in _steps_of(open_episode.request, policy.has_dns) if open_episode.done(step) is None]
+        return DryRun(service, under_way=open_episode.epoch, steps=_timed(left, history))
+    actuator, now = FailoverSteps(env, service), env.clock.now()
+    episode = Episode(0, service, max(state.epoch, actuator.epoch_elsewhere()) + 1, cause, request, now)
+    proof = actuator.carry_out(Step.CONFIRM, episode)
+    looked = StepRecord(Step.CONFIRM, now, env.clock.now(), ok=True, evidence=proof)
+    decision = decide(replace(episode, steps=(looked,)), policy, env.clock.now())
+    if isinstance(decision, Close | Blocked):
+        return DryRun(service, proof.summary, refused=decision.sentence, hint=decision.hint)
+    return DryRun(service, proof.summary, steps=_timed(_steps_of(request, policy.has_dns), history))
+
+
+def _steps_of(request: Request, has_dns: bool) -> list[Step]:
+    wanted = {*_ALWAYS, *(_PLANNED if request.planned else ()), *(_DNS if has_dns else ())}
+    if request.restore_point is not None:
+        wanted.add(Step.RESTORE)
+    return [step for step in Step if step in wanted]
+
+
+def _timed(steps: Sequence[Step], history: Sequence[Episode]) -> tuple[tuple[Step, float | None], ...]:
+    """`history`: the newest first."""
+
+    def last_time(step: Step) -> float | None:
+        tries = chain.from_iterable(reversed(episode.steps) for episode in history)
+        done = (r for r in tries if r.step is step and r.was_done and r.ended_at is not None)
+        return next((max(0.0, (r.ended_at or 0.0) - r.begun_at) for r in done), None)
+
+    return tuple((step, last_time(step)) for step in steps)
