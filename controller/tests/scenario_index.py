@@ -43,6 +43,7 @@ PROMISES: Mapping[str, str] = {
     "second signal": "A signal is a hint",
     "power off": "It powers a hypervisor off automatically only",
     "cool down": "failed over automatically twice",
+    "no lost write": "A switchover that ended well lost no write",
     "kept serving": "A standby that serves is kept serving",
 }
 #: Promises that the decision core has no part in, with what tests them.
