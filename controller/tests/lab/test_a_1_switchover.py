@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,8 +122,8 @@ def is_well(lab: Lab) -> bool:
 
 
 @contextmanager
-def receiver_stands_still() -> Iterator[None]:
-    pid = json.loads(Path("/run/vcrecovery/daemons/vcrecovery-receiver.json").read_text())["pid"]
+def receiver_stands_still(lab: Lab) -> Iterator[None]:
+    pid = json.loads((lab.layout.run_dir / "daemons/vcrecovery-receiver.json").read_text())["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -134,7 +133,7 @@ def receiver_stands_still() -> Iterator[None]:
 
 def test_without_the_last_files_the_vm_serves_again(lab: Lab) -> None:
     wait_for(lambda: is_well(lab), "a healthy service")
-    with receiver_stands_still():
+    with receiver_stands_still(lab):
         called = lab.vcrecovery("switchover", "web", timeout=600)
     assert called.returncode == ExitCode.EXTERNAL, called.stdout + called.stderr
     assert "web is on its VM again: the VM is off, and its last files have not arrived" in called.stderr

@@ -11,7 +11,7 @@ from typing import Any
 from vcrecovery.core.text import span
 
 #: These are parts of other lines, or were said before.
-_ELSEWHERE = frozenset({"summary", "error", "reason", "freshness_detail", "restore_age", "detail"})
+_ELSEWHERE = frozenset({"summary", "error", "reason", "freshness_detail", "restore_age", "detail", "boot"})
 
 
 def _age(value: Any) -> str:

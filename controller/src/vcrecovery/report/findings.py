@@ -96,9 +96,10 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             pass
         case Kind.FAILED_OVER | Kind.SERVICE_DOWN if not view.protected:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
+            repair = "return to the primary" if view.done and view.done.request.planned else "repair the primary"
             yield later(
                 f"serving from the standby{since}; unprotected",
-                f"repair the primary; `vcrecovery standby reset {name}` when it serves again",
+                f"{repair}; `vcrecovery standby reset {name}` when it serves again",
             )
         case Kind.SERVICE_DOWN:
             pass

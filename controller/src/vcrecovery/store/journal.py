@@ -42,6 +42,9 @@ _FIRST_LOOKS, _LAST_LOOKS = 50, 150
 _OFF_KEPT = 30 * 86400.0
 
 
+#: Of an episode: a failover that was done, and no switchover.
+_FAILED_OVER = """outcome = 'done' AND request NOT LIKE '%"planned": true%'"""
+
 _UNSAID = (("began_at", None), ("again", False), ("planned", False))
 
 
@@ -152,9 +155,10 @@ class Journal:
         # tell. Else the primary would seem to serve, and one that is held would be let go.
         episodes = self._episodes("service = ? AND closed_at IS NULL", service)
         rows = self.rows(
-            "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "
+            "SELECT epoch, side, seen_running_at, paused_since, paused_until, pause_reason, acknowledged_at, "  # noqa: S608
             # Not the greatest time: the clock may have been set back between two of them.
-            "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'done' ORDER BY id DESC LIMIT 1), "
+            # What was planned is no failure: the next one that is may be failed over at once.
+            f"(SELECT closed_at FROM episode WHERE service = name AND {_FAILED_OVER} ORDER BY id DESC LIMIT 1), "
             "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1), "
             "seen_power, seen_reason, seen_since, seen_at, seen_on "
             "FROM service WHERE name = ?",
@@ -201,7 +205,7 @@ class Journal:
         """
         with self.transaction() as db:
             newest = db.execute(
-                "SELECT closed_at FROM episode WHERE service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1",
+                f"SELECT closed_at FROM episode WHERE service = ? AND {_FAILED_OVER} ORDER BY id DESC LIMIT 1",  # noqa: S608
                 (service,),
             ).fetchone()
             self._set(db, service, acknowledged_at=max(at, *newest) if newest else at)
