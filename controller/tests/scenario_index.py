@@ -44,11 +44,13 @@ PROMISES: Mapping[str, str] = {
     "power off": "It powers a hypervisor off automatically only",
     "cool down": "failed over automatically twice",
     "no lost write": "A switchover that ended well lost no write",
+    "asks at boot": "A VM that boots beside a standby that serves starts none",
     "kept serving": "A standby that serves is kept serving",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
     "confined key": "no decision of the core: `tests/lab` and `tests/unit` attack the receiver",
+    "asks at boot": "a unit in the VM: `tests/primary/test_who_serves.py`, and `tests/lab/test_a_1_switchover.py`",
 }
 MODES: Mapping[str, str] = {
     Mode.HOT: "the standby runs",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from vcrecovery.errors import ExitCode
 from vcrecovery_lab.machine import qemu_pid
-from vcrecovery_lab.run import run
+from vcrecovery_lab.run import LabError, run
 
 from .conftest import Lab
 from .waiting import wait_for
@@ -107,6 +108,13 @@ def status(lab: Lab) -> dict[str, Any]:
     return entry
 
 
+def in_the_vm(lab: Lab, command: str) -> str:
+    """What it prints, in one line; empty while the VM takes no call."""
+    with suppress(LabError):
+        return " ".join(lab.primary(f"{command} || true", timeout=30).split())
+    return ""
+
+
 def newest_episode(lab: Lab) -> dict[str, Any]:
     found = json.loads(lab.vcrecovery("history", "--json").stdout)["episodes"][-1]
     assert isinstance(found, dict)
@@ -178,10 +186,22 @@ def test_a_client_that_writes_all_the_time_loses_nothing(lab: Lab) -> None:
 
 
 def _return(lab: Lab) -> None:
-    """By hand, for the tests that follow; what the standby has written since is dropped."""
+    """By hand, for the tests that follow; what the standby has written since is dropped.
+
+    The VM boots while the standby serves, and nobody holds it: it starts none of its services.
+    """
+    assert lab.vcrecovery("suspend", "web").returncode == 0
+    run(["virsh", "-c", "qemu:///system", "start", lab.layout.primary().name], timeout=60)
+    wait_for(lambda: in_the_vm(lab, "systemctl is-active vcrecovery-superseded.target") == "active", "its boot", 300)
+    wait_for(lambda: in_the_vm(lab, "systemctl is-system-running") in ("running", "degraded"), "the end of its boot")
+    assert in_the_vm(lab, "systemctl is-active nginx rows cron") == "inactive inactive inactive"
+    assert "the standby serves: no service is started here" in lab.primary("journalctl -b -u vcrecovery-who-serves")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((lab.layout.plan["services"]["web"]["primary"]["address"], 80), 10).close()
     run(["lxc", "stop", "--force", "web"], timeout=60)
     lab.reset_standby()
     assert lab.vcrecovery("standby", "reset", "web").returncode == 0
-    run(["virsh", "-c", "qemu:///system", "start", lab.layout.primary().name], timeout=60)
     wait_for(lambda: is_well(lab), "the VM to serve again", 300)
+    assert lab.vcrecovery("resume", "web").returncode == 0
+    assert in_the_vm(lab, "systemctl is-active nginx rows") == "active active"
     lab.primary("systemctl disable --now rows; rm -r /etc/systemd/system/rows.service /usr/local/bin/rows.py /srv/rows")

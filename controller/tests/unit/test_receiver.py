@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import signal
+import socketserver
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from vcrecovery.errors import RefusedError
+from vcrecovery.cli.receive import receive
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.transfer.receiver import server_arguments
 
 #: What lsyncd's rsync sends, seen on the wire of rsync 3.2.7.
@@ -129,3 +134,53 @@ def test_a_session_that_gets_no_namespace_leaves_no_process() -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     assert said.startswith("unshare user namespace: ")
+
+
+class _Lxd(socketserver.UnixStreamServer):
+    """Answers with one container, in that role."""
+
+    def __init__(self, path: Path, status: int, role: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                config = {"user.vcrecovery.role": role, "user.vcrecovery.ready": "true"}
+                body = json.dumps({"metadata": {"expanded_config": config}}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_words: object) -> None: ...
+
+            def address_string(self) -> str:
+                return "unix"
+
+        super().__init__(str(path), Handler)
+
+
+@pytest.mark.parametrize(
+    ("status", "role", "answer"),
+    [(200, "standby", "primary\n"), (200, "active", "standby\n"), (404, "", "")],
+)
+def test_a_vm_that_boots_is_told_who_serves(
+    status: int,
+    role: str,
+    answer: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "standbys").mkdir()
+    entry = {"socket": str(tmp_path / "lxd"), "container": "web", "rootfs": str(tmp_path / "rootfs")}
+    (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
+    monkeypatch.setenv("SSH_ORIGINAL_COMMAND", "who-serves")
+    server = _Lxd(tmp_path / "lxd", status, role)
+    with server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        words = ["web", "--state-dir", str(tmp_path)]
+        if answer:
+            receive.main(words, standalone_mode=False)
+        else:
+            with pytest.raises(ExternalError, match="LXD knows no container web"):
+                receive.main(words, standalone_mode=False)
+        server.shutdown()
+    assert capsys.readouterr().out == answer

@@ -9,7 +9,9 @@ import click
 
 from vcrecovery.cli import complete
 from vcrecovery.errors import UsageError
+from vcrecovery.primary.who_serves import QUESTION
 from vcrecovery.transfer.receiver import receive as receive_files
+from vcrecovery.transfer.receiver import who_serves
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -19,11 +21,14 @@ from vcrecovery.transfer.receiver import receive as receive_files
 @click.option("--seeds", is_flag=True, help="The files do not come from the primary.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tuple[str, ...]) -> None:
-    """Receive files for the standby of SERVICE from rsync, and nothing else.
+    """Receive files for the standby of SERVICE from rsync, or tell its VM who serves, and nothing else.
 
     This is the forced command of that service's SSH key; the role `secondary` sets it up.
     """
     command = " ".join(words[1:]) if local else os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if not command:
         raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
+    if command == QUESTION:
+        click.echo(who_serves(state_dir, service))
+        return
     receive_files(state_dir, service, command, seeds=seeds)

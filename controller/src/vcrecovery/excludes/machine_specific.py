@@ -56,6 +56,8 @@ MASKED_UNITS = (
     "vcrecovery-reconcile.path",
     "vcrecovery-reconcile.timer",
     "vcrecovery-last-files.service",
+    "vcrecovery-who-serves.service",
+    "vcrecovery-superseded.service",
     "getty@tty1.service",
     "serial-getty@ttyS0.service",
     "systemd-udevd.service",

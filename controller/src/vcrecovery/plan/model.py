@@ -135,6 +135,12 @@ class Primary(Section):
     uuid: UUID
     address: IPv4Address
     address6: IPv6Address | None = None
+    unanswered: Literal["serve", "wait"] = Field(
+        "serve",
+        description="what the VM does at its boot when its secondary does not say who serves: start its services (two "
+        "copies may run, where no watcher lives and the standby serves), or wait for an answer (a secondary that is "
+        "down keeps the service down)",
+    )
 
 
 class Standby(Section):

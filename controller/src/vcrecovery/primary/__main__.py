@@ -15,6 +15,7 @@ from .reconcile import ReconcileError, reconcile
 from .refresh import refresh
 from .settings import DEFAULT_PATH, Settings, read_settings
 from .watches import WatchError, ensure_watches
+from .who_serves import at_boot, until_it_may_serve
 
 _PACKAGE_RUN_SECONDS = 900.0
 _VERBS = {
@@ -22,6 +23,8 @@ _VERBS = {
     "reconcile": "compare the whole tree with the standby and send what differs",
     "watches": "raise inotify's limit to what the tree needs",
     "beat": "stamp the heartbeat file, for ever",
+    "who-serves": "at boot: ask the secondary, and start no service where the standby serves",
+    "superseded": "wait until this VM is to serve, and start its services then",
     "last-files": "send what the services have left, once they have stopped",
 }
 
@@ -30,6 +33,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="vcrecovery.primary", description=__doc__)
     parser.add_argument("verb", choices=sorted(_VERBS), help="; ".join(f"{n}: {text}" for n, text in _VERBS.items()))
     parser.add_argument("--settings", default=DEFAULT_PATH, metavar="FILE")
+    parser.add_argument("--patience", type=float, default=15.0, metavar="SECONDS", help="of who-serves")
     parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="of beat")
     options = parser.parse_args(arguments)
     try:
@@ -40,6 +44,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
             _reconcile(settings)
         elif options.verb == "watches":
             print(ensure_watches(settings.source, settings.lists["lsyncd"]))
+        elif options.verb == "who-serves":
+            at_boot(settings, run, print, options.patience)
+        elif options.verb == "superseded":
+            until_it_may_serve(settings, run, print)
         elif options.verb == "last-files":
             done = send_last_files(settings)
             print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")

@@ -32,6 +32,7 @@ class Settings(NamedTuple):
 
     `source` is the tree that is synced. `run_dir` holds marks that a boot forgets, `state_dir` what is synced too:
     the heartbeat and the report of the last reconcile. `units` are those behind the service's ports.
+    `unanswered`: what a VM does at its boot when nobody says who serves, `serve` or `wait`.
     """
 
     selection: Selection
@@ -45,6 +46,7 @@ class Settings(NamedTuple):
     state_dir: str = "/var/lib/vcrecovery"
     consistency: Consistency = Consistency()
     units: Tuple[str, ...] = ()
+    unanswered: str = "serve"
 
 
 def read_settings(path: str) -> Settings:

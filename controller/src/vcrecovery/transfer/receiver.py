@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vcrecovery.errors import ExternalError, RefusedError, UsageError
+from vcrecovery.primary.who_serves import PRIMARY, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, sessions
 
@@ -133,6 +134,22 @@ def find_target(state_dir: Path, service: str) -> Target:
     Raises UsageError for an unknown service, ExternalError when LXD does not answer, and RefusedError when the standby
     is not ready or serves: files from an old primary would overwrite live data then.
     """
+    config, rootfs = _container_of(state_dir, service)
+    if config.get("user.vcrecovery.role") != "standby":
+        raise RefusedError(f"refused: {service} is served by its standby; its files are live")
+    if config.get("user.vcrecovery.ready") != "true":
+        raise RefusedError(f"refused: the standby of {service} is not ready", "run the role `secondary` again")
+    return Target(rootfs, idmap.of_tree(service, config, rootfs))
+
+
+def who_serves(state_dir: Path, service: str) -> str:
+    """What a VM asks at its boot: `primary` or `standby`. Raises UsageError and ExternalError as `find_target` does."""
+    config, _rootfs = _container_of(state_dir, service)
+    return PRIMARY if config.get("user.vcrecovery.role") == "standby" else STANDBY
+
+
+def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Path]:
+    """Its configuration, and where its files are."""
     file = state_dir / "standbys" / f"{service}.json"
     try:
         entry = json.loads(file.read_text())
@@ -149,13 +166,8 @@ def find_target(state_dir: Path, service: str) -> Target:
         connection.close()
     if answer.status != 200:
         raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
-    config = body["metadata"]["expanded_config"]
-    if config.get("user.vcrecovery.role") != "standby":
-        raise RefusedError(f"refused: {service} is served by its standby; its files are live")
-    if config.get("user.vcrecovery.ready") != "true":
-        raise RefusedError(f"refused: the standby of {service} is not ready", "run the role `secondary` again")
-    rootfs = Path(entry["rootfs"])
-    return Target(rootfs, idmap.of_tree(service, config, rootfs))
+    config: Mapping[str, str] = body["metadata"]["expanded_config"]
+    return config, Path(entry["rootfs"])
 
 
 def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoReturn:

@@ -1,0 +1,69 @@
+"""Early in its boot a VM asks its secondary who serves: beside a standby that does, it starts no service.
+
+A second line against two live copies. It needs neither the controller nor the hypervisor, which may have lost the fence
+that kept this VM off.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable, Optional
+
+from .programs import ProgramError, Run
+from .settings import Settings
+
+#: What is asked for over the key of the sync, and what is answered.
+QUESTION, PRIMARY, STANDBY = "who-serves", "primary", "standby"
+SUPERSEDED = "vcrecovery-superseded.target"
+_NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
+#: Seconds for one question; between two while nobody answers; between two while the standby serves.
+_ANSWER_SECONDS, _AGAIN_SECONDS, _LOOK_SECONDS = 20.0, 1.0, 10.0
+
+Say = Callable[[str], None]
+
+
+def who_serves(settings: Settings, run: Run) -> Optional[str]:
+    """None when the secondary does not answer, or nothing that can be understood."""
+    command = ["ssh", "-F", settings.ssh_config, "-o", "ControlPath=none", "receiver", QUESTION]
+    try:
+        words = run(command, _ANSWER_SECONDS).split()
+    except ProgramError:
+        return None
+    return words[0] if words and words[0] in (PRIMARY, STANDBY) else None
+
+
+def at_boot(
+    settings: Settings, run: Run, say: Say, patience: float,
+    now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep, root: str = "",
+) -> None:  # fmt: skip
+    """Has this boot end without services where the standby serves, or may; ProgramError if systemd does not do it."""
+    if run(["systemctl", "show", "--property=SystemState"], 60).strip() != "SystemState=initializing":
+        say("this VM has booted: nothing is asked")
+        return
+    if os.path.exists(root + _NETWORK_MANAGER):
+        # Its network comes up with the services.
+        patience = 0.0
+    deadline = now() + patience
+    answer = who_serves(settings, run)
+    while answer is None and now() < deadline:
+        sleep(_AGAIN_SECONDS)
+        answer = who_serves(settings, run)
+    if answer == PRIMARY:
+        say("this VM serves")
+    elif answer is None and settings.unanswered == "serve":
+        say(f"the secondary has not said within {patience:.0f} s who serves: the services start")
+    else:
+        why = "the standby serves" if answer else f"the secondary has not said within {patience:.0f} s who serves"
+        say(f"{why}: no service is started here")
+        run(["systemctl", "--no-block", "isolate", SUPERSEDED], 60)
+
+
+def until_it_may_serve(
+    settings: Settings, run: Run, say: Say, sleep: Callable[[float], None] = time.sleep
+) -> None:  # fmt: skip
+    """Waits until the secondary says that this VM serves, and has the boot go on then."""
+    while who_serves(settings, run) != PRIMARY:
+        sleep(_LOOK_SECONDS)
+    say("this VM serves again: the services start")
+    run(["systemctl", "--no-block", "default"], 60)
