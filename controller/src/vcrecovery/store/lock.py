@@ -15,10 +15,12 @@ from typing import BinaryIO
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.errors import BusyError, ExternalError
 
-#: The part of a service that is its standby's container.
-_STANDBY = "standby"
+#: The parts of a service that are its standby's container, for one act, and the keeping of it.
+_STANDBY, _KEEPING = "standby", "keeping"
 #: Seconds for which somebody who holds it only for a moment is waited for.
 PATIENCE = 15.0
+#: Seconds for which a verb waits for another keeper: longer than the boot of a container's services may take.
+KEEPER_PATIENCE = 240.0
 #: Seconds for a holder to write who it is.
 _NAMES_ITSELF_WITHIN = 0.5
 _EVERY = 0.02
@@ -27,7 +29,7 @@ SYSTEM = SystemClock()
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock; `brief`: for one short act."""
+    """Who holds a lock; `brief`: for something that is waited for."""
 
     process: int
     brief: bool = False
@@ -60,9 +62,9 @@ def service_lock(
 ) -> Iterator[None]:
     """Holds the service for this process.
 
-    Who holds it for one `brief` act is waited for by the others, and does not wait itself. A `part` of the service has
-    a lock of its own. Raises BusyError, which names the holder, when another has it, or still has it after `patience`
-    seconds (PATIENCE, if it is not given).
+    Who holds it for one `brief` act is waited for by the others, and does not wait itself, if no `patience` is given. A
+    `part` of the service has a lock of its own. Raises BusyError, which names the holder, when another has it, or still
+    has it after `patience` seconds (else PATIENCE).
     """
     path = state_dir / "locks" / part / f"{service}.lock"
     try:
@@ -75,8 +77,9 @@ def service_lock(
             "free some space or correct its rights, then run it again",
         ) from error
     with file:
-        patience = PATIENCE if patience is None else patience
-        _take(file, service, 0.0 if brief else patience, clock, of_acts=part == _STANDBY)
+        if patience is None:
+            patience = 0.0 if brief else PATIENCE
+        _take(file, service, patience, clock, of_acts=part in (_STANDBY, _KEEPING))
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
@@ -86,6 +89,19 @@ def service_lock(
         finally:
             with contextlib.suppress(OSError):
                 file.truncate(0)
+
+
+@contextmanager
+def one_keeper(state_dir: Path, service: str, patience: float = 0.0, clock: Clock = SYSTEM) -> Iterator[None]:
+    """Holds the keeping of the standby: for whoever boots, refreshes, restarts, sets up or copies its container.
+
+    Of two that do so at once, one would freeze, stop or restart what the other is at work in. It is held for as long as
+    that work takes, also while services boot. A failover does not take it: see `one_act` for how the two get along.
+    What the caller knows of the container has to be read under this lock. Raises BusyError when another still has it
+    after `patience` seconds.
+    """
+    with service_lock(state_dir, service, brief=True, part=_KEEPING, patience=patience, clock=clock):
+        yield
 
 
 @contextmanager
@@ -122,7 +138,7 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
             return
         except BlockingIOError:
             holder = Holder.read(os.pread(file.fileno(), 200, 0))
-        # On a full disk a holder has no name; the standby's container is only ever held for one act.
+        # On a full disk a holder has no name; the standby's container is only ever held by those who are waited for.
         nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
         most = nameless if holder is None else patience if holder.brief else 0.0
         if clock.steady() - begun >= min(patience, most):
