@@ -264,7 +264,7 @@ class Watch:
         if not self._detection.embedded:
             return Verdict(Kind.SUSPENDED if state.suspension_at(now) else Kind.UNKNOWN, "")
         primary = self._primaries[service]
-        if not self._primaries.asked(primary.place.host):
+        if not self._primaries.asked(service, state.seen):
             return Verdict(Kind.UNKNOWN, "")
         stalled = 0.0 if primary.stalled_since is None else self._monotonic() - primary.stalled_since
         also = Circumstances(
