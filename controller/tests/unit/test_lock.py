@@ -12,7 +12,7 @@ import pytest
 
 from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.store import lock
-from vcrecovery.store.lock import after_acts, one_act, one_keeper, service_lock
+from vcrecovery.store.lock import after_acts, is_at_work, one_act, one_keeper, service_lock
 
 
 @contextmanager
@@ -141,3 +141,16 @@ def test_a_verb_waits_for_the_keeper(tmp_path: Path) -> None:
         assert not got.is_set()
     assert got.wait(30)
     waiting.join(30)
+
+
+def test_who_is_at_work_is_seen_from_outside(tmp_path: Path) -> None:
+    assert not is_at_work(tmp_path, "web")
+    with held(tmp_path, brief=False):
+        assert is_at_work(tmp_path, "web")
+        assert not is_at_work(tmp_path, "mail")
+    assert not is_at_work(tmp_path, "web")
+    with held(tmp_path, brief=True), one_keeper(tmp_path, "web"):
+        assert not is_at_work(tmp_path, "web")
+    # Whoever looks is in nobody's way.
+    with service_lock(tmp_path, "web"):
+        pass

@@ -24,6 +24,8 @@ KEEPER_PATIENCE = 240.0
 #: Seconds for a holder to write who it is.
 _NAMES_ITSELF_WITHIN = 0.5
 _EVERY = 0.02
+#: Bytes of a name at the most.
+_NAME_LENGTH = 200
 SYSTEM = SystemClock()
 
 
@@ -66,7 +68,7 @@ def service_lock(
     `part` of the service has a lock of its own. Raises BusyError, which names the holder, when another has it, or still
     has it after `patience` seconds (else PATIENCE).
     """
-    path = state_dir / "locks" / part / f"{service}.lock"
+    path = _path(state_dir, service, part)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer: what a full disk does not take would be tried once more, and fail, when the file is closed.
@@ -89,6 +91,21 @@ def service_lock(
         finally:
             with contextlib.suppress(OSError):
                 file.truncate(0)
+
+
+def is_at_work(state_dir: Path, service: str) -> bool:
+    """Whether a controller holds the service at this moment, and not for one brief act."""
+    try:
+        with _path(state_dir, service).open("rb") as file:
+            try:
+                # Shared: of two that look, none takes the other for one at work.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
+                return holder is None or not holder.brief
+    except OSError:
+        pass  # nobody has ever held it, or who wants to hold it is told what is wrong
+    return False
 
 
 @contextmanager
@@ -130,6 +147,10 @@ def after_acts(state_dir: Path, service: str, patience: float, clock: Clock = SY
         yield
 
 
+def _path(state_dir: Path, service: str, part: str = "") -> Path:
+    return state_dir / "locks" / part / f"{service}.lock"
+
+
 def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_acts: bool = False) -> None:
     begun = clock.steady()
     while True:
@@ -137,7 +158,7 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = Holder.read(os.pread(file.fileno(), 200, 0))
+            holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
         # On a full disk a holder has no name; the standby's container is only ever held by those who are waited for.
         nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
         most = nameless if holder is None else patience if holder.brief else 0.0
