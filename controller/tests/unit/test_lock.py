@@ -12,7 +12,7 @@ import pytest
 
 from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.store import lock
-from vcrecovery.store.lock import after_acts, one_act, service_lock
+from vcrecovery.store.lock import after_acts, is_at_work, one_act, one_keeper, service_lock
 
 
 @contextmanager
@@ -113,3 +113,44 @@ def test_an_act_that_could_not_write_its_name_is_waited_for(tmp_path: Path) -> N
         with pytest.raises(ExternalError), after_acts(tmp_path, "web", 1.5):
             pytest.fail("it was held twice")
         assert time.monotonic() - began >= 1.5
+
+
+def test_a_keeper_turns_another_away_and_no_failover(tmp_path: Path) -> None:
+    with one_keeper(tmp_path, "web"):
+        with pytest.raises(BusyError, match=r"process \d+ is still at work on the standby of web"):  # noqa: SIM117
+            with one_keeper(tmp_path, "web"):
+                pytest.fail("it was held twice")
+        with one_act(tmp_path, "web"), one_keeper(tmp_path, "mail"):
+            pass
+        with service_lock(tmp_path, "web"), after_acts(tmp_path, "web", 0.0):
+            pass
+
+
+def test_a_verb_waits_for_the_keeper(tmp_path: Path) -> None:
+    got = threading.Event()
+
+    def wait() -> None:
+        with one_keeper(tmp_path, "web", 60.0):
+            got.set()
+
+    with one_keeper(tmp_path, "web"):
+        with pytest.raises(BusyError, match="still at work on the standby of web"), one_keeper(tmp_path, "web", 0.2):
+            pytest.fail("it was held twice")
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not got.is_set()
+    assert got.wait(30)
+    waiting.join(30)
+
+
+def test_who_is_at_work_is_seen_from_outside(tmp_path: Path) -> None:
+    assert not is_at_work(tmp_path, "web")
+    with held(tmp_path, brief=False):
+        assert is_at_work(tmp_path, "web")
+        assert not is_at_work(tmp_path, "mail")
+    assert not is_at_work(tmp_path, "web")
+    with held(tmp_path, brief=True), one_keeper(tmp_path, "web"):
+        assert not is_at_work(tmp_path, "web")
+    # Whoever looks is in nobody's way.
+    with service_lock(tmp_path, "web"):
+        pass

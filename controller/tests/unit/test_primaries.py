@@ -293,9 +293,24 @@ def test_hypervisors_are_named_in_the_plans_order_whoever_answered_first(plan: P
 
 def test_nothing_is_known_before_its_hypervisor_was_asked(plan: Plan) -> None:
     stage = Stage(plan)
-    assert not stage.primaries.asked("hv1")
+    assert not stage.primaries.asked("web", None)
     stage.primaries.lost("hv1", "no route")
-    assert stage.primaries.asked("hv1")
+    assert stage.primaries.asked("web", None)
+
+
+def test_where_it_went_is_not_known_before_all_hypervisors_were_asked(plan: Plan) -> None:
+    for reading in (None, MIGRATED):
+        stage = Stage(plan)
+        stage.hears(hv1=reading)
+        stage.hears(hv2=None)
+        assert not stage.primaries.asked("web", None)
+        stage.primaries.lost("hv3", "no route")
+        assert stage.primaries.asked("web", None)
+    # Of one that has it nobody else need say anything.
+    for reading in (RUNS, CRASHED):
+        stage = Stage(plan)
+        stage.hears(hv1=reading)
+        assert stage.primaries.asked("web", None)
 
 
 def test_the_journal_gets_its_last_place_and_its_times_off(tmp_path: Path, plan: Plan) -> None:

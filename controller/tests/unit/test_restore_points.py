@@ -12,13 +12,14 @@ import pytest
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer
-from vcrecovery.errors import RefusedError
+from vcrecovery.errors import BusyError, RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby import restore_point_loop
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
 from vcrecovery.standby.restore_points import RestorePoint, age_in_words, find, make, restore_points
+from vcrecovery.store.lock import one_keeper
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 
 
@@ -113,6 +114,14 @@ def test_points_of_a_clock_that_was_set_back_keep_none_from_being_made(plan_file
     # A clock that was corrected by seconds is no reason to make another.
     lxd = Making(named(NOW + 30))
     assert "nothing to do: the newest is 0 s old" in make(wanted, "web", lxd, SetClock()).why
+
+
+def test_none_is_made_while_a_keeper_is_at_work(plan_file: Path) -> None:
+    wanted, lxd = plan(plan_file, keep=1, every="1h"), Making()
+    with one_keeper(wanted.state_dir, "web"), pytest.raises(BusyError, match="still at work on the standby of web"):
+        make(wanted, "web", lxd, SetClock())
+    assert lxd.snapshots("web") == []
+    assert make(wanted, "web", lxd, SetClock()).point is not None
 
 
 def keep_making(plan: Plan, stop: threading.Event) -> None:

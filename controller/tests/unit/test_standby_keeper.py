@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from set_clock import SetClock
 
 from lab.waiting import wait_for
 from vcrecovery.drivers.lxd import Instance
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby import container_units, package_watch, restore_point_loop
 from vcrecovery.standby import keeper as standby_keeper
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
-from vcrecovery.standby.keeper import StandbyKeeper
-from vcrecovery.standby.modes import ChosenModes, Level
+from vcrecovery.standby.keeper import Looked, StandbyKeeper
+from vcrecovery.standby.modes import Act, ChosenModes, Level
+from vcrecovery.standby.package_changes import Packages, Settling
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.lock import one_keeper
 
 #: More than there are workers, so that some have one in common.
 NAMES = [f"s{number}" for number in range(9)]
@@ -154,6 +157,101 @@ def test_one_that_is_changing_or_broken_is_not_in_its_mode(plan: Plan, mode: str
     ChosenModes(plan.state_dir).write("s1", Mode(mode))
     looked = keeper.look("s1")
     assert (looked.there, looked.act, looked.sentence) == (False, None, f"the standby is {status.lower()}")
+
+
+class Booted(Containers):
+    """Containers that run. Whoever is at work inside one is not done before the event is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.status = "Running"
+        self.config = {ROLE_KEY: STANDBY, READY_KEY: "true"}
+        self.at_work, self.done, self.frozen = 0, threading.Event(), 0
+        self.restarted = 0
+
+    def get(self, name: str) -> Instance:
+        self.looked.append(name)
+        running = self.status == "Running"
+        return Instance(name, running=running, status=self.status, config=dict(self.config), devices={})
+
+    def ask(self, _instance: str, _command: Sequence[str], _timeout: float) -> tuple[int, str]:
+        self.at_work += 1
+        assert self.done.wait(60)
+        return 0, "now 5\n"
+
+    def configure(self, _instance: Instance, config: dict[str, str]) -> None:
+        self.config.update(config)
+
+    def freeze(self, _instance: str, _timeout: float) -> None:
+        self.status = "Frozen"
+        self.frozen += 1
+
+    def restart(self, _instance: str, _timeout: float) -> None:
+        self.restarted += 1
+
+
+@contextmanager
+def at_work(plan: Plan, lxd: Booted) -> Iterator[list[Looked]]:
+    """A keeper refreshes the standby s1, which is to be frozen, until `lxd.done`; what that came to."""
+    ChosenModes(plan.state_dir).write("s1", Mode.FROZEN)
+    looked: list[Looked] = []
+    keeper = keeper_of(plan, lxd, SetClock(10.0))
+    thread = threading.Thread(target=lambda: looked.append(keeper.look("s1")))
+    thread.start()
+    try:
+        wait_for(lambda: lxd.at_work, "the refresh")
+        yield looked
+    finally:
+        lxd.done.set()
+        thread.join(60)
+
+
+def test_two_keepers_are_never_at_work_in_one_container(plan: Plan) -> None:
+    lxd = Booted()
+    verb = keeper_of(plan, lxd, SetClock(10.0))
+    with at_work(plan, lxd) as looked:
+        with pytest.raises(BusyError, match=r"process \d+ is still at work on the standby of s1"):
+            verb.look("s1")
+        assert lxd.at_work == 1
+    assert [one.act for one in looked] == [Act.REFRESH]
+    # What the other has done need not be done again.
+    assert verb.look("s1").act is Act.FREEZE
+    assert verb.look("s1").there
+    assert (lxd.at_work, lxd.frozen) == (1, 1)
+
+
+def test_what_another_keeper_has_just_done_is_not_done_again(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    lxd = Booted()
+    keeper, other = (keeper_of(plan, lxd, SetClock(10.0)) for _ in range(2))
+    ChosenModes(plan.state_dir).write("s1", Mode.FROZEN)
+    lxd.done.set()
+
+    @contextmanager
+    def late(state_dir: Path, service: str, clock: SetClock) -> Iterator[None]:
+        """Held after the other keeper has refreshed and frozen it."""
+        monkeypatch.setattr(standby_keeper, "one_keeper", one_keeper)
+        assert [other.look(service).act for _ in range(2)] == [Act.REFRESH, Act.FREEZE]
+        with one_keeper(state_dir, service, clock=clock):
+            yield
+
+    monkeypatch.setattr(standby_keeper, "one_keeper", late)
+    looked = keeper.look("s1")
+    assert (looked.act, looked.sentence) == (None, "the standby was just changed by another client")
+    assert lxd.at_work == 1
+
+
+def test_one_in_which_its_keeper_is_at_work_is_not_restarted(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    lxd = Booted()
+    found = iter(["1", "2", "2"])
+    monkeypatch.setattr(package_watch, "read_packages", lambda _tree: Packages(next(found)))
+    servers: Any = {"sec1": lxd}
+    watch = PackageWatch(plan, servers, SetClock(), lambda: Settling(0.0))
+    watch.look("s1")
+    with at_work(plan, lxd), pytest.raises(BusyError, match="still at work on the standby of s1"):
+        watch.look("s1")
+    assert lxd.restarted == 0
+    watch.look("s1")
+    assert lxd.restarted == 1
 
 
 class Said:

@@ -60,6 +60,9 @@ class FakeHost:
         self.asked = 0
         self.reading = DomainReading(Power.RUNNING)
         self.tell: Callable[[DomainEvent], None] = nobody_listens
+        #: Questions to come that fail; and until when none is answered.
+        self.turns_away, self.open = 0, threading.Event()
+        self.open.set()
 
     def _ask(self) -> None:
         self.asked += 1
@@ -68,6 +71,10 @@ class FakeHost:
 
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         self._ask()
+        assert self.open.wait(60)
+        if self.turns_away:
+            self.turns_away -= 1
+            raise ExternalError("hypervisor does not answer")
         return {uuid: DomainUsage(self.reading, self.asked * 10**7, 1) for uuid in uuids if uuid in self.has}
 
     def read(self, uuid: str) -> DomainReading:
@@ -136,6 +143,9 @@ class Stage:
             thread.join(30)
         assert not thread.is_alive()
 
+    def uuid(self, name: str) -> str:
+        return str(self.env.plan.services[name].primary.uuid)
+
     def seen(self) -> bool:
         return all(self.env.journal.state(name).seen_running_at for name in self.env.plan.services)
 
@@ -156,6 +166,51 @@ def stage(
     monkeypatch.setattr(watch, "TICK", 0.1)
     caplog.set_level(logging.INFO, "vcrecovery.watch")
     return Stage(tmp_path, door.getsockname()[1], "true")
+
+
+def said_of_vms(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return sorted(record.getMessage() for record in caplog.records if "hypervisor hv" not in record.getMessage())
+
+
+HEALTHY = ["mail: the primary is running", "shop: the primary is running", "web: the primary is running"]
+
+
+def test_one_question_that_fails_at_the_start_is_no_silence(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    for host in stage.hosts.values():
+        host.turns_away = 1
+    with stage.watching():
+        wait_for(stage.seen, "the first look")
+        wait_for(lambda: len(said_of_vms(caplog)) >= len(HEALTHY), "what is said of it")
+    assert said_of_vms(caplog) == HEALTHY
+
+
+def test_a_hypervisor_that_is_down_at_the_start_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.hosts["hv3"].answers = False
+    with stage.watching():
+        wait_for(lambda: "shop: its hypervisor does not answer" in caplog.text, "the silence")
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_vm_is_not_missed_before_every_hypervisor_was_asked(
+    stage: Stage, caplog: pytest.LogCaptureFixture, earlier: bool
+) -> None:
+    """It was migrated while nobody watched; by an `earlier` controller it was seen where it was before."""
+    web, first, second = stage.uuid("web"), stage.hosts["hv1"], stage.hosts["hv2"]
+    if earlier:
+        with stage.watching():
+            wait_for(stage.seen, "the first look")
+        wait_for(lambda: stage.env.journal.state("web").seen, "what is written down")
+        caplog.clear()
+    first.has.remove(web)
+    second.has.add(web)
+    second.open.clear()
+    first.asked = 0
+    with stage.watching():
+        wait_for(lambda: first.asked > 5, "the first one's word")
+        second.open.set()
+        wait_for(lambda: "web: the primary is running" in caplog.text, "the second one's")
+        wait_for(lambda: "mail: the primary is running" in caplog.text, "its other one")
+    assert said_of_vms(caplog) == HEALTHY
 
 
 def test_a_site_that_fails_is_one_sentence_and_takes_all_its_services_along(

@@ -12,6 +12,7 @@ from vcrecovery.cli.options import json_option, known_service, plan_option, read
 from vcrecovery.cli.standby import standby
 from vcrecovery.operations.environment import Environment
 from vcrecovery.standby.restore_points import age_in_words, make, restore_points
+from vcrecovery.store.lock import KEEPER_PATIENCE
 
 
 @standby.command(short_help="Make a restore point, if one is due.")
@@ -26,7 +27,7 @@ def snapshot(service: str | None, plan_path: Path) -> None:
     names = [known_service(plan, plan_path, service)] if service else list(plan.services)
     env = Environment(plan)
     for name in names:
-        made = make(plan, name, env.lxd[plan.services[name].standby.secondary], env.clock)
+        made = make(plan, name, env.lxd[plan.services[name].standby.secondary], env.clock, KEEPER_PATIENCE)
         removed = f"; removed: {', '.join(made.removed)}" if made.removed else ""
         click.echo(f"{name}: {made.why}{removed}")
 

@@ -19,7 +19,7 @@ from vcrecovery.plan.fields import parse_duration
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.container import stand_by_again
 from vcrecovery.standby.seed import seed as seed_standby
-from vcrecovery.store.lock import service_lock
+from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper, service_lock
 from vcrecovery.transfer.freshness import wait_for_sync
 
 
@@ -66,7 +66,8 @@ def reset(service: str, plan_path: Path) -> None:
 def serve_from_the_primary(env: Environment, service: str) -> None:
     """What `vcrecovery standby reset` does."""
     plan = env.plan
-    with service_lock(plan.state_dir, service, clock=env.clock):
+    keeping = one_keeper(plan.state_dir, service, KEEPER_PATIENCE, env.clock)
+    with keeping, service_lock(plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
         under_way = state.open_episode is not None and state.open_episode.has_acted
         if state.side is Side.PRIMARY and not under_way:

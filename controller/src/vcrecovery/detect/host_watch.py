@@ -111,6 +111,8 @@ class HostWatch:
         self._monotonic = (clock or SystemClock()).steady
         self._rounds = rounds or Rounds()
         self._heard_at = self._monotonic()
+        #: Whether anything was told of its answers yet.
+        self._told = False
         self._ask_now = runtime.event()
         self._events: Inbox[DomainEvent] = runtime.inbox()
 
@@ -196,9 +198,14 @@ class HostWatch:
             try:
                 usage = self._host.usage(self._uuids)
             except ExternalError as error:
-                self._inbox.put(NotHeard(self._name, self._heard_at, error.message))
+                # One that fails at once, before anything is known, is put again before that counts as silence.
+                again = not self._told and self._monotonic() - asked_at < RECONNECT_DELAY
+                if not again:
+                    self._inbox.put(NotHeard(self._name, self._heard_at, error.message))
             else:
+                again = False
                 self._heard_at = self._monotonic()
                 self._inbox.put(Heard(self._name, asked_at, self._heard_at, usage))
-            self._ask_now.wait(ASK_EVERY)
+            self._told = True
+            self._ask_now.wait(RECONNECT_DELAY if again else ASK_EVERY)
             self._ask_now.clear()

@@ -81,9 +81,15 @@ class Primaries:
         """The services whose primaries are there, or were."""
         return [name for name, primary in self._all.items() if primary.place.host == host or host in primary.readings]
 
-    def asked(self, host: str) -> bool:
-        """Whether the hypervisor has answered, or failed to, since the start."""
-        return self._away.get(host) is not _NOT_ASKED_YET
+    def asked(self, service: str, seen: Sighting | None) -> bool:
+        """Whether the hypervisors that have a say in it have answered, or failed to, since the start.
+
+        Where the one that had it does not have it any more, or it may have been moved, those are all of them.
+        """
+        primary = self._all[service]
+        missed = primary.meaning in (Meaning.GONE, Meaning.MIGRATED)
+        others = primary.place.silent if missed else self.maybe_on(service, seen)
+        return all(self._away.get(host) is not _NOT_ASKED_YET for host in (primary.place.host, *others))
 
     # -- what comes in -----------------------------------------------------------------------------------------
 

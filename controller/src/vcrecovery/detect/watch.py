@@ -31,6 +31,7 @@ from vcrecovery.drivers.runtime import Event, Inbox
 from vcrecovery.errors import ExternalError, VCRecoveryError
 from vcrecovery.keeping import SayOnce
 from vcrecovery.operations.environment import Environment
+from vcrecovery.store.lock import is_at_work
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -238,6 +239,7 @@ class Watch:
         now = self._env.clock.now()
         try:
             state = self._remembered(service, now)
+            anothers = state.open_episode if state.open_episode is not None and self._is_anothers(service) else None
         except VCRecoveryError as error:
             self._say(service, str(error), logging.ERROR, service=service)
             return
@@ -247,10 +249,18 @@ class Watch:
             if verdict.sentence:
                 level = logging.WARNING if verdict.kind in _LOUD else logging.INFO
                 self._say(service, verdict.sentence, level, service=service)
+        elif anothers is not None:
+            what = f"another controller is at work on epoch {anothers.epoch}: left alone until it is done"
+            self._say(service, f"{service}: {what}", logging.INFO, service=service)
         elif attempts.is_due(cause):
             self._say(service, f"{service}: {cause}", logging.WARNING, service=service)
             symptom, began_at = verdict.symptom, verdict.began_at
             attempts.begin(cause, lambda: self._recover(service, cause, now, symptom, began_at=began_at))
+
+    def _is_anothers(self, service: str) -> bool:
+        """Whether another controller is at work on the failover that was read as open, or has closed it since."""
+        env = self._env
+        return is_at_work(env.plan.state_dir, service) or env.journal.state(service).open_episode is None
 
     def _remembered(self, service: str, now: float) -> ServiceState:
         """The journal's state, with what the hypervisors have said since. Raises ExternalError."""
@@ -264,7 +274,7 @@ class Watch:
         if not self._detection.embedded:
             return Verdict(Kind.SUSPENDED if state.suspension_at(now) else Kind.UNKNOWN, "")
         primary = self._primaries[service]
-        if not self._primaries.asked(primary.place.host):
+        if not self._primaries.asked(service, state.seen):
             return Verdict(Kind.UNKNOWN, "")
         stalled = 0.0 if primary.stalled_since is None else self._monotonic() - primary.stalled_since
         also = Circumstances(

@@ -62,6 +62,9 @@ def fail_over_locked(
 def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> bool:
     """Where none is open."""
     ended = request.symptom is Symptom.STANDBY_ENDED
+    if request.automatic and request.symptom is Symptom.NONE:
+        # It was to go on with one that another controller has brought to its end.
+        return False
     if state.side is Side.PRIMARY:
         # The operator may have brought the primary back meanwhile.
         return not ended

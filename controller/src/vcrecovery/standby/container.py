@@ -16,6 +16,7 @@ from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.standby import lxcfs
 from vcrecovery.standby.modes import RAW_KEY, init_of_all, rest_units, with_init_of
+from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 from vcrecovery.transfer import idmap
 from vcrecovery.transfer.rootfs import Rootfs
 
@@ -99,8 +100,14 @@ def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
 def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     """Brings the standby of service `name` to what the plan says, on the secondary itself.
 
-    A standby that serves is left alone. Raises ExternalError when LXD cannot do it.
+    A standby that serves is left alone. Raises ExternalError when LXD cannot do it, and BusyError when another keeper
+    does not come to an end.
     """
+    with one_keeper(plan.state_dir, name, KEEPER_PATIENCE, clock):
+        return _apply(plan, name, lxd, clock)
+
+
+def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     changes = Changes()

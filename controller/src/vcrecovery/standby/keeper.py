@@ -4,6 +4,9 @@ One that serves, or is being failed over, is never touched: each act is decided 
 from the journal and from the container's own role. The lock is held for that act only. A failover takes it too, but
 not before it starts the standby: what it does first goes on meanwhile. What takes long in any case, the boot of its
 services, is not done under it.
+
+Nor are there ever two keepers at work on one standby, such as a verb's beside the watcher's: one would freeze the
+container in which the other waits for services. Who keeps it holds a lock of its own meanwhile (see `one_keeper`).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from vcrecovery.standby.modes import (
     refreshed,
     with_init,
 )
-from vcrecovery.store.lock import one_act
+from vcrecovery.store.lock import one_act, one_keeper
 from vcrecovery.transfer.freshness import read_freshness
 
 log = logging.getLogger("vcrecovery.watch")
@@ -48,6 +51,7 @@ _ACTS_AT_ONCE = 6
 _START_SECONDS, _STOP_SECONDS, _BOOT_SECONDS = 60.0, 10.0, 60.0
 _LONGEST_DELAY = 300.0
 _NOT_SO = "the standby is not in its mode"
+_CHANGED = "the standby was just changed by another client"
 
 
 class States(Protocol):
@@ -114,10 +118,13 @@ class StandbyKeeper:
             say.well(f"look at {service}")
 
     def look(self, service: str) -> Looked:
-        """Does the next thing that one standby needs. Raises ExternalError, and BusyError while it is failed over."""
+        """Does the next thing that one standby needs.
+
+        Raises ExternalError, and BusyError while it is failed over or another keeper is at work on it.
+        """
         entry = self._plan.services[service]
         lxd = self._lxd[entry.standby.secondary]
-        mode, found = self._chosen.of(service, entry), lxd.get(service)
+        found, mode = lxd.get(service), self._chosen.of(service, entry)
         if why := self._hands_off(service, lxd, found):
             return Looked(True, why)
         assert found is not None  # noqa: S101  `_hands_off` has an answer for that
@@ -129,17 +136,27 @@ class StandbyKeeper:
             return Looked(False, is_so)  # or is changing; or LXD has lost it
         if act is Act.BOOT and (why := self._not_bootable(service, entry, lxd, found)):
             return Looked(False, why)
-        if act is Act.REFRESH:
-            return self._refresh(service, entry, lxd, mode, found)
-        with one_act(self._plan.state_dir, service, self._clock):
-            # It may have been promoted, or changed, since it was looked at.
-            found = lxd.get(service)
-            if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
-                return Looked(False, "the standby was just changed by another client")
-            try:
-                return Looked(False, self._do(act, service, entry, lxd, mode, found), act)
-            except TryAgainError:  # by LXD itself, which writes keys of its own at times, or is at work on it
-                return Looked(False, "the standby was just changed by another client")
+        with one_keeper(self._plan.state_dir, service, clock=self._clock):
+            if act is Act.REFRESH:
+                wanted = self._if_still_wanted(act, service, entry, lxd)
+                return Looked(False, _CHANGED) if wanted is None else self._refresh(service, entry, lxd, *wanted)
+            with one_act(self._plan.state_dir, service, self._clock):
+                wanted = self._if_still_wanted(act, service, entry, lxd)
+                try:
+                    if wanted is not None:
+                        return Looked(False, self._do(act, service, entry, lxd, *wanted), act)
+                except TryAgainError:  # by LXD itself, which writes keys of its own at times, or is at work on it
+                    pass
+                return Looked(False, _CHANGED)
+
+    def _if_still_wanted(self, act: Act, service: str, entry: Service, lxd: LxdServer) -> tuple[Mode, Instance] | None:
+        """The mode and the container by now; None when it was promoted or changed since, and that ends the need."""
+        found = lxd.get(service)
+        # Second: another keeper that has changed the container had read its mode before.
+        mode = self._chosen.of(service, entry)
+        if found is None or self._hands_off(service, lxd, found) or self._next(entry, mode, found) is not act:
+            return None
+        return mode, found
 
     def _next(self, entry: Service, mode: Mode, found: Instance) -> Act | None:
         return next_act(mode, found.status, refreshed(found), entry.refresh.every, self._clock.now())
@@ -194,7 +211,7 @@ class StandbyKeeper:
             for _ in range(5):
                 now = lxd.get(service)
                 if now is None or now.status != RUNNING or self._hands_off(service, lxd, now):
-                    return Looked(False, "the standby was just changed by another client")
+                    return Looked(False, _CHANGED)
                 try:
                     lxd.configure(now, {REFRESHED_KEY: note(level, begun if done.at is None else done.at, found)})
                 except TryAgainError:

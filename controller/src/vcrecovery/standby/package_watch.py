@@ -14,7 +14,7 @@ from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby.container import ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.standby.package_changes import Handled, Packages, Settling, read_packages, units_of
-from vcrecovery.store.lock import one_act
+from vcrecovery.store.lock import one_act, one_keeper
 from vcrecovery.transfer.rootfs import Rootfs
 
 log = logging.getLogger("vcrecovery.watch")
@@ -79,7 +79,8 @@ class PackageWatch:
             return None
         if not self._settling[service].is_due(before.fingerprint, seen.fingerprint, self._clock.steady()):
             return None
-        with one_act(self._plan.state_dir, service, self._clock):
+        state_dir, clock = self._plan.state_dir, self._clock
+        with one_keeper(state_dir, service, clock=clock), one_act(state_dir, service, clock):
             # It may have been promoted or stopped since.
             if not _runs_as_standby(lxd.get(service)):
                 return None

@@ -15,6 +15,7 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
+from vcrecovery.store.lock import one_keeper
 from vcrecovery.transfer.freshness import from_the_future, read_freshness
 from vcrecovery.transfer.sessions import set_aside
 
@@ -78,10 +79,11 @@ def age_in_words(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> Made:
+def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock, patience: float = 0.0) -> Made:
     """Makes one if it is due and the standby is whole, and removes those beyond `keep`.
 
-    Raises ExternalError when LXD cannot do it, or a session does not end in time.
+    Raises ExternalError when LXD cannot do it, or a session does not end in time; BusyError when another keeper is
+    still at work on the standby after `patience` seconds.
     """
     wanted = plan.services[service].restore_points
     if wanted.keep == 0:
@@ -90,7 +92,8 @@ def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> Made:
         return Made(None, f"nothing to do: secondary {lxd.name} is another machine")
     if why := _not_now(plan, service, lxd, clock):
         return Made(None, why)
-    with set_aside(plan.state_dir, service, _SESSIONS_END_WITHIN):
+    keeping = one_keeper(plan.state_dir, service, patience, clock)
+    with keeping, set_aside(plan.state_dir, service, _SESSIONS_END_WITHIN):
         # What was seen before may have changed until the last session ended.
         if why := _not_now(plan, service, lxd, clock):
             return Made(None, why)

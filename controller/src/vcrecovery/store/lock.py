@@ -15,19 +15,23 @@ from typing import BinaryIO
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.errors import BusyError, ExternalError
 
-#: The part of a service that is its standby's container.
-_STANDBY = "standby"
+#: The parts of a service that are its standby's container, for one act, and the keeping of it.
+_STANDBY, _KEEPING = "standby", "keeping"
 #: Seconds for which somebody who holds it only for a moment is waited for.
 PATIENCE = 15.0
+#: Seconds for which a verb waits for another keeper: longer than the boot of a container's services may take.
+KEEPER_PATIENCE = 240.0
 #: Seconds for a holder to write who it is.
 _NAMES_ITSELF_WITHIN = 0.5
 _EVERY = 0.02
+#: Bytes of a name at the most.
+_NAME_LENGTH = 200
 SYSTEM = SystemClock()
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock; `brief`: for one short act."""
+    """Who holds a lock; `brief`: for something that is waited for."""
 
     process: int
     brief: bool = False
@@ -60,11 +64,11 @@ def service_lock(
 ) -> Iterator[None]:
     """Holds the service for this process.
 
-    Who holds it for one `brief` act is waited for by the others, and does not wait itself. A `part` of the service has
-    a lock of its own. Raises BusyError, which names the holder, when another has it, or still has it after `patience`
-    seconds (PATIENCE, if it is not given).
+    Who holds it for one `brief` act is waited for by the others, and does not wait itself, if no `patience` is given. A
+    `part` of the service has a lock of its own. Raises BusyError, which names the holder, when another has it, or still
+    has it after `patience` seconds (else PATIENCE).
     """
-    path = state_dir / "locks" / part / f"{service}.lock"
+    path = _path(state_dir, service, part)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer: what a full disk does not take would be tried once more, and fail, when the file is closed.
@@ -75,8 +79,9 @@ def service_lock(
             "free some space or correct its rights, then run it again",
         ) from error
     with file:
-        patience = PATIENCE if patience is None else patience
-        _take(file, service, 0.0 if brief else patience, clock, of_acts=part == _STANDBY)
+        if patience is None:
+            patience = 0.0 if brief else PATIENCE
+        _take(file, service, patience, clock, of_acts=part in (_STANDBY, _KEEPING))
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
@@ -86,6 +91,34 @@ def service_lock(
         finally:
             with contextlib.suppress(OSError):
                 file.truncate(0)
+
+
+def is_at_work(state_dir: Path, service: str) -> bool:
+    """Whether a controller holds the service at this moment, and not for one brief act."""
+    try:
+        with _path(state_dir, service).open("rb") as file:
+            try:
+                # Shared: of two that look, none takes the other for one at work.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
+                return holder is None or not holder.brief
+    except OSError:
+        pass  # nobody has ever held it, or who wants to hold it is told what is wrong
+    return False
+
+
+@contextmanager
+def one_keeper(state_dir: Path, service: str, patience: float = 0.0, clock: Clock = SYSTEM) -> Iterator[None]:
+    """Holds the keeping of the standby: for whoever boots, refreshes, restarts, sets up or copies its container.
+
+    Of two that do so at once, one would freeze, stop or restart what the other is at work in. It is held for as long as
+    that work takes, also while services boot. A failover does not take it: see `one_act` for how the two get along.
+    What the caller knows of the container has to be read under this lock. Raises BusyError when another still has it
+    after `patience` seconds.
+    """
+    with service_lock(state_dir, service, brief=True, part=_KEEPING, patience=patience, clock=clock):
+        yield
 
 
 @contextmanager
@@ -114,6 +147,10 @@ def after_acts(state_dir: Path, service: str, patience: float, clock: Clock = SY
         yield
 
 
+def _path(state_dir: Path, service: str, part: str = "") -> Path:
+    return state_dir / "locks" / part / f"{service}.lock"
+
+
 def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_acts: bool = False) -> None:
     begun = clock.steady()
     while True:
@@ -121,8 +158,8 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = Holder.read(os.pread(file.fileno(), 200, 0))
-        # On a full disk a holder has no name; the standby's container is only ever held for one act.
+            holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
+        # On a full disk a holder has no name; the standby's container is only ever held by those who are waited for.
         nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
         most = nameless if holder is None else patience if holder.brief else 0.0
         if clock.steady() - begun >= min(patience, most):
