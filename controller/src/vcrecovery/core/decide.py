@@ -27,7 +27,7 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
         return next_step
     if not episode.tried(Step.FENCE):
         return _up_to_the_fence(episode, policy, now)
-    fence = episode.done(Step.FENCE)
+    fence = episode.fence
     if fence is None:
         return _until_it_is_proved(episode, policy, now)
     if episode.done(Step.START) is None:

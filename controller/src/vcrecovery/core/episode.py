@@ -202,6 +202,11 @@ class Episode:
         return any(record.step is Step.FENCE and record.ok for record in self.steps[started + 1 :])
 
     @property
+    def fence(self) -> StepRecord | None:
+        """The newest try of it, if it ended well and the primary was not started again since."""
+        return self.done(Step.FENCE) if self.ever_fenced else None
+
+    @property
     def first_confirmed(self) -> StepRecord | None:
         """What the decision to fence rested on: the newest confirmation before the first try of it."""
         begun = next((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), len(self.steps))

@@ -54,7 +54,7 @@ def phase_of(episode: Episode) -> Phase:
         if episode.done(Step.CONFIRM) is None:
             return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
         return Phase.CONFIRMED
-    if episode.done(Step.FENCE) is None:
+    if episode.fence is None:
         return Phase.FENCING_AGAIN if episode.ever_fenced else Phase.FENCING
     if episode.done(Step.START) is None:
         return _before_the_start(episode)
@@ -87,7 +87,7 @@ _GIVEN_UP = frozenset({Outcome.GIVEN_UP})
 #: What an operator's failover makes of a switchover that does not come to its end.
 _FAILOVER = frozenset({Step.CONFIRM, Step.FENCE})
 #: Of switchovers alone: whoever has failed is not started again.
-_PLANNED = frozenset({Step.SHUTDOWN, Step.LAST_FILES, Step.TAKE_BACK})
+_PLANNED = frozenset({Step.SHUTDOWN, Step.LAST_FILES, Step.TAKE_BACK, Outcome.TAKEN_BACK})
 
 #: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
 #: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
@@ -101,8 +101,8 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.SHUT_DOWN: _GIVEN_UP | _FAILOVER | {Step.LAST_FILES, Step.TAKE_BACK},
     Phase.COMPLETING: _GIVEN_UP | _FAILOVER | {Step.LAST_FILES, Step.TAKE_BACK},
     Phase.COMPLETE: _GIVEN_UP | _FAILOVER | {Step.TAKE_BACK},
-    Phase.TAKING_BACK: _GIVEN_UP | _FAILOVER | {Step.TAKE_BACK},
-    Phase.TAKEN_BACK: _GIVEN_UP | _FAILOVER | {Outcome.TAKEN_BACK},
+    Phase.TAKING_BACK: _GIVEN_UP | _FAILOVER | {Step.TAKE_BACK, Outcome.WITHDRAWN},
+    Phase.TAKEN_BACK: _GIVEN_UP | _FAILOVER | {Outcome.TAKEN_BACK, Outcome.WITHDRAWN},
     # Before each further try somebody looks whether it serves.
     Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Step.TAKE_BACK, Outcome.WITHDRAWN},
     Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE, Step.TAKE_BACK},

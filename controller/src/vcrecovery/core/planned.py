@@ -30,7 +30,7 @@ def up_to_the_start(episode: Episode, readiness: Readiness) -> Decision | None:
         return shut_down(episode)
     if episode.done(Step.LAST_FILES) is None:
         return Run(Step.LAST_FILES, "the VM is off: checking that its last files have arrived")
-    if episode.done(Step.FENCE) is None:
+    if episode.fence is None:
         return Run(Step.FENCE, "the standby is complete: making sure that the VM stays off")
     return None
 

@@ -74,7 +74,7 @@ class FailoverSteps:
     def _container(self, episode: Episode) -> contextlib.AbstractContextManager[None]:
         """Its keeper is waited for, but not for longer than the fence counts."""
         subject, clock = self._subject, self._subject.env.clock
-        patience, proof = subject.service.timeouts.start, episode.done(Step.FENCE)
+        patience, proof = subject.service.timeouts.start, episode.fence
         if proof is not None and proof.ended_at is not None:
             age = max(0.0, clock.now() - proof.ended_at)
             patience = max(0.0, min(patience, subject.policy.fence_valid_for - age))

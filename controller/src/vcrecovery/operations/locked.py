@@ -90,7 +90,7 @@ def _as_begun(state: ServiceState, request: Request) -> Request:
         return request
     if episode.request.keeps_up and request.automatic:
         return episode.request
-    insists = request.force or request.primary_is_down
+    insists = request.force or request.primary_is_down or request.restore_point is not None
     return replace(request, planned=True) if episode.request.planned and episode.has_acted and not insists else request
 
 

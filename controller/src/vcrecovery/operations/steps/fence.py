@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.episode import Episode
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Fenced, ProvedBy
 from vcrecovery.core.fencing import (
     Silent,
@@ -32,7 +32,7 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
     """Raises ExternalError when nothing is proved."""
     env = subject.env
     if episode.request.planned:
-        return _keep_off(subject)
+        return _keep_off(subject, episode)
     if episode.request.primary_is_down:
         return Fenced(f"on the word of {episode.request.by}", ProvedBy.OPERATOR)
     command = env.plan.hypervisors[subject.host.name].fence
@@ -55,9 +55,15 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
     return _destroy(subject)
 
 
-def _keep_off(subject: Subject) -> Fenced:
+def _keep_off(subject: Subject, episode: Episode) -> Fenced:
     """It has shut down by itself. One that runs again is not ended: it has written since."""
-    place = subject.find_primary()
+    place, shut = subject.find_primary(), episode.done(Step.SHUTDOWN)
+    if place.reading.power is Power.UNREACHABLE and shut is not None and shut.ended_at is not None:
+        # Nobody can start it there now. The standby has everything, and would wait for a hypervisor that has failed.
+        age = subject.env.clock.now() - shut.ended_at
+        if 0 <= age <= subject.policy.fence_valid_for:
+            said = f"{place.host} does not answer; {age:.0f} s ago the VM was off"
+            return Fenced(said, ProvedBy.LIBVIRT, Power.SHUTOFF)
     if place.reading.power not in OFF or place.also_on or not subject.host.keep_off(subject.uuid):
         raise ExternalError(f"VM {subject.uuid} is {place.reading} on {place.host}: somebody has started it again")
     return Fenced(f"{place.host}: {place.reading}, and stays so", ProvedBy.LIBVIRT, place.reading.power)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import ShutDown, TakenBack
+from vcrecovery.core.fencing import operators_word
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError, RefusedError
@@ -44,7 +45,8 @@ def _take_back(subject: Subject, episode: Episode) -> TakenBack:
         return TakenBack(f"{host.name}: {reading}")
     if reading.power is Power.PAUSED:
         return TakenBack(f"{host.name}: {reading}")
-    raise ExternalError(reading.detail or f"VM {uuid} is {reading} on {host.name}", "fix that, then run it again")
+    said = reading.detail or f"VM {uuid} is {reading} on {host.name}"
+    raise ExternalError(said, f"fix that, or, {operators_word(subject.name)}")
 
 
 def _stand_by(subject: Subject, episode: Episode) -> None:
