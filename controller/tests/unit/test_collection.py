@@ -62,6 +62,7 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
         "primary_program_dir": "/usr/local/lib/vcrecovery",
         "primary_python": "/usr/bin/python3",
         "primary_last_files_timeout": 300,
+        "primary_asks_for": 15,
         "primary_run_dir": "/run/vcrecovery",
         "primary_sync_memory": "512M",
         "primary_reconcile": "1800s",

@@ -17,7 +17,7 @@ from warm_program import vcrecovery
 
 from evidence_cases import proof
 from vcrecovery.cli.recovery import _table
-from vcrecovery.core.episode import Episode, Outcome, Request, Step
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.evidence import Proof
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Suspension
@@ -281,7 +281,7 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
     outcomes: dict[str, Outcome | None] = {}
 
     def work(name: str) -> None:
-        outcomes[name] = recover(name, "a test", 999.0).outcome
+        outcomes[name] = recover(name, "a test", 999.0, Symptom.ENDED).outcome
 
     threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in ("front", "app", "db")]
     for thread in threads:
@@ -311,7 +311,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
     monkeypatch.setattr(locked, "FailoverSteps", LxdIsAway)
     env = Environment(load_plan(shop), QuickClock())
     with pytest.raises(RefusedError, match="automatic failover of db is suspended"):
-        Unattended(env, Quiet())("db", "libvirt: shutoff (crashed)", 999.0)
+        Unattended(env, Quiet())("db", "libvirt: shutoff (crashed)", 999.0, Symptom.ENDED)
     assert tries == [Step.CONFIRM] * 2
     # Nor does the watcher take it up while the pause holds; once it is over, it does.
     state = env.journal.state("db")

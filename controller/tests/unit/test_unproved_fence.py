@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.core.domain import DomainReading
-from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced, Proof
 from vcrecovery.core.power import Power
 from vcrecovery.detect.answers import Finding, answer_of
@@ -193,7 +193,7 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
         assert found is not None
         env.journal.close(found, Outcome.WITHDRAWN, "its primary serves", 1000.0)
 
-    episode = Unattended(env, Quiet())("web", "a test", 999.0, on_trouble=another)
+    episode = Unattended(env, Quiet())("web", "a test", 999.0, Symptom.ENDED, on_trouble=another)
     assert episode.outcome is Outcome.WITHDRAWN
     assert len(env.journal.history("web")) == 1
 
