@@ -145,7 +145,11 @@ def find_target(state_dir: Path, service: str) -> Target:
 def who_serves(state_dir: Path, service: str) -> str:
     """What a VM asks at its boot: `primary` or `standby`. Raises UsageError and ExternalError as `find_target` does."""
     config, _rootfs = _container_of(state_dir, service)
-    return PRIMARY if config.get("user.vcrecovery.role") == "standby" else STANDBY
+    answer = {"standby": PRIMARY, "active": STANDBY}.get(config.get("user.vcrecovery.role", ""))
+    if answer is None:
+        # On a wrong answer the VM would start no service.
+        raise ExternalError(f"container {service} is no standby of VCRecovery", "run the role `secondary`")
+    return answer
 
 
 def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Path]:
