@@ -115,6 +115,10 @@ def in_the_vm(lab: Lab, command: str) -> str:
     return ""
 
 
+def has_booted(lab: Lab) -> bool:
+    return in_the_vm(lab, "systemctl is-system-running") in ("running", "degraded")
+
+
 def newest_episode(lab: Lab) -> dict[str, Any]:
     found = json.loads(lab.vcrecovery("history", "--json").stdout)["episodes"][-1]
     assert isinstance(found, dict)
@@ -150,7 +154,7 @@ def test_without_the_last_files_the_vm_serves_again(lab: Lab) -> None:
     instance = lab.lxd.get("web")
     assert instance is not None
     assert (instance.running, instance.config["user.vcrecovery.role"]) == (False, "standby")
-    wait_for(lambda: is_well(lab), "the VM to serve again", 300)
+    wait_for(lambda: is_well(lab) and has_booted(lab), "the VM to serve again", 300)
 
 
 def test_a_client_that_writes_all_the_time_loses_nothing(lab: Lab) -> None:
@@ -190,7 +194,7 @@ def _return(lab: Lab) -> None:
     assert lab.vcrecovery("suspend", "web").returncode == 0
     run(["virsh", "-c", "qemu:///system", "start", lab.layout.primary().name], timeout=60)
     wait_for(lambda: in_the_vm(lab, "systemctl is-active vcrecovery-superseded.target") == "active", "its boot", 300)
-    wait_for(lambda: in_the_vm(lab, "systemctl is-system-running") in ("running", "degraded"), "the end of its boot")
+    wait_for(lambda: has_booted(lab), "the end of its boot")
     assert in_the_vm(lab, "systemctl is-active nginx rows cron") == "inactive inactive inactive"
     assert "the standby serves: no service is started here" in lab.primary("journalctl -b -u vcrecovery-who-serves")
     with pytest.raises(ConnectionRefusedError):
@@ -198,7 +202,7 @@ def _return(lab: Lab) -> None:
     run(["lxc", "stop", "--force", "web"], timeout=60)
     lab.reset_standby()
     assert lab.vcrecovery("standby", "reset", "web").returncode == 0
-    wait_for(lambda: is_well(lab), "the VM to serve again", 300)
+    wait_for(lambda: is_well(lab) and has_booted(lab), "the VM to serve again", 300)
     assert lab.vcrecovery("resume", "web").returncode == 0
     assert in_the_vm(lab, "systemctl is-active nginx rows") == "active active"
     lab.primary("systemctl disable --now rows; rm -r /etc/systemd/system/rows.service /usr/local/bin/rows.py /srv/rows")
