@@ -59,6 +59,10 @@ class DrillBook:
                 (at, DrillOutcome.INTERRUPTED.value, "its program was killed"),
             )
 
+    def open_failovers(self) -> set[str]:
+        """The services whose failover is not finished: a drill gives way to one that begins."""
+        return {name for (name,) in self._journal.rows("SELECT service FROM episode WHERE closed_at IS NULL")}
+
     def all(self) -> dict[str, DrillsOf]:
         """By service, for those that had one."""
         last = self._read(_NEWEST)
