@@ -43,10 +43,10 @@ def rehearse(env: Environment, names: Sequence[str], by: str, reporter: DrillRep
         tidy(env)
         check(env, names)
         book = DrillBook(env.journal)
-        before, began_at = book.open_failovers(), env.clock.now()
+        (newest, _), began_at = book.newest_failover(), env.clock.now()
         numbers = book.begin(names, began_at, by)
         parts = [DrillPart(env, book, Drill(numbers[name], name, began_at, by), reporter) for name in names]
-        return _Run(env, book, parts, before).to_its_end()
+        return _Run(env, book, parts, newest).to_its_end()
 
 
 def tidy(env: Environment) -> list[str]:
@@ -59,10 +59,10 @@ def tidy(env: Environment) -> list[str]:
 class _Run:
     """One drill of several services."""
 
-    def __init__(self, env: Environment, book: DrillBook, parts: Sequence[DrillPart], before: set[str]) -> None:
+    def __init__(self, env: Environment, book: DrillBook, parts: Sequence[DrillPart], newest: int) -> None:
         self._env, self._book, self._parts = env, book, parts
-        #: Whose failover was open when it began: that of another service, which somebody will go on with.
-        self._before = before
+        #: The failover before it: one that has begun since may be over at the next look.
+        self._newest = newest
 
     def to_its_end(self) -> list[Drill]:
         try:
@@ -103,8 +103,9 @@ class _Run:
 
     def _give_way(self, network: DrillNetwork) -> None:
         """Raises what ends the drill when a failover has begun."""
-        if new := sorted(self._book.open_failovers() - self._before):
-            raise GaveWayError(f"a failover of {new[0]} has begun", "run it again later")
+        number, service = self._book.newest_failover()
+        if number > self._newest:
+            raise GaveWayError(f"a failover of {service} has begun", "run it again later")
         if network.closing.is_set():
             raise BusyError("interrupted")
 

@@ -31,7 +31,7 @@ REFUSED_AGAIN_AFTER = 300.0
 _TAKES_AT_MOST = 4 * COPY_TIMEOUT
 
 
-def due(env: Environment) -> list[str]:
+def due_now(env: Environment) -> list[str]:
     """The service that has waited longest for its drill, if one is due that can be rehearsed here.
 
     None while any failover is open.
@@ -96,4 +96,4 @@ def _to_do(env: Environment, *, may_rehearse: bool) -> str:
         return ""
     if left:
         return f"{', '.join(left)} of an interrupted drill will be removed"
-    return "".join(f"{name} will be rehearsed" for name in due(env)) if may_rehearse else ""
+    return "".join(f"{name} will be rehearsed" for name in due_now(env)) if may_rehearse else ""

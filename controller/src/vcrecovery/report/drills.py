@@ -17,6 +17,10 @@ def step_line(done: StepDone, since: float, paint: Callable[[str], str] = str) -
     return f"  {clock_time(done.at)}  {done.at - since:+8.3f} s  {word}  {taken:<10}  {plain(done.detail)}".rstrip()
 
 
+def step_lines(drill: Drill) -> list[str]:
+    return [step_line(done, drill.began_at) for done in drill.steps]
+
+
 def result_line(drill: Drill) -> str:
     """What came of one service."""
     if drill.outcome is None:

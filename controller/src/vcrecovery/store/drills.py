@@ -60,8 +60,13 @@ class DrillBook:
             )
 
     def open_failovers(self) -> set[str]:
-        """The services whose failover is not finished: a drill gives way to one that begins."""
+        """The services whose failover is not finished."""
         return {name for (name,) in self._journal.rows("SELECT service FROM episode WHERE closed_at IS NULL")}
+
+    def newest_failover(self) -> tuple[int, str]:
+        """The number of the newest failover, open or not, and its service; 0 where there was none."""
+        rows = self._journal.rows("SELECT id, service FROM episode ORDER BY id DESC LIMIT 1")
+        return (int(rows[0][0]), str(rows[0][1])) if rows else (0, "")
 
     def all(self) -> dict[str, DrillsOf]:
         """By service, for those that had one."""
