@@ -14,7 +14,14 @@ from vcrecovery.cli.options import json_option, plan_option
 
 @click.command()
 @click.argument("services", nargs=-1, shell_complete=complete.services, metavar="[SERVICE]...")
-@click.option("--group", shell_complete=complete.group, metavar="NAME", help="Every service of this group of the plan.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    shell_complete=complete.group,
+    metavar="NAME",
+    help="Every service of this group of the plan; may be repeated.",
+)
 @click.option("--all", "every", is_flag=True, help="Every service of the plan.")
 @click.option("--due", is_flag=True, help="The service whose drill.every is over, if any (run by the watcher).")
 @click.option("--dry-run", is_flag=True, help="Only check whether it could be done, and list the steps.")

@@ -39,16 +39,16 @@ def run(
     plan_path: Path,
     *,
     services: Sequence[str],
-    group: str | None,
+    groups: Sequence[str],
     every: bool,
     due: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    if sum((bool(services), group is not None, every, due)) != 1:
+    if sum((bool(services), bool(groups), every, due)) != 1:
         raise UsageError("name one or more services, or use one of --group, --all and --due")
     plan = read_plan(plan_path)
-    names = _meant(plan, plan_path, services, group, every=every)
+    names = _meant(plan, plan_path, services, groups, every=every)
     env = Environment(plan)
     if due:
         names = _due(env)
@@ -60,13 +60,15 @@ def run(
         _carry_out(env, needed(env, names), WATCHER if due else operator(), as_json)
 
 
-def _meant(plan: Plan, plan_path: Path, services: Sequence[str], group: str | None, *, every: bool) -> list[str]:
+def _meant(plan: Plan, plan_path: Path, services: Sequence[str], groups: Sequence[str], *, every: bool) -> list[str]:
     """Raises UsageError with near names for one that the plan does not have."""
-    if group is None:
-        return list(plan.services) if every else [known_service(plan, plan_path, name) for name in services]
-    if group not in plan.groups:
-        raise UsageError(f"plan {plan_path} has no group {group!r} {suggest(group, sorted(plan.groups))}")
-    return plan.groups[group].services
+    for group in groups:
+        if group not in plan.groups:
+            raise UsageError(f"plan {plan_path} has no group {group!r} {suggest(group, sorted(plan.groups))}")
+    if every:
+        return list(plan.services)
+    grouped = [name for group in groups for name in plan.groups[group].services]
+    return [*grouped, *(known_service(plan, plan_path, name) for name in services)]
 
 
 def _due(env: Environment) -> list[str]:
