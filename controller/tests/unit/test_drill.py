@@ -142,7 +142,7 @@ def test_the_plans_keys(plan_file: Path) -> None:
         ("{every: 0s}", "is not longer than zero"),
         ("{command: psql}", "services.web.drill.command"),
         ('{command: [""]}', "services.web.drill.command"),
-        ("{comand: [psql]}", "did you mean command"),
+        ("{comand: [psql]}", "services.web.drill.comand"),
         ("{timeout: -1}", "services.web.drill.timeout"),
     ],
 )

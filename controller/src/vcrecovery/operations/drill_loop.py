@@ -92,7 +92,8 @@ def _to_do(env: Environment, *, may_rehearse: bool) -> str:
     try:
         with drill_lock(env.plan.state_dir, brief=True):
             left = [name for _, name in left_over(env)]
-    except BusyError:
+    except (BusyError, ExternalError):
+        # Without LXD nothing can be done; others say that it is away.
         return ""
     if left:
         return f"{', '.join(left)} of an interrupted drill will be removed"
