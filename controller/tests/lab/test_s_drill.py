@@ -311,6 +311,23 @@ def test_killed_at_any_step(site: SmallSite, controllers: Controllers, tmp_path:
     assert {one["outcome"] for one in drills(site)} == {"interrupted", "passed"}
 
 
+def test_ended_by_a_signal(site: SmallSite) -> None:
+    """As by Ctrl-C, or when systemd stops its unit: it still removes what it has made."""
+    site.fill("web", "while :; do /bin/busybox sleep 0.1; done")
+    with subprocess.Popen(site.command("drill", "web"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as drill:
+        try:
+            clone = clone_name("web")
+            wait_for(lambda: (found := site.lxd.server.get(clone)) is not None and found.running, "the clone")
+            drill.terminate()
+            _, said = drill.communicate(timeout=60)
+        finally:
+            drill.kill()
+    assert drill.returncode == 130, said
+    assert b"interrupted; run the same command" in said
+    assert nothing_of_a_drill(site)
+    assert [one["outcome"] for one in drills(site)] == ["interrupted"]
+
+
 def test_the_watcher_cleans_up_and_rehearses(site: SmallSite, controllers: Controllers, tmp_path: Path) -> None:
     site.write_plan(db={"drill": {"every": "1h"}})
     out, err = tmp_path / "out", tmp_path / "err"
