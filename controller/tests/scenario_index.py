@@ -43,10 +43,12 @@ PROMISES: Mapping[str, str] = {
     "power off": "It powers a hypervisor off automatically only",
     "cool down": "failed over automatically twice",
     "kept serving": "A standby that serves is kept serving",
+    "drill": "A drill leaves nothing behind",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
     "confined key": "no decision of the core: `tests/lab` and `tests/unit` attack the receiver",
+    "drill": "no failover: `tests/lab/test_s_drill.py` kills it at each step",
 }
 MODES: Mapping[str, str] = {
     Mode.HOT: "the standby runs",
