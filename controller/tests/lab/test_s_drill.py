@@ -285,6 +285,7 @@ def nothing_of_a_drill(site: SmallSite) -> bool:
 
 def test_killed_at_any_step(site: SmallSite, controllers: Controllers, tmp_path: Path) -> None:
     """Before each request to LXD and while LXD carries it out, and while the network is laid out."""
+    site.write_plan(db={"drill": {"command": ["/bin/busybox", "true"]}})
     words = ["--plan", str(site.plan)]
     out, err = tmp_path / "out", tmp_path / "err"
     left = 0

@@ -142,7 +142,8 @@ class DrillPart:
         elif isinstance(error, VCRecoveryError):
             self._outcome, self._reason = DrillOutcome.FAILED, error.message
         else:
-            self._outcome, self._reason = DrillOutcome.INTERRUPTED, f"interrupted ({type(error).__name__})"
+            by = "by a signal" if isinstance(error, KeyboardInterrupt) else f"internal error: {type(error).__name__}"
+            self._outcome, self._reason = DrillOutcome.INTERRUPTED, by
 
     def end(self) -> None:
         outcome, at = self._outcome or DrillOutcome.PASSED, self._env.clock.now()
