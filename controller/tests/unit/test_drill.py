@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from view_cases import NOW, PLAN, view
 
+from lab.waiting import wait_for
 from vcrecovery.core.drill import (
     MARGIN,
     Drill,
@@ -26,11 +29,13 @@ from vcrecovery.core.drill import (
     size,
     with_needs,
 )
+from vcrecovery.core.episode import Request
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.operations import drill_loop
 from vcrecovery.operations.drill_clones import OWNER_KEY, config_of_clone, devices_of_clone, is_ours, left_out
-from vcrecovery.operations.drill_loop import command, due_now
+from vcrecovery.operations.drill_loop import command, due_now, keep_drilling
 from vcrecovery.operations.drill_preflight import size_of_tree
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
@@ -124,6 +129,41 @@ def test_the_watchers_choice(plan_file: Path) -> None:
 def test_who_carries_it_out() -> None:
     assert command(Path("/etc/plan.yml"), "vcrecovery-drill.service")[-1] == "vcrecovery-drill.service"
     assert command(Path("/etc/plan.yml"), None)[1:] == ["-m", "vcrecovery", "drill", "--due", "--plan", "/etc/plan.yml"]
+
+
+def test_the_watcher_says_once_why_none_is_done(
+    plan_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes on trying, and what one that is killed has left comes first."""
+    left = ["drill-web"]
+    monkeypatch.setattr(drill_loop, "left_over", lambda env: [(env.lxd["sec1"], name) for name in left])
+    calls, stop = tmp_path / "calls", threading.Event()
+    script = f"echo called >> {calls}; echo 'vcrecovery: error: no drill: web: too old' >&2; exit 3"
+    env = Environment(with_drill(plan_file, every="20ms"))
+    with caplog.at_level(logging.INFO, "vcrecovery.watch"):
+        loop = threading.Thread(target=keep_drilling, args=(env, ["sh", "-c", script], stop))
+        loop.start()
+
+        def called(times: int) -> bool:
+            return calls.exists() and len(calls.read_text().splitlines()) >= times
+
+        wait_for(lambda: called(2), "the removal", 30)
+        left.clear()
+        times = len(calls.read_text().splitlines())
+        wait_for(lambda: called(times + 3), "the drills", 30)
+        stop.set()
+        loop.join(30)
+    assert not loop.is_alive()
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "drill: drill-web of an interrupted drill will be removed"
+    assert "drill: web will be rehearsed" in said
+    assert said.count("drill: no drill: web: too old") == 1
+
+
+def test_no_drill_while_a_failover_is_open(plan_file: Path) -> None:
+    env = Environment(with_drill(plan_file, every="7d"))
+    env.journal.open("web", "requested by root", Request(), env.clock.now())
+    assert due_now(env) == []
 
 
 # -- the plan ------------------------------------------------------------------------------------------------------
