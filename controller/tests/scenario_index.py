@@ -46,11 +46,13 @@ PROMISES: Mapping[str, str] = {
     "no lost write": "A switchover that ended well lost no write",
     "asks at boot": "A VM that boots beside a standby that serves starts none",
     "kept serving": "A standby that serves is kept serving",
+    "drill": "A drill leaves nothing behind",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
     "confined key": "no decision of the core: `tests/lab` and `tests/unit` attack the receiver",
     "asks at boot": "a unit in the VM: `tests/primary/test_who_serves.py`, and `tests/lab/test_a_1_switchover.py`",
+    "drill": "no failover: `tests/lab/test_s_drill.py` kills it at each step",
 }
 MODES: Mapping[str, str] = {
     Mode.HOT: "the standby runs",

@@ -141,7 +141,7 @@ class SimulatedLxd(LxdServer):
     def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int:
         return self.ask(instance, command, timeout)[0]
 
-    def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
+    def ask(self, instance: str, command: Sequence[str], timeout: float, *, errors: bool = False) -> tuple[int, str]:
         """All are the scripts of `standby.container_units`; what they do to the tree is not seen from here."""
         self._asked(MODES["hot"][0])
         service, container = self._of(instance)

@@ -46,6 +46,7 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
     variables = {
         "ansible_managed": "Ansible managed",
         "controller_watch_argv": ["/bin/true", "watch"],
+        "controller_drill_argv": ["/bin/true", "drill"],
         "controller_state_dir": "/var/lib/vcrecovery",
         "controller_plan": {"services": {"web": optional["service"]}},
         "hypervisor_libvirt_snmp_argv": ["/bin/true", "-f"],

@@ -58,7 +58,7 @@ def test_the_documented_plan_is_good(tmp_path: Path) -> None:
     assert set(load_plan(file).services) == {"web"}
 
 
-@pytest.mark.parametrize("key", ["detection", "hypervisors", "ports", "sync", "consistency"])
+@pytest.mark.parametrize("key", ["detection", "drill", "hypervisors", "ports", "sync", "consistency"])
 def test_the_documented_parts_of_plans_are_good(key: str, tmp_path: Path) -> None:
     parts = [part for part in map(yaml.safe_load, documented_yaml()) if key in part]
     assert parts

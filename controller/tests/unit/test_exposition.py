@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from view_cases import DONE, DOWN, NOW, OPEN, SLOW, standby, view
+from view_cases import DONE, DOWN, NOW, OPEN, PLAN, SLOW, standby, view
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.drill import Drill, DrillOutcome, DrillsOf
 from vcrecovery.core.episode import Outcome
 from vcrecovery.core.health import Course, Latencies
 from vcrecovery.core.power import Power
@@ -156,7 +158,12 @@ def test_numbers() -> None:
 
 def test_the_alerts_use_figures_that_there_are() -> None:
     state = ServiceState("web", epoch=3, side=Side.STANDBY, open_episode=OPEN)
-    known = set(page(view(state=state, done=DONE), view("mail")))
+    failed = Drill(1, "mail", NOW - 9, "root", NOW, DrillOutcome.FAILED, "no table")
+    rehearsed = view("mail", drills=DrillsOf(None, failed), plan=replace(PLAN, drill_every=86400.0))
+    pages = page(view(state=state, done=DONE), rehearsed)
+    assert pages["vcrecovery_drill_failed"] == {'service="mail"': 1.0}
+    assert pages["vcrecovery_drill_overdue"] == {'service="mail"': 1.0}
+    known = set(pages)
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     assert len(rules) >= 5
     assert len({rule["alert"] for rule in rules}) == len(rules)

@@ -11,6 +11,7 @@ from journal_cases import finish
 from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.policy import Policy
 from vcrecovery.report import explain
+from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.quarantines import QuarantineBook
 
@@ -132,3 +133,13 @@ def test_what_is_held_stays_so_and_another_hypervisor_may_hold_it_too(tmp_path: 
     assert book.begin("web", 1, "its uuid", 8.0, ["hv2"]) == 2
     assert [hold.host for hold in book.all_open("web")] == ["hv2", ""]
     assert book.open("web", ["hv3"]) is None
+
+
+def test_an_old_journal_gets_its_table_of_drills(tmp_path: Path) -> None:
+    path = old_journal(tmp_path)
+    book = DrillBook(Journal(path))
+    assert book.all() == {}
+    book.begin(["web"], 5.0, "root")
+    assert [drill.service for drill in DrillBook(Journal(path)).history()] == ["web"]
+    # Its failovers are untouched, and none of them is a drill.
+    assert len(Journal(path).history()) == 1

@@ -27,6 +27,7 @@ CHANGES = {
     "acknowledge": {(R_KILLED, "test_words_about_protection")},
     "event": {(HERE, "test_event")},
     "exclude-list": {(HERE, "test_exclude_list")},
+    "drill": {("lab/test_s_drill.py", "test_killed_at_any_step")},
     "failover": {
         (R_KILLED, "test_failover_of_several"),
         (R_KILLED, "test_restore_points_and_a_failover_to_one"),

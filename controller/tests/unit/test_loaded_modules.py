@@ -123,6 +123,7 @@ LOADED_LATE = {
     "cli/main.py": "every verb: only the one that is called is loaded",
     "cli/options.py": "completion and --help: the plan's schema (75)",
     "cli/complete.py": "completion: YAML (8) and SQLite (1), where an answer needs them",
+    "cli/drill.py": "completion and --help: what carries it out (160)",
     "cli/failover.py": "completion and --help: what carries it out (160)",
     "cli/switchover.py": "completion and --help: the same",
     "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (125)",

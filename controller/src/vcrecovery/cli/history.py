@@ -24,22 +24,25 @@ if TYPE_CHECKING:
     default=20,
     show_default=True,
     type=click.IntRange(1, 1_000_000),
-    help="How many failovers, and how many outages.",
+    help="How many failovers, how many outages, and how many drills.",
 )
 @click.option("--since", metavar="TIME", help="Only those that began since: 2h, 3d, 2026-11-21, 2026-11-21T03:00.")
 @json_option
 @plan_option
 def history(service: str | None, limit: int, since: str | None, as_json: bool, plan_path: Path) -> None:
-    """Show failovers, with the time and the evidence of each step, and outages; newest last.
+    """Show failovers, with the time and the evidence of each step, outages and drills; newest last.
 
     `vcrecovery explain EPISODE` explains a failover. An outage is a time in which whoever serves did not answer, as
     far as `vcrecovery watch` has seen it.
     """
+    from vcrecovery.core.drill import Drill, DrillOutcome
     from vcrecovery.core.episode import Outcome
     from vcrecovery.core.health import Outage
     from vcrecovery.operations.environment import Environment
+    from vcrecovery.report import drills as of_drills
     from vcrecovery.report.history import all_as_data, began_at, in_a_line, moment
     from vcrecovery.report.timeline import cooling, of_episode
+    from vcrecovery.store.drills import DrillBook
     from vcrecovery.store.outages import OutageBook
 
     plan = read_plan(plan_path)
@@ -49,8 +52,9 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
     begin = moment(since, env.clock.now()) if since is not None else 0.0
     episodes = env.journal.history(service, limit, begin)[::-1]
     outages = OutageBook(env.journal).history(service, limit, begin)[::-1]
+    drills = DrillBook(env.journal).history(service, limit, begin)[::-1]
     if as_json:
-        click.echo(json.dumps(all_as_data(episodes, outages), indent=2))
+        click.echo(json.dumps(all_as_data(episodes, outages, drills), indent=2))
         return
     if not episodes:
         click.echo(f"no failover since {since}" if since is not None else "no failover yet")
@@ -64,9 +68,12 @@ def history(service: str | None, limit: int, since: str | None, as_json: bool, p
             state = states[episode.service] = env.journal.state(episode.service)
         click.echo("\n".join([*rest, *cooling(episode, state, plan.detection.cool_down, now)]))
 
-    entries: list[Episode | Outage] = [*episodes, *outages]
+    entries: list[Episode | Outage | Drill] = [*episodes, *outages, *drills]
     for entry in sorted(entries, key=began_at):
         if isinstance(entry, Outage):
             click.echo(paint(in_a_line(entry, now), "red" if entry.ended_at is None else "yellow"))
+        elif isinstance(entry, Drill):
+            shade = "green" if entry.outcome is DrillOutcome.PASSED else "yellow"
+            click.echo("\n".join([paint(of_drills.in_a_line(entry), shade), *of_drills.step_lines(entry)]))
         else:
             show(entry)

@@ -27,6 +27,7 @@ COMPLETE_VARIABLE = "_VCRECOVERY_COMPLETE"
 VERBS = {
     "acknowledge": ("protection", "acknowledge", "Re-enable automatic failover after a failover."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
+    "drill": ("drill", "drill", "Rehearse a failover on a clone that production never notices."),
     "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
     "explain": ("explain", "explain", "Explain a failover, or what it waits for."),

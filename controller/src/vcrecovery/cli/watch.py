@@ -27,6 +27,7 @@ from vcrecovery.detect.zabbix_health import ZabbixHealth
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
+from vcrecovery.operations.drill_loop import command, keep_drilling
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
@@ -124,8 +125,13 @@ def watching(
 @click.command()
 @click.option("--verbose", is_flag=True, help="Also log what led to no action.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
+@click.option(
+    "--drill-unit",
+    metavar="UNIT",
+    help="Have systemd start this unit, which calls `vcrecovery drill --due`, when a drill is due.",
+)
 @plan_option
-def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
+def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_path: Path) -> None:
     """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
     logs.set_up(log_format, verbose=verbose)
     plan = read_plan(plan_path)
@@ -136,6 +142,8 @@ def watch(verbose: bool, log_format: logs.Format, plan_path: Path) -> None:
         # A failover under way is left where it is; the journal takes it up at the next start.
         signal.signal(number, lambda *_: stop.set())
     log.info("plan %s", plan_path)
+    drills, argv = Environment(plan), command(plan_path, drill_unit)
+    threading.Thread(target=keep_drilling, args=(drills, argv, stop), name="drills", daemon=True).start()
     watching(
         Environment(plan),
         stop,

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
+from vcrecovery.plan.drill import Drill
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
@@ -291,6 +292,7 @@ class Service(Section):
     timeouts: Timeouts = unsaid()
     sync: Sync = unsaid()
     restore_points: RestorePoints = unsaid()
+    drill: Drill = unsaid()
 
     @model_validator(mode="after")
     def _can_have_restore_points(self) -> Self:

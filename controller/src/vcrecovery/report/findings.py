@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vcrecovery.core.drill import DrillOutcome, overdue_sentence
 from vcrecovery.core.episode import Episode, Outcome, Symptom
 from vcrecovery.core.health import Health
 from vcrecovery.core.power import Power
@@ -46,7 +47,7 @@ class Finding:
 def findings(view: ServiceView) -> list[Finding]:
     """What is to be done about one service, the most urgent first."""
     found = [*_verdict(view), *_answers(view), *_episode(view), *_standby(view), *_names(view)]
-    found += [*_mode(view), *_sync(view)]
+    found += [*_mode(view), *_sync(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 
@@ -278,3 +279,20 @@ def _sync(view: ServiceView) -> Iterator[Finding]:
         yield Finding(Level.WARNING, view.name, f"the standby may lack something: {standby.detail}")
     if fresh.reconcile is not None and fresh.reconcile.list_error:
         yield Finding(Level.WARNING, view.name, f"the exclude list is out of date: {fresh.reconcile.list_error}")
+
+
+def _drills(view: ServiceView) -> Iterator[Finding]:
+    """Not once the standby serves: then a failover has shown what a drill would."""
+    name, last, every = view.name, view.drills.last, view.plan.drill_every
+    if not view.protected:
+        return
+    if last is not None and last.outcome is DrillOutcome.FAILED:
+        yield Finding(
+            Level.WARNING,
+            name,
+            f"its last drill failed on {day_and_time(last.ended_at or last.began_at)}: {last.reason}",
+            f"after fixing the cause, `vcrecovery drill {name}`",
+        )
+    if view.drill_overdue and every is not None:
+        sentence = overdue_sentence(every, view.drills.good, view.at)
+        yield Finding(Level.WARNING, name, sentence, f"`vcrecovery drill {name}` rehearses now, or says why it cannot")

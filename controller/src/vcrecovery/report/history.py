@@ -8,11 +8,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from vcrecovery.core.drill import Drill
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.health import Outage
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.fields import parse_duration
+from vcrecovery.report import drills as of_drills
 from vcrecovery.store.evidence_json import evidence_data
 
 
@@ -50,8 +52,12 @@ def as_data(episode: Episode) -> dict[str, Any]:
     }
 
 
-def all_as_data(episodes: Sequence[Episode], outages: Sequence[Outage]) -> dict[str, Any]:
-    return {"episodes": [as_data(episode) for episode in episodes], "outages": [asdict(outage) for outage in outages]}
+def all_as_data(episodes: Sequence[Episode], outages: Sequence[Outage], drills: Sequence[Drill]) -> dict[str, Any]:
+    return {
+        "episodes": [as_data(episode) for episode in episodes],
+        "outages": [asdict(outage) for outage in outages],
+        "drills": [of_drills.as_data(drill) for drill in drills],
+    }
 
 
 def in_a_line(outage: Outage, now: float) -> str:
@@ -62,6 +68,6 @@ def in_a_line(outage: Outage, now: float) -> str:
     return plain(f"{outage.service}: down from {day_and_time(outage.began_at)} {end}{times}: {outage.why}")
 
 
-def began_at(entry: Episode | Outage) -> float:
-    """What both are sorted by."""
-    return entry.began_at if isinstance(entry, Outage) else entry.opened_at
+def began_at(entry: Episode | Outage | Drill) -> float:
+    """What all are sorted by."""
+    return entry.opened_at if isinstance(entry, Episode) else entry.began_at

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.drill import NO_DRILLS
 from vcrecovery.core.health import Answers, Course, Health, Outage, after
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
@@ -27,6 +28,7 @@ from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
 from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.standby.modes import ChosenModes, refreshed
+from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.lock import Holder
 from vcrecovery.store.outages import OutageBook
 from vcrecovery.store.quarantines import QuarantineBook
@@ -74,9 +76,10 @@ def look(
     patience = _Patience(within)
     outages = OutageBook(env.journal).going_on()
     known = {} if courses is None else dict(courses)
-    ends = StandbyEnds(env.journal).all()
+    ends, drills = StandbyEnds(env.journal).all(), DrillBook(env.journal).all()
     questions = [_Questions(env, name, asker, outages.get(name), known.get(name), ends.get(name)) for name in names]
-    return [question.answered(patience) for question in questions]
+    views = [question.answered(patience) for question in questions]
+    return [replace(view, drills=drills.get(view.name, NO_DRILLS)) for view in views]
 
 
 class _Questions:
@@ -227,6 +230,7 @@ def _of_plan(env: Environment, name: str, host: str) -> PlanView:
         virtual_ip=_of_address(service.virtual_ip),
         cool_down=env.plan.detection.cool_down,
         replicated_by=dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},
+        drill_every=service.drill.every,
     )
 
 

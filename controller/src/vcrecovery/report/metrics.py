@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
+from vcrecovery.core.drill import DrillOutcome
 from vcrecovery.core.episode import Outcome
 from vcrecovery.core.health import BUCKETS, Health, Latencies
 from vcrecovery.core.power import Power
@@ -101,6 +102,26 @@ def families(
             "last_failover_timestamp_seconds",
             "When the last failover was done.",
             lambda v: v.done.closed_at if v.done else None,
+        ),
+        each(
+            "drill_last_good_timestamp_seconds",
+            "When the last drill that passed ended; none where none ever has.",
+            lambda v: v.drills.good.ended_at if v.drills.good else None,
+        ),
+        each(
+            "drill_last_good_recovery_seconds",
+            "How long its clone took from its start to its open ports.",
+            lambda v: v.drills.good.recovery if v.drills.good else None,
+        ),
+        each(
+            "drill_failed",
+            "Whether the newest drill has failed; none where there was none.",
+            lambda v: None if v.drills.last is None else float(v.drills.last.outcome is DrillOutcome.FAILED),
+        ),
+        each(
+            "drill_overdue",
+            "Whether no drill has passed for longer than drill.every; none where that is not set.",
+            lambda v: None if v.plan.drill_every is None else float(v.drill_overdue),
         ),
         Family("vcrecovery_service_findings", "gauge", "What `vcrecovery status --check` finds.", _findings(views)),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vcrecovery.core.drill import Drill
 from vcrecovery.core.episode import CAME_TO_NOTHING
 from vcrecovery.core.health import Health
 from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, span, took, wrapped
@@ -141,6 +142,9 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
         say("failover", f"the last one {day_and_time(begun)}, in {seconds}: `vcrecovery explain {view.done.id}`")
     if view.last is not None and view.last.outcome in CAME_TO_NOTHING:
         say("attempt", f"{day_and_time(view.last.opened_at)}: {view.last.outcome}: {view.last.reason}")
+    if (good := view.drills.good) is not None:
+        up = f", up {good.recovery:.1f} s after its start" if good.recovery is not None else ""
+        say("drill", f"the last good one {day_and_time(good.began_at)}{up}")
     for finding in found:
         text = finding.sentence + (f"; {finding.hint}" if finding.hint else "")
         say("now" if finding.level is Level.ATTENTION else "later", text)
@@ -206,6 +210,12 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "seconds_to_answer": view.course.seconds,
         "ports": None if view.ports is None else {port: not why for port, why in view.ports.items()},
         "replicated_by": dict(view.plan.replicated_by),
+        "drill": {
+            "every": view.plan.drill_every,
+            "overdue": view.drill_overdue,
+            "last_good": _drill(view.drills.good),
+            "last": _drill(view.drills.last),
+        },
         "findings": [
             {"level": finding.level.value, "sentence": finding.sentence, "hint": finding.hint}
             for finding in findings(view)
@@ -218,6 +228,19 @@ def _done(view: ServiceView) -> Mapping[str, Any] | None:
     if done is None or done.closed_at is None:
         return None
     return {"episode": done.id, "opened_at": done.opened_at, "seconds": done.closed_at - done.opened_at}
+
+
+def _drill(drill: Drill | None) -> Mapping[str, Any] | None:
+    if drill is None:
+        return None
+    return {
+        "drill": drill.id,
+        "began_at": drill.began_at,
+        "ended_at": drill.ended_at,
+        "recovery_seconds": drill.recovery,
+        "outcome": drill.outcome.value if drill.outcome else None,
+        "reason": drill.reason,
+    }
 
 
 def fingerprint(view: ServiceView) -> object:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.drill import NO_DRILLS, DrillsOf, is_overdue
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.health import Course
 from vcrecovery.core.power import Power
@@ -70,6 +71,7 @@ class PlanView:
     virtual_ip: str = ""
     cool_down: float = 0.0
     replicated_by: Mapping[str, str] = field(default_factory=dict)
+    drill_every: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class ServiceView:
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
     work on it. `course`: whether whoever serves answers. `ports`: what each of its probes said, empty when that was
     good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
-    `end`: why its standby, which is to serve, does not run.
+    `end`: why its standby, which is to serve, does not run. `drills`: its rehearsals.
     """
 
     name: str
@@ -97,6 +99,7 @@ class ServiceView:
     ports: Mapping[str, str] | None = None
     quarantine: Quarantine | None = None
     end: StandbyEnd | None = None
+    drills: DrillsOf = NO_DRILLS
 
     @property
     def suspension(self) -> Suspension | None:
@@ -123,3 +126,8 @@ class ServiceView:
     def too_old(self) -> bool:
         age = self.standby.age
         return age is not None and age > self.plan.max_staleness
+
+    @property
+    def drill_overdue(self) -> bool:
+        """Whether a drill should have passed by now. Not while the standby serves: then none can be made."""
+        return self.protected and is_overdue(self.plan.drill_every, self.drills.good, self.at)

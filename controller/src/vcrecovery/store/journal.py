@@ -28,6 +28,7 @@ from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
 from vcrecovery.store.schema import (
+    DRILL_SCHEMA,
     EVENT_SCHEMA,
     JOURNAL_SCHEMA,
     OUTAGE_SCHEMA,
@@ -80,7 +81,7 @@ class Journal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(
-                JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA + STANDBY_END_SCHEMA
+                JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA + STANDBY_END_SCHEMA + DRILL_SCHEMA
             )
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:

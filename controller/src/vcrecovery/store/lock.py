@@ -170,3 +170,14 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
                 f"{name} is already at work on {service}", f"`vcrecovery status {service}` shows how far it is"
             )
         clock.sleep(_EVERY)
+
+
+@contextmanager
+def drill_lock(state_dir: Path, *, brief: bool = False, clock: Clock = SYSTEM) -> Iterator[None]:
+    """One drill at a time; a failover never waits for it. `brief`: for who only looks whether one lives."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(service_lock(state_dir, "drill", part="drills", brief=brief, clock=clock))
+        except BusyError as error:
+            raise BusyError("another drill is at work", "wait for its end, then run it again") from error
+        yield

@@ -69,3 +69,12 @@ CREATE TABLE IF NOT EXISTS outage (
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_outage ON outage (service) WHERE ended_at IS NULL;
 CREATE INDEX IF NOT EXISTS outages_of_service ON outage (service);
 """
+#: Not episodes: a rehearsal changes nothing of who serves.
+DRILL_SCHEMA = """
+CREATE TABLE IF NOT EXISTS drill (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    service TEXT NOT NULL, began_at REAL NOT NULL, asked_by TEXT NOT NULL,
+    ended_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT '', steps TEXT NOT NULL DEFAULT '[]'
+) STRICT;
+CREATE INDEX IF NOT EXISTS drills_of_service ON drill (service);
+"""

@@ -50,16 +50,12 @@ class Instances(Connection):
         response = self._found(lambda api: api.instances[instance].get())
         if response is None:
             return None
-        data = response.json()["metadata"]
-        return Instance(
-            name=instance,
-            running=data["status"] in (RUNNING, "Ready"),
-            status=RUNNING if data["status"] == "Ready" else data["status"],
-            config=data["config"],
-            devices=data["devices"],
-            etag=response.headers.get("ETag", ""),
-            started_at=_seconds(data.get("last_used_at", "")),
-        )
+        return _instance(instance, response.json()["metadata"], response.headers.get("ETag", ""))
+
+    def all_with(self, key: str, value: str) -> list[Instance]:
+        """Those whose configuration has this value of the key; not to be written by, since they have no ETag."""
+        found = self._guard(lambda api: api.instances.get(params={"recursion": "1"})).json()["metadata"]
+        return [_instance(data["name"], data, "") for data in found if data["config"].get(key) == value]
 
     def create_empty(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
         """A container without an image; its files come from elsewhere."""
@@ -72,6 +68,30 @@ class Instances(Connection):
             "devices": {name: dict(device) for name, device in devices.items()},
         }
         self._change(lambda api: api.instances.post(json=body), 60, f"the creation of {instance}")
+
+    def copy(
+        self,
+        source: str,
+        instance: str,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        timeout: float,
+    ) -> None:
+        """A copy of `source`, whatever that does, with this configuration and these devices over what it has.
+
+        The source goes on, also where its pool copies file by file: so each file is as it was when its turn came. The
+        server finishes a copy also when nobody waits for it any more.
+        """
+        body = {
+            "name": instance,
+            "type": "container",
+            "source": {"type": "copy", "source": source, "instance_only": True, "allow_inconsistent": True},
+            # Not the source's, which may bring devices along.
+            "profiles": [],
+            "config": dict(config),
+            "devices": {name: dict(device) for name, device in devices.items()},
+        }
+        self._change(lambda api: api.instances.post(json=body), timeout, f"the copy of {source}")
 
     def configure(
         self,
@@ -203,12 +223,12 @@ class Instances(Connection):
         """Runs a command in a running instance, without its output; its exit status."""
         return self._execute(instance, command, timeout, record=False)[0]
 
-    def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        """Runs a command in a running instance; its exit status and what it printed."""
+    def ask(self, instance: str, command: Sequence[str], timeout: float, *, errors: bool = False) -> tuple[int, str]:
+        """Runs a command in a running instance; its exit status and what it printed, with `errors` behind that."""
         status, logs = self._execute(instance, command, timeout, record=True)
         printed = b""
-        for number, address in logs.items():
-            printed += self._take_log(str(address), keep=number == "1")
+        for number, address in sorted(logs.items()):
+            printed += self._take_log(str(address), keep=number == "1" or errors)
         return status, printed.decode(errors="replace")
 
     def _take_log(self, address: str, *, keep: bool) -> bytes:
@@ -232,8 +252,20 @@ class Instances(Connection):
         )
         return int(left["return"]), left.get("output") or {}
 
-    def delete(self, instance: str) -> None:
-        self._change(lambda api: api.instances[instance].delete(), 60, f"the removal of {instance}")
+    def delete(self, instance: str, timeout: float = 60.0) -> None:
+        self._change(lambda api: api.instances[instance].delete(), timeout, f"the removal of {instance}")
+
+
+def _instance(name: str, data: Mapping[str, Any], etag: str) -> Instance:
+    return Instance(
+        name=name,
+        running=data["status"] in (RUNNING, "Ready"),
+        status=RUNNING if data["status"] == "Ready" else data["status"],
+        config=data["config"],
+        devices=data["devices"],
+        etag=etag,
+        started_at=_seconds(data.get("last_used_at", "")),
+    )
 
 
 def _seconds(text: str) -> float:

@@ -63,6 +63,14 @@ class Storage(Connection):
         found = self._found(lambda api: api.storage_pools[pool].get())
         return None if found is None else str(_metadata(found)["driver"])
 
+    def pool_free(self, pool: str) -> int:
+        """The bytes that are free in the pool. Raises ExternalError when the server does not say it."""
+        found = _metadata(self._guard(lambda api: api.storage_pools[pool].resources.get()))
+        try:
+            return int(found["space"]["total"]) - int(found["space"].get("used", 0))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExternalError(f"LXD on secondary {self.name} does not say how full pool {pool} is") from error
+
     def network_exists(self, network: str) -> bool:
         return self._found(lambda api: api.networks[network].get()) is not None
 
