@@ -108,6 +108,13 @@ def status(lab: Lab) -> dict[str, Any]:
     return entry
 
 
+def heartbeat(lab: Lab) -> dict[str, Any]:
+    """The VM's newest, in the standby."""
+    found = json.loads((lab.rootfs / "var/lib/vcrecovery/heartbeat").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
 def in_the_vm(lab: Lab, command: str) -> str:
     """What it prints, in one line; empty while the VM takes no call."""
     with suppress(LabError):
@@ -165,8 +172,8 @@ def test_a_client_that_writes_all_the_time_loses_nothing(lab: Lab) -> None:
     )
     unit = lab.rootfs / "etc/systemd/system/multi-user.target.wants/rows.service"
     wait_for(lambda: unit.is_symlink() and is_well(lab), "the unit in the standby")
-    before = json.loads((lab.rootfs / "var/lib/vcrecovery/heartbeat").read_text())
-    assert before["final"] is False
+    boot = in_the_vm(lab, "cat /proc/sys/kernel/random/boot_id")
+    wait_for(lambda: (heartbeat(lab)["final"], heartbeat(lab)["boot"]) == (False, boot), "a heartbeat of this boot")
     vm = lab.layout.primary()
     with Client(lab) as client:
         wait_for(lambda: len(client.by(vm.name)) > 20, "the first rows")
@@ -175,8 +182,7 @@ def test_a_client_that_writes_all_the_time_loses_nothing(lab: Lab) -> None:
         wait_for(lambda: len(client.by("web")) > 5, "rows in the standby")
     rows = {int(file.name) for file in (lab.rootfs / "srv/rows").iterdir()}
     assert client.acknowledged.keys() - rows == set()
-    heartbeat = json.loads((lab.rootfs / "var/lib/vcrecovery/heartbeat").read_text())
-    assert (heartbeat["final"], heartbeat["boot"]) == (True, before["boot"])
+    assert (heartbeat(lab)["final"], heartbeat(lab)["boot"]) == (True, boot)
     assert qemu_pid(vm) is None
     assert status(lab)["serves"] == "standby"
     done = [step["step"] for step in newest_episode(lab)["steps"] if step["ok"]]
