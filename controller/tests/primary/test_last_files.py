@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ def a_pair(tmp_path: Path) -> Settings:
     )
 
 
+def stopping(command: Sequence[str], _timeout: float) -> str:
+    assert command == ["systemctl", "show", "--property=SystemState"]
+    return "SystemState=stopping\n"
+
+
 def heartbeat(top: Path) -> dict[str, object]:
     found = json.loads((top / "var/lib/vcrecovery/heartbeat").read_text())
     assert isinstance(found, dict)
@@ -39,7 +45,7 @@ def heartbeat(top: Path) -> dict[str, object]:
 
 def test_all_is_sent_and_vouched_for(settings: Settings, tmp_path: Path) -> None:
     stamp(settings.state_dir, 100.0, None, 3, {})
-    done = send_last_files(settings, lambda: 200.0)
+    done = send_last_files(settings, stopping, lambda: 200.0)
     standby = tmp_path / "standby"
     assert (standby / "row").read_text() == "the last one"
     assert not (standby / "old").exists()
@@ -56,12 +62,19 @@ def test_what_cannot_be_sent_is_not_vouched_for(settings: Settings, tmp_path: Pa
     broken = settings._replace(target=f"{tmp_path}/row-of-a-file/none/")
     (tmp_path / "row-of-a-file").write_text("")
     with pytest.raises(ProgramError):
-        send_last_files(broken, lambda: 200.0)
+        send_last_files(broken, stopping, lambda: 200.0)
     assert heartbeat(tmp_path / "tree")["final"] is False
     assert heartbeat(tmp_path / "tree")["at"] == 100.0
 
 
+@pytest.mark.parametrize("state", ["running", "maintenance", ""])
+def test_a_machine_that_goes_on_vouches_for_nothing(state: str, settings: Settings, tmp_path: Path) -> None:
+    send_last_files(settings, lambda _command, _timeout: f"SystemState={state}\n", lambda: 200.0)
+    assert (tmp_path / "standby/row").exists()
+    assert heartbeat(tmp_path / "standby")["final"] is False
+
+
 def test_the_next_boots_first_heartbeat_takes_the_word_back(settings: Settings, tmp_path: Path) -> None:
-    send_last_files(settings, lambda: 200.0)
+    send_last_files(settings, stopping, lambda: 200.0)
     stamp(settings.state_dir, 300.0, None, 0, {})
     assert heartbeat(tmp_path / "tree")["final"] is False

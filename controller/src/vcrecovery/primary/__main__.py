@@ -49,7 +49,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif options.verb == "superseded":
             until_it_may_serve(settings, run, print)
         elif options.verb == "last-files":
-            done = send_last_files(settings)
+            done = send_last_files(settings, run)
             print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")
         else:
             beat(settings.state_dir, settings.run_dir, options.every, units=settings.units)

@@ -12,20 +12,23 @@ from typing import Callable
 
 from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
+from .programs import Run
 from .reconcile import alone
 from .settings import Settings
 from .transfer import Transfer, named_paths, whole_tree
+from .unit_states import system_state
 
 
-def send_last_files(settings: Settings, now: Callable[[], float] = time.time) -> Transfer:
+def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = time.time) -> Transfer:
     """What was sent; raises ProgramError when the standby may lack something. Nothing else may write any more.
 
-    The tree is sent as it is: what has stopped needs neither a hook nor a snapshot to be consistent.
+    The tree is sent as it is: what has stopped needs neither a hook nor a snapshot to be consistent. Whoever stops the
+    unit while the machine goes on has the tree sent, and no word that it is the last of this boot.
     """
     with alone(settings.run_dir):
-        at = now()
+        at, final = now(), system_state(run) == "stopping"
         done = whole_tree(settings.source, settings, lambda _progress: None)
-        stamp(settings.state_dir, at, None, queue=0, final=True)
+        stamp(settings.state_dir, at, None, queue=0, final=final)
         folder = os.path.relpath(settings.state_dir, settings.source)
         named_paths(settings.source, settings, [os.fsencode(folder + "/" + HEARTBEAT_NAME)])
         return done

@@ -10,6 +10,14 @@ from .programs import ProgramError, Run
 _SECONDS = 5.0
 
 
+def system_state(run: Run) -> str:
+    """Of the whole machine: initializing, starting, running, degraded, stopping, ...; empty if nobody knows."""
+    try:
+        return run(["systemctl", "show", "--property=SystemState"], _SECONDS).strip().rpartition("=")[2]
+    except ProgramError:
+        return ""
+
+
 def unit_states(units: Sequence[str], run: Run) -> Optional[Dict[str, str]]:
     """Of those that are not active, in systemd's words (failed, inactive, activating, ...); None if nobody knows."""
     if not units:

@@ -12,6 +12,7 @@ from typing import Callable, Optional
 
 from .programs import ProgramError, Run
 from .settings import Settings
+from .unit_states import system_state
 
 #: What is asked for over the key of the sync, and what is answered.
 QUESTION, PRIMARY, STANDBY = "who-serves", "primary", "standby"
@@ -38,7 +39,7 @@ def at_boot(
     now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep, root: str = "",
 ) -> None:  # fmt: skip
     """Has this boot end without services where the standby serves, or may; ProgramError if systemd does not do it."""
-    if run(["systemctl", "show", "--property=SystemState"], 60).strip() != "SystemState=initializing":
+    if system_state(run) != "initializing":
         say("this VM has booted: nothing is asked")
         return
     if os.path.exists(root + _NETWORK_MANAGER):
