@@ -12,6 +12,7 @@ from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.heartbeat import boot_id, stamp
 from vcrecovery.primary.last_files import send_last_files
 from vcrecovery.primary.programs import ProgramError
+from vcrecovery.primary.sent_mounts import mount_points, note_mounts, sent_mounts
 from vcrecovery.primary.settings import Settings
 
 
@@ -46,6 +47,7 @@ def heartbeat(top: Path) -> dict[str, object]:
 def test_all_is_sent_and_vouched_for(settings: Settings, tmp_path: Path) -> None:
     stamp(settings.state_dir, 100.0, None, 3, {})
     done = send_last_files(settings, stopping, lambda: 200.0)
+    assert done is not None
     standby = tmp_path / "standby"
     assert (standby / "row").read_text() == "the last one"
     assert not (standby / "old").exists()
@@ -68,10 +70,38 @@ def test_what_cannot_be_sent_is_not_vouched_for(settings: Settings, tmp_path: Pa
 
 
 @pytest.mark.parametrize("state", ["running", "maintenance", ""])
-def test_a_machine_that_goes_on_vouches_for_nothing(state: str, settings: Settings, tmp_path: Path) -> None:
-    send_last_files(settings, lambda _command, _timeout: f"SystemState={state}\n", lambda: 200.0)
-    assert (tmp_path / "standby/row").exists()
-    assert heartbeat(tmp_path / "standby")["final"] is False
+def test_a_machine_that_goes_on_sends_nothing(state: str, settings: Settings, tmp_path: Path) -> None:
+    """Its services write, and whoever upgrades the unit restarts it."""
+    assert send_last_files(settings, lambda _command, _timeout: f"SystemState={state}\n", lambda: 200.0) is None
+    assert not (tmp_path / "standby/row").exists()
+    assert (tmp_path / "standby/old").exists()
+
+
+def test_a_file_system_that_is_gone_is_not_emptied_in_the_standby(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "run/sent-mounts").write_text(f"{tmp_path}/tree/old\0")
+    with pytest.raises(ProgramError, match="tree/old is not mounted any more: give it the option x-systemd"):
+        send_last_files(settings, stopping, lambda: 200.0)
+    assert (tmp_path / "standby/old").exists()
+    assert not (tmp_path / "tree/var/lib/vcrecovery/heartbeat").exists()
+
+
+MOUNTINFO = """\
+22 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw
+23 22 0:21 / /proc rw - proc proc rw
+24 22 0:22 / /run rw - tmpfs tmpfs rw
+25 24 0:23 / /run/lock rw - tmpfs tmpfs rw
+26 22 254:17 / /srv/my\\040data rw - ext4 /dev/vdb1 rw
+27 22 254:18 / /runway rw - xfs /dev/vdc rw
+28 22 0:24 / /var/lib/vcrecovery rw - tmpfs tmpfs rw
+"""
+
+
+def test_what_is_mounted_in_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").write_text(MOUNTINFO)
+    assert mount_points("/", str(tmp_path / "mountinfo")) == {"/srv/my data", "/runway"}
+    assert mount_points("/srv", str(tmp_path / "mountinfo")) == {"/srv/my data"}
+    note_mounts(str(tmp_path), "/")
+    assert sent_mounts(str(tmp_path)) == mount_points("/")
 
 
 def test_the_next_boots_first_heartbeat_takes_the_word_back(settings: Settings, tmp_path: Path) -> None:

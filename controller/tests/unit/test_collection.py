@@ -62,7 +62,7 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
         "primary_heartbeat": "10s",
         "primary_program_dir": "/usr/local/lib/vcrecovery",
         "primary_python": "/usr/bin/python3",
-        "primary_last_files_timeout": 300,
+        "primary_last_files_timeout": 240,
         "primary_asks_for": 15,
         "primary_run_dir": "/run/vcrecovery",
         "primary_sync_memory": "512M",

@@ -70,6 +70,10 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
     with keeping, service_lock(plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
         under_way = state.open_episode is not None and state.open_episode.has_acted
+        if under_way and state.side is Side.PRIMARY and state.open_episode and state.open_episode.request.planned:
+            raise RefusedError(
+                f"a switchover of {service} is under way", f"`vcrecovery switchover {service}` brings it to its end"
+            )
         if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return

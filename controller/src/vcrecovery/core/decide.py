@@ -23,8 +23,10 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
     if (given_up := _given_up(episode)) is not None:
         return given_up
-    if episode.request.planned and episode.has_acted and (next_step := planned.up_to_the_start(episode, readiness)):
-        return next_step
+    if episode.request.planned and episode.has_acted:
+        next_step = planned.up_to_the_start(episode, now, readiness)
+        if next_step is not None:
+            return next_step
     if not episode.tried(Step.FENCE):
         return _up_to_the_fence(episode, policy, now)
     fence = episode.fence

@@ -13,19 +13,22 @@ from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
 
+_BACK = "the VM takes over again: "
+#: Seconds from the shutdown, within which the standby has to start: later, the VM may have run and stopped again.
+GOES_ON_WITHIN = 1200.0
 #: One of these that has failed ends a switchover: the next try is the operator's.
 _GOES_BACK_AFTER = (Step.SHUTDOWN, Step.LAST_FILES, Step.FENCE, Step.START)
 
 
-def up_to_the_start(episode: Episode, readiness: Readiness) -> Decision | None:
+def up_to_the_start(episode: Episode, now: float, readiness: Readiness) -> Decision | None:
     """What comes next of a switchover that has acted; None where it goes on as a failover does."""
     if episode.done(Step.START) is not None:
         return None
-    trouble = _trouble(episode, readiness)
+    trouble = _trouble(episode, now, readiness)
     if episode.done(Step.TAKE_BACK) is not None:
         return Close(Outcome.TAKEN_BACK, f"{episode.service} is on its VM again: {trouble}")
     if trouble or episode.tried(Step.TAKE_BACK):
-        return Run(Step.TAKE_BACK, f"the VM takes over again: {trouble}")
+        return Run(Step.TAKE_BACK, f"{_BACK}{trouble}")
     if episode.done(Step.SHUTDOWN) is None:
         return shut_down(episode)
     if episode.done(Step.LAST_FILES) is None:
@@ -44,12 +47,18 @@ def shut_down(episode: Episode) -> Run:
     return Run(Step.SHUTDOWN, f"{episode.cause}: shutting the VM down")
 
 
-def _trouble(episode: Episode, readiness: Readiness) -> str:
+def _trouble(episode: Episode, now: float, readiness: Readiness) -> str:
     """Why its standby does not start; empty while nothing speaks against that."""
+    before = episode.newest(Step.TAKE_BACK)
+    if before is not None and before.sentence.startswith(_BACK):
+        return before.sentence.removeprefix(_BACK)
     for step in _GOES_BACK_AFTER:
         last = episode.last(step)
         if last is not None and not last.was_done:
             return last.error or f"{step} left nothing that can be read"
+    shut = episode.newest(Step.SHUTDOWN)
+    if shut is not None and not 0 <= now - shut.begun_at <= GOES_ON_WITHIN:
+        return f"it was interrupted {abs(now - shut.begun_at):.0f} s ago: nobody knows what its VM has done since"
     return readiness.reason if isinstance(readiness, Unmet) else ""
 
 

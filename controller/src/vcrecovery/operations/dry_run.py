@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from vcrecovery.core.decide import decide
-from vcrecovery.core.decisions import Blocked, Close
+from vcrecovery.core.decisions import Blocked, Close, Run
 from vcrecovery.core.episode import Episode, Request, Step, StepRecord
 from vcrecovery.core.service_state import Side
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.policy import policy_for
+from vcrecovery.operations.serving import standby_serves
 
 #: Of the newest episodes, so many are looked through for the time that a step took.
 LOOKED_THROUGH = 50
@@ -49,9 +50,17 @@ def dry_run(env: Environment, service: str, cause: str, request: Request) -> Dry
     history = env.journal.history(service, LOOKED_THROUGH)
     open_episode = state.open_episode
     if open_episode is None and state.side is Side.STANDBY:
-        return DryRun(service, nothing_to_do=f"its standby serves since epoch {state.epoch}")
+        if standby_serves(env, service):
+            return DryRun(service, nothing_to_do=f"its standby serves since epoch {state.epoch}")
+        if request.planned:
+            hint = f"`vcrecovery failover {service}` brings it up"
+            return DryRun(service, refused="its standby is to serve and does not answer", hint=hint)
+        request = replace(request, again=True)
     if open_episode is not None and open_episode.has_acted:
+        following = decide(open_episode, policy, env.clock.now())
         left = [step for step in _steps_of(open_episode.request, policy.has_dns) if open_episode.done(step) is None]
+        if isinstance(following, Run) and following.step is Step.TAKE_BACK:
+            left = [Step.TAKE_BACK]
         return DryRun(service, under_way=open_episode.epoch, steps=_timed(left, history))
     actuator, now = FailoverSteps(env, service), env.clock.now()
     episode = Episode(0, service, max(state.epoch, actuator.epoch_elsewhere()) + 1, cause, request, now)

@@ -50,7 +50,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
             until_it_may_serve(settings, run, print)
         elif options.verb == "last-files":
             done = send_last_files(settings, run)
-            print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")
+            if done is None:
+                print("this machine goes on: nothing is sent")
+            else:
+                print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")
         else:
             beat(settings.state_dir, settings.run_dir, options.every, units=settings.units)
     except ExcludeError as error:

@@ -8,27 +8,37 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable
+from typing import Callable, Optional
 
 from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
-from .programs import Run
+from .programs import ProgramError, Run
 from .reconcile import alone
+from .sent_mounts import mount_points, sent_mounts
 from .settings import Settings
 from .transfer import Transfer, named_paths, whole_tree
 from .unit_states import system_state
 
 
-def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = time.time) -> Transfer:
+def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = time.time) -> Optional[Transfer]:
     """What was sent; raises ProgramError when the standby may lack something. Nothing else may write any more.
 
-    The tree is sent as it is: what has stopped needs neither a hook nor a snapshot to be consistent. Whoever stops the
-    unit while the machine goes on has the tree sent, and no word that it is the last of this boot.
+    The tree is sent as it is: what has stopped needs neither a hook nor a snapshot to be consistent. None, and nothing
+    was sent, while the machine goes on: somebody has only stopped or restarted the unit.
     """
+    if system_state(run) != "stopping":
+        return None
     with alone(settings.run_dir):
-        at, final = now(), system_state(run) == "stopping"
+        at = now()
+        gone = sent_mounts(settings.run_dir) - mount_points(settings.source)
+        if gone:
+            # To rsync their folders are empty now, and those in the standby would be emptied.
+            raise ProgramError(
+                f"{sorted(gone)[0]} is not mounted any more: give it the option"
+                " x-systemd.before=vcrecovery-last-files.service in /etc/fstab"
+            )
         done = whole_tree(settings.source, settings, lambda _progress: None)
-        stamp(settings.state_dir, at, None, queue=0, final=final)
+        stamp(settings.state_dir, at, None, queue=0, final=True)
         folder = os.path.relpath(settings.state_dir, settings.source)
         named_paths(settings.source, settings, [os.fsencode(folder + "/" + HEARTBEAT_NAME)])
         return done

@@ -22,6 +22,7 @@ from .programs import ProgramError, Run
 from .refresh import refresh
 from .report import NAME as REPORT_NAME
 from .report import progress_sentence, read_report, write_report
+from .sent_mounts import note_mounts
 from .settings import Settings
 from .transfer import Progress, named_paths, whole_tree
 
@@ -55,6 +56,7 @@ def reconcile(
         if settings.engine == "periodic":
             stamp(settings.state_dir, began, None)
         marks.end()
+        note_mounts(settings.run_dir, settings.source)
         _tell(settings, report)
         return report
 

@@ -64,8 +64,10 @@ def _keep_off(subject: Subject, episode: Episode) -> Fenced:
         if 0 <= age <= subject.policy.fence_valid_for:
             said = f"{place.host} does not answer; {age:.0f} s ago the VM was off"
             return Fenced(said, ProvedBy.LIBVIRT, Power.SHUTOFF)
-    if place.reading.power not in OFF or place.also_on or not subject.host.keep_off(subject.uuid):
-        raise ExternalError(f"VM {subject.uuid} is {place.reading} on {place.host}: somebody has started it again")
+        raise ExternalError(place.reading.detail or f"{place.host} does not answer")
+    ran_again = place.reading.reason not in ("shutdown", "")
+    if place.reading.power not in OFF or ran_again or place.also_on or not subject.host.keep_off(subject.uuid):
+        raise ExternalError(f"VM {subject.uuid} is {place.reading} on {place.host}: it ran again after its shutdown")
     return Fenced(f"{place.host}: {place.reading}, and stays so", ProvedBy.LIBVIRT, place.reading.power)
 
 

@@ -22,6 +22,9 @@ def shut_down(subject: Subject) -> ShutDown:
     while True:
         try:
             reading, silent = host.read(uuid), ""
+            if reading.power not in OFF and clock.steady() - asked_at >= ASK_AGAIN_AFTER:
+                asked_at = clock.steady()
+                host.shut_down(uuid)
         except ExternalError as error:
             # libvirtd may restart meanwhile.
             silent = error.message
@@ -30,9 +33,6 @@ def shut_down(subject: Subject) -> ShutDown:
                 return ShutDown(f"{host.name}: {reading}", reading.power, reading.reason, starts_with_host)
             if reading.power is Power.ABSENT:
                 raise ExternalError(f"VM {uuid} has left {host.name} while it was shut down")
-            if clock.steady() - asked_at >= ASK_AGAIN_AFTER:
-                host.shut_down(uuid)
-                asked_at = clock.steady()
         if clock.steady() > deadline:
             raise ExternalError(silent or f"VM {uuid} has not shut down within {limit:.0f} s", "see its console")
         clock.sleep(LOOK_EVERY)
