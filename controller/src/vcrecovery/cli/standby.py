@@ -9,7 +9,7 @@ import click
 
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
-from vcrecovery.core.service_state import Side
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
@@ -70,10 +70,8 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
     with keeping, service_lock(plan.state_dir, service, clock=env.clock):
         state = env.journal.state(service)
         under_way = state.open_episode is not None and state.open_episode.has_acted
-        if under_way and state.side is Side.PRIMARY and state.open_episode and state.open_episode.request.planned:
-            raise RefusedError(
-                f"a switchover of {service} is under way", f"`vcrecovery switchover {service}` brings it to its end"
-            )
+        if under_way and state.side is Side.PRIMARY:
+            _refuse_in_a_switchover(env, state)
         if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
@@ -87,6 +85,18 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
+
+
+def _refuse_in_a_switchover(env: Environment, state: ServiceState) -> None:
+    """Its VM may still be on its way down, and nobody would start it again."""
+    service, episode = env.plan.services[state.service], state.open_episode
+    if episode is None or not episode.request.planned:
+        return
+    if not env.probes.answering(str(service.primary.address), service.ports, service.timeouts.confirm):
+        raise RefusedError(
+            f"a switchover of {state.service} is under way, and its VM does not answer",
+            f"`vcrecovery switchover {state.service}` brings it to its end",
+        )
 
 
 @standby.command(short_help="Wait for a complete sync.")
