@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
 from vcrecovery.operations.drill_clones import left_out, make, remove
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.serving import targets
+from vcrecovery.operations.steps.subject import last_words
 from vcrecovery.plan.model import Service
 from vcrecovery.store.drills import DrillBook
 
@@ -170,11 +171,7 @@ class DrillPart:
         try:
             yield
         except (EndsAtOnceError, _EndedError) as error:
-            words = ""
-            with suppress(ExternalError):
-                words = self._lxd.last_words(self._clone)
-            said = f"; its last words: {plain(words)}" if words else ""
-            raise ExternalError(f"{error.message}{said}") from error
+            raise ExternalError(f"{error.message}{last_words(self._lxd, self._clone)}") from error
 
     def _must_run(self) -> None:
         found = self._lxd.get(self._clone)

@@ -20,9 +20,18 @@ from vcrecovery.standby.container import EPOCH_KEY, READY_KEY
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.libvirt import LibvirtHost
+    from vcrecovery.drivers.lxd import LxdServer
 
 #: Seconds for which what was read or seen counts for the next step, so that it is not asked for again.
 JUST_NOW = 3.0
+
+
+def last_words(lxd: LxdServer, container: str) -> str:
+    """What a container said before it ended, to be put behind a sentence; empty when that is not known."""
+    with suppress(ExternalError):
+        if words := lxd.last_words(container):
+            return f"; its last words: {plain(words)}"
+    return ""
 
 
 class Subject:
@@ -73,11 +82,8 @@ class Subject:
         return found
 
     def last_words(self) -> str:
-        """What its container said before it ended, to be put behind a sentence; empty when that is not known."""
-        with suppress(ExternalError):
-            if words := self.lxd.last_words(self.name):
-                return f"; its last words: {plain(words)}"
-        return ""
+        """Of its container."""
+        return last_words(self.lxd, self.name)
 
     def standby_just_read(self) -> Instance | None:
         """The container, if it was read so short a time ago that it need not be read again."""
