@@ -93,7 +93,7 @@ class Stage:
         match verb:
             case "watch" | "look" | "look for returning primaries":
                 site.watch(argument or 0)
-            case "failover" | "switchover":
+            case "failover" | "switchover" | "failback":
                 self._operator(verb, argument or {}, wait=wait)
             case "zabbix event":
                 process = site.zabbix_event(argument or "vm")

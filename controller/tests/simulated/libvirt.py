@@ -95,6 +95,7 @@ class _Domain:
 
     def create(self) -> None:
         self._service.told("the VM is started")
+        self._service.asks_who_serves()
         self._world.becomes(self._service, Power.RUNNING)
 
     def suspend(self) -> None:
@@ -160,17 +161,18 @@ class SimulatedHost(LibvirtHost):
                     return
             raise self._unreachable(f"no answer within {within:.0f} s")
 
-    def destroy(self, uuid: str, timeout: float | None = None) -> None:
+    def destroy(self, uuid: str, timeout: float | None = None) -> bool:
         service = self._world.by_uuid(uuid)
         there = service if service is not None and service.host == self.name else None
         try:
-            super().destroy(uuid, timeout)
+            with_host = super().destroy(uuid, timeout)
         except ExternalError:
             if there is not None:
                 self.acts_late([there], "destroyed")
             raise
         if there is not None:
             self._scheduler.may_be_lost()
+        return with_host
 
     def acts_late(self, services: Sequence[Service], reason: str) -> None:
         """What was asked of libvirtd, or of a BMC, is done later, although nobody heard that it would be."""

@@ -114,6 +114,7 @@ class SimulatedLxd(LxdServer):
         changed = {**container.config, **config}
         container.config = {key: value for key, value in changed.items() if value}
         service.look_for_two()
+        self._scheduler.at(self._scheduler.time + 0.3, service.is_told_to_serve)
         self._scheduler.may_be_lost()
 
     def _set_state(

@@ -397,7 +397,7 @@ class Site:
         if words.get("primary_is_down") is True:
             words["primary_is_down"] = name
         given: dict[str, Any] = {"service": None, "vm": None, "host": None, "site": None, "group": None, what: name}
-        asked = {"planned": verb == "switchover", "as_json": False, **words}
+        asked = {"planned": verb == "switchover", "back": verb == "failback", "as_json": False, **words}
         option = name if what == "service" else f"--{what} {name}"
         typed = "".join(
             f" --{key.replace('_', '-')}" + ("" if value is True else f" {value}")
@@ -418,6 +418,10 @@ class Site:
 
     def switchover(self, what: str = "service", name: str = "") -> None:
         process = self.begin_failover(what, name, "switchover")
+        self.run(PATIENCE, lambda: process.is_over)
+
+    def failback(self, what: str = "service", name: str = "") -> None:
+        process = self.begin_failover(what, name, "failback")
         self.run(PATIENCE, lambda: process.is_over)
 
     def failover(self, what: str = "service", name: str = "", **words: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from simulated.scheduler import START, Scheduler
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
+from vcrecovery.operations.vm_orders import Given, Report
 
 #: Of each mode: seconds until a start is over, and how much of a boot is left before the ports open.
 MODES: Mapping[str, tuple[float, float]] = {
@@ -22,11 +23,10 @@ MODES: Mapping[str, tuple[float, float]] = {
     "hot": (0.02, 0.1),
 }
 #: What a VM does, by what its heartbeats depend on.
-_BEATS = frozenset({"power", "cpu", "network_cut", "syncs"})
+_BEATS = frozenset({"power", "cpu", "network_cut", "syncs", "superseded"})
 #: On which of them it depends whether the primary serves, or anything answers, as seen from here.
-_SEEN = frozenset(
-    {"power", "cpu", "network_cut", "primary_ports_open", "address_answers", "hypervisor_answers", "libvirtd_hangs"}
-)
+_SEEN = frozenset({"power", "cpu", "network_cut", "superseded", "primary_ports_open", "address_answers"})
+_SEEN |= {"hypervisor_answers", "libvirtd_hangs"}
 
 
 @dataclass
@@ -81,6 +81,14 @@ class Service:
     sends_last_files: bool = True
     #: How often it has booted, and what its newest heartbeat says of that; whether that was its last act.
     boots_so_far: int = 1
+    #: Whether it asks at its boot who serves; and whether the standby did then: it starts no service.
+    asks_at_boot: bool = True
+    superseded: bool = False
+    #: Seconds for each pass of a failback; None: it cannot fetch. What it has fetched is all that its standby wrote.
+    fetches_within: float | None = 2.0
+    has_everything: bool = True
+    order: Given | None = None
+    report: Report | None = None
     told_boot: int = 1
     final: bool = False
     heartbeat: float | None = START
@@ -173,7 +181,7 @@ class Service:
     def beat(self) -> None:
         """Up to now it has sent heartbeats, if it could."""
         has_stopped = self.final and self.told_boot == self.boots_so_far
-        sends = self.syncs and not self.network_cut and not has_stopped
+        sends = self.syncs and not self.network_cut and not self.superseded and not has_stopped
         if self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
             self.heartbeat = self.scheduler.wall
             self.beaten_at, self.off_for = self.scheduler.time, 0.0
@@ -181,7 +189,13 @@ class Service:
 
     def _note(self) -> None:
         now = self.scheduler.time
-        well = self.power is Power.RUNNING and self.primary_ports_open and self.libvirt_answers and self.cpu == 5.0
+        well = (
+            self.power is Power.RUNNING
+            and self.primary_ports_open
+            and not self.superseded
+            and self.libvirt_answers
+            and self.cpu == 5.0
+        )
         self.well_since = (now if self.well_since is None else self.well_since) if well else None
         self.answers_since = (now if self.answers_since is None else self.answers_since) if self.open_ports else None
         if self.power in OFF:
@@ -228,8 +242,25 @@ class Service:
     @property
     def open_ports(self) -> bool:
         """Of the primary, as seen from here."""
-        serves = self.power is Power.RUNNING and self.primary_ports_open
+        serves = self.power is Power.RUNNING and self.primary_ports_open and not self.superseded
         return (serves or self.address_answers) and not self.network_cut
+
+    # -- its way back ------------------------------------------------------------------------------------------
+
+    def asks_who_serves(self) -> None:
+        """It boots."""
+        self.superseded = self.asks_at_boot and self.container.config.get("user.vcrecovery.role") == "active"
+
+    def is_told_to_serve(self) -> None:
+        """If it waits for that, and its standby stands by."""
+        if not self.superseded or self.power is not Power.RUNNING:
+            return
+        if self.container.config.get("user.vcrecovery.role") == "active":
+            return
+        if not self.has_everything:
+            self.violated(f"the VM of {self.name} serves without what its standby wrote last")
+        self.superseded = False
+        self.told("the VM starts its services")
 
     # -- the standby -------------------------------------------------------------------------------------------
 
@@ -239,12 +270,12 @@ class Service:
         return self.container.status == RUNNING and self.container.config.get("user.vcrecovery.role") == "active"
 
     def look_for_two(self) -> None:
-        if self.serves and self.power is Power.RUNNING and not self.operators_word:
+        if self.serves and self.power is Power.RUNNING and not self.superseded and not self.operators_word:
             self.violated(f"two live copies of {self.name}")
 
     def may_start(self) -> None:
         """Its primary is off, or came back after its fence and was paused by us."""
-        gone = self.power in OFF or (self.power is Power.PAUSED and self.quarantined)
+        gone = self.power in OFF or self.superseded or (self.power is Power.PAUSED and self.quarantined)
         if not gone and not self.operators_word:
             self.violated(f"the standby of {self.name} starts while its primary may live")
 
@@ -260,6 +291,7 @@ class Service:
             if self.tree == "half":
                 self.violated(f"the standby of {self.name} starts from half a restore point")
             self.starts += 1
+            self.has_everything = False
             self.on_start(self)
         if self.standby_ends_after is not None:
             since = self.scheduler.time
@@ -348,6 +380,10 @@ class World:
         if service.power in OFF and power is Power.RUNNING:
             service.boots_so_far += 1
         before, service.power, service.reason = service.power, power, reason
+        if power in OFF:
+            service.superseded = False
+        elif power is Power.RUNNING:
+            self.scheduler.at(self.scheduler.time + 0.3, service.is_told_to_serve)
         if before is power or not self.answers(service.host):
             return
         for event, why in _events(before, power, reason):

@@ -171,7 +171,7 @@ class Services:
 
     def all(self, *names: str) -> dict[str, Result]:
         told: list[Result] = []
-        results = fail_over_all(names or tuple(self.of), self.begin, self.start_gate, told.append)
+        results = fail_over_all(names or tuple(self.of), self.begin, self.start_gate, told.append, Request())
         assert sorted(told, key=lambda r: r.service) == sorted(results, key=lambda r: r.service)
         return {result.service: result for result in results}
 

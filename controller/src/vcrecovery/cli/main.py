@@ -31,6 +31,7 @@ VERBS = {
     "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
     "explain": ("explain", "explain", "Explain a failover, or what it waits for."),
+    "failback": ("failback", "failback", "Return a service to its VM, from the standby that serves; nothing is lost."),
     "failover": ("failover", "failover", "Fence a service's primary and start its standby."),
     "history": ("history", "history", "Show past failovers, step by step."),
     "metrics": ("metrics", "metrics", "Print metrics for Prometheus."),

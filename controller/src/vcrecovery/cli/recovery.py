@@ -1,4 +1,4 @@
-"""What `vcrecovery failover` and `vcrecovery switchover` do, once they are called."""
+"""What `vcrecovery failover`, `switchover` and `failback` do, once they are called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vcrecovery.plan.problems import suggest
 
 
 class SeveralError(VCRecoveryError):
-    """Not every service of several is served by its standby; the table said why. Has the status of the worst."""
+    """Not every service of several is served as was asked; the table said why. Has the status of the worst."""
 
     def __init__(self, message: str, hint: str, exit_code: ExitCode) -> None:
         super().__init__(message, hint)
@@ -103,10 +103,11 @@ def run(
     primary_is_down: str | None = None,
     restore_point: str | None = None,
     planned: bool = False,
+    back: bool = False,
     dry_run: bool = False,
     as_json: bool,
 ) -> None:
-    """What `vcrecovery failover` does; `planned`: `vcrecovery switchover`."""
+    """What `vcrecovery failover` does; `planned`: `vcrecovery switchover`; `back`: `failback`."""
     carry_out(
         Environment(read_plan(plan_path)),
         plan_path,
@@ -119,6 +120,7 @@ def run(
         primary_is_down=primary_is_down,
         restore_point=restore_point,
         planned=planned,
+        back=back,
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -137,6 +139,7 @@ def carry_out(
     primary_is_down: str | None = None,
     restore_point: str | None = None,
     planned: bool = False,
+    back: bool = False,
     dry_run: bool = False,
     as_json: bool,
 ) -> None:
@@ -146,7 +149,7 @@ def carry_out(
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     by = operator()
-    request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point, planned=planned)
+    request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point, planned=planned, back=back)
     if dry_run:
         tell_dry_run(env, meant.services, f"requested by {by}", request, as_json=as_json)
         return
@@ -165,12 +168,14 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
             _print_json("service", name, [result_of_error(name, error)])
         raise
     if as_json:
-        _print_json("service", name, [result_of(name, episode)])
+        _print_json("service", name, [result_of(name, episode, request)])
     elif episode is None:
-        say(f"{name}: nothing to do: its standby serves since epoch {env.journal.state(name).epoch}")
+        serves = "primary" if request.back else f"standby serves since epoch {env.journal.state(name).epoch}"
+        say(f"{name}: nothing to do: its {serves}{' serves' if request.back else ''}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         seconds = took(episode.opened_at, episode.closed_at)
-        say(colour(f"{name}: served by its standby after {seconds}", "green"))
+        whom = "VM, and protected" if episode.request.back else "standby"
+        say(colour(f"{name}: served by its {whom}, after {seconds}", "green"))
     else:
         say(f"{name}: {episode.reason}")
 
@@ -188,16 +193,17 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
         if not as_json and result.exit_code is not ExitCode.DONE:
             say(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 
-    results = fail_over_all(meant.services, attempt, start_gate, tell, env.runtime)
+    results = fail_over_all(meant.services, attempt, start_gate, tell, request, env.runtime)
     if as_json:
         _print_json(meant.what, meant.name, results)
     else:
         for line in _table(results):
             say(line)
+    whose = "VMs" if request.back else "standbys"
     missing = [result for result in results if result.exit_code is not ExitCode.DONE]
     if missing:
         raise SeveralError(
-            f"{meant.what} {meant.name}: {len(missing)} of {len(results)} services are not served by their standbys: "
+            f"{meant.what} {meant.name}: {len(missing)} of {len(results)} services are not served by their {whose}: "
             f"{', '.join(result.service for result in missing)}",
             "after fixing the cause, run it again",
             worst(result.exit_code for result in missing),

@@ -75,6 +75,7 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
         if state.side is Side.PRIMARY and not under_way:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
+        _refuse_in_a_failback(state)
         for name in names_of(env, plan.services[service], Side.PRIMARY):
             found = name.read()
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
@@ -96,6 +97,15 @@ def _refuse_in_a_switchover(env: Environment, state: ServiceState) -> None:
         raise RefusedError(
             f"a switchover of {state.service} is under way, and its VM does not answer",
             f"`vcrecovery switchover {state.service}` brings it to its end",
+        )
+
+
+def _refuse_in_a_failback(state: ServiceState) -> None:
+    """Neither side serves: it goes on or back."""
+    episode = state.open_episode
+    if episode is not None and episode.request.back and episode.has_acted and state.side is Side.STANDBY:
+        raise RefusedError(
+            f"a failback of {state.service} is under way", f"`vcrecovery failback {state.service}` brings it to its end"
         )
 
 

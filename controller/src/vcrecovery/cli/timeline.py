@@ -16,12 +16,18 @@ _RUNNING_WORD = {
     Step.SHUTDOWN: "shutting the VM down",
     Step.LAST_FILES: "looking whether its last files have arrived",
     Step.TAKE_BACK: "starting the VM again",
+    Step.BOOT: "waiting for the VM, which starts no service",
+    Step.COPY: "the VM fetches what the standby has written",
+    Step.STOP: "stopping the standby",
+    Step.LAST_COPY: "the VM fetches the rest",
+    Step.HAND_OVER: "the VM takes over",
     Step.FENCE: "fencing the primary",
     Step.RESTORE: "restoring the standby",
     Step.START: "starting the standby",
     Step.PROBE: "waiting for its ports",
     Step.SWITCH: "switching DNS",
     Step.VERIFY: "asking the DNS servers",
+    Step.PROTECT: "waiting until the standby has everything",
 }
 
 

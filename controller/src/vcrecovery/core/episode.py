@@ -18,19 +18,26 @@ class Step(StrEnum):
     """The steps of an operation, in the order in which the promises want them.
 
     RESTORE is only there when the operator names a restore point; SHUTDOWN and LAST_FILES only in a switchover, and
-    TAKE_BACK when one of its steps has failed before its standby has started.
+    TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, and PROTECT, are those
+    of a failback, in which START has the standby serve again.
     """
 
     CONFIRM = "confirm"
     SHUTDOWN = "shutdown"
     LAST_FILES = "last files"
     TAKE_BACK = "take back"
+    BOOT = "boot"
+    COPY = "copy"
+    STOP = "stop"
+    LAST_COPY = "last copy"
+    HAND_OVER = "hand over"
     FENCE = "fence"
     RESTORE = "restore"
     START = "start"
     PROBE = "probe"
     SWITCH = "switch"
     VERIFY = "verify"
+    PROTECT = "protect"
 
 
 #: How the timeline names a step that is done.
@@ -39,12 +46,18 @@ DONE_WORD: Mapping[Step, str] = {
     Step.SHUTDOWN: "shut down",
     Step.LAST_FILES: "complete",
     Step.TAKE_BACK: "taken back",
+    Step.BOOT: "VM is up",
+    Step.COPY: "copied",
+    Step.STOP: "stopped",
+    Step.LAST_COPY: "all copied",
+    Step.HAND_OVER: "handed over",
     Step.FENCE: "fenced",
     Step.RESTORE: "restored",
     Step.START: "started",
     Step.PROBE: "ports open",
     Step.SWITCH: "DNS switched",
     Step.VERIFY: "DNS checked",
+    Step.PROTECT: "protected",
 }
 
 
@@ -58,7 +71,7 @@ class Outcome(StrEnum):
     GIVEN_UP = "given up"
     #: The primary was seen to serve after all, while its fence was tried and not proved: nothing has happened to it.
     WITHDRAWN = "withdrawn"
-    #: A switchover has failed before its standby has started, and its VM was started again.
+    #: A planned move has failed before the other side took over, and who served before serves again.
     TAKEN_BACK = "taken back"
 
 
@@ -148,6 +161,13 @@ class Request:
     again: bool = False
     #: A switchover: the primary is shut down, and nothing that it has written is lost.
     planned: bool = False
+    #: A failback: the standby serves until its VM has everything, and then the VM does.
+    back: bool = False
+
+    @property
+    def verb(self) -> str:
+        """What an operator types to go on with it."""
+        return "failback" if self.back else "switchover" if self.planned else "failover"
 
     @property
     def keeps_up(self) -> bool:
@@ -189,8 +209,8 @@ class Episode:
 
     @property
     def has_acted(self) -> bool:
-        """Whether something was done to the primary: what was begun must be brought to its end."""
-        return self.tried(Step.FENCE) or self.tried(Step.SHUTDOWN)
+        """Whether something was done to whoever serves: what was begun must be brought to its end."""
+        return self.tried(Step.FENCE) or self.tried(Step.SHUTDOWN) or self.tried(Step.STOP)
 
     @property
     def ever_fenced(self) -> bool:

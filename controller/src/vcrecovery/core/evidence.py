@@ -77,11 +77,12 @@ class ProvedBy(StrEnum):
 
 @dataclass(frozen=True)
 class Fenced:
-    """The primary cannot serve any more."""
+    """The primary cannot serve any more. `starts_with_host`: it was set to, before."""
 
     summary: str = ""
     by: ProvedBy = ProvedBy.LIBVIRT
     power: Power | None = None
+    starts_with_host: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,48 @@ class Complete:
 @dataclass(frozen=True)
 class TakenBack:
     """The primary runs again, and the standby stands by."""
+
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Booted:
+    """The VM runs without serving, and asks for orders. `boot`: its ID; `system`: its distribution and machine."""
+
+    summary: str = ""
+    boot: str = ""
+    system: str = ""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """The VM has fetched what the standby had; `seconds` of the newest pass, and what it has brought."""
+
+    summary: str = ""
+    boot: str = ""
+    seconds: float = 0.0
+    bytes: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The standby has ended. `started_at`: its last start by LXD's clock, so that a later one is noticed."""
+
+    summary: str = ""
+    started_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """The VM serves again, and the standby takes its files."""
+
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Protected:
+    """A comparison has shown that the standby has everything."""
 
     summary: str = ""
 
@@ -154,9 +197,10 @@ class Verified:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why the step could not be done."""
+    """Why the step could not be done. `refused`: nothing was done."""
 
     error: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,5 +215,21 @@ class Unreadable:
 
 
 #: What a step that was done leaves.
-Proof = Confirmation | ShutDown | Complete | TakenBack | Fenced | Restored | Started | Answered | Switched | Verified
+Proof = (
+    Confirmation
+    | ShutDown
+    | Complete
+    | TakenBack
+    | Booted
+    | Copied
+    | Stopped
+    | HandedOver
+    | Fenced
+    | Restored
+    | Started
+    | Answered
+    | Switched
+    | Verified
+    | Protected
+)
 Evidence = Proof | Failed | Unreadable

@@ -37,6 +37,21 @@ class Phase(StrEnum):
     SWITCHED = "switched"
     VERIFYING = "verifying"
     VERIFIED = "verified"
+    #: Of a failback.
+    BOOTING = "booting"
+    UP = "up"
+    COPYING = "copying"
+    COPIED = "copied"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    COPYING_LAST = "copying the last"
+    ALL_COPIED = "all copied"
+    HANDING_OVER = "handing over"
+    HANDED_OVER = "handed over"
+    SERVING_AGAIN = "serving again"
+    SERVES_AGAIN = "serves again"
+    PROTECTING = "protecting"
+    PROTECTED = "protected"
     CLOSED = "closed"
 
 
@@ -44,6 +59,8 @@ def phase_of(episode: Episode) -> Phase:
     """What counts is the newest finished try of each step: what failed since is to be done again."""
     if episode.closed_at is not None:
         return Phase.CLOSED
+    if episode.request.back:
+        return _of_failback(episode)
     if _is_taken_back(episode):
         return Phase.TAKEN_BACK if episode.done(Step.TAKE_BACK) is not None else Phase.TAKING_BACK
     if not episode.tried(Step.FENCE):
@@ -58,6 +75,10 @@ def phase_of(episode: Episode) -> Phase:
         return Phase.FENCING_AGAIN if episode.ever_fenced else Phase.FENCING
     if episode.done(Step.START) is None:
         return _before_the_start(episode)
+    return _from_the_ports_on(episode)
+
+
+def _from_the_ports_on(episode: Episode) -> Phase:
     if episode.done(Step.SWITCH) is not None:
         if episode.done(Step.VERIFY) is not None:
             return Phase.VERIFIED
@@ -65,6 +86,30 @@ def phase_of(episode: Episode) -> Phase:
     if episode.done(Step.PROBE) is not None:
         return Phase.SWITCHING if episode.tried(Step.SWITCH) else Phase.PROBED
     return Phase.PROBING if episode.tried(Step.PROBE) else Phase.STARTED
+
+
+def _of_failback(episode: Episode) -> Phase:
+    if episode.done(Step.HAND_OVER) is not None:
+        if episode.tried(Step.PROTECT):
+            return Phase.PROTECTED if episode.done(Step.PROTECT) is not None else Phase.PROTECTING
+        return _from_the_ports_on(episode) if episode.tried(Step.PROBE) else Phase.HANDED_OVER
+    if episode.tried(Step.START):
+        return Phase.SERVES_AGAIN if episode.done(Step.START) is not None else Phase.SERVING_AGAIN
+    for step, doing, done in (
+        (Step.HAND_OVER, Phase.HANDING_OVER, Phase.HANDED_OVER),
+        (Step.LAST_COPY, Phase.COPYING_LAST, Phase.ALL_COPIED),
+        (Step.STOP, Phase.STOPPING, Phase.STOPPED),
+    ):
+        if episode.tried(step):
+            return done if episode.done(step) is not None else doing
+    newest = next((r for r in reversed(episode.steps) if r.step in (Step.BOOT, Step.COPY)), None)
+    if newest is not None and newest.step is Step.COPY:
+        return Phase.COPIED if newest.was_done else Phase.COPYING
+    if newest is not None:
+        return Phase.UP if newest.was_done else Phase.BOOTING
+    if episode.done(Step.CONFIRM) is not None:
+        return Phase.CONFIRMED
+    return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
 
 
 def _is_taken_back(episode: Episode) -> bool:
@@ -123,8 +168,42 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
 }
 
 
+_NOT_YET: frozenset[Step | Outcome] = _GIVEN_UP | {Outcome.REFUSED, Step.CONFIRM}
+#: The same of a failback. The standby stops only when little is left to fetch, the VM serves only when nothing is, and
+#: once it may have served, the standby does not start again.
+ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
+    Phase.OPENED: _NOT_YET,
+    Phase.CONFIRMING: _NOT_YET,
+    Phase.CONFIRMED: _NOT_YET | {Step.BOOT},
+    Phase.BOOTING: _NOT_YET | {Step.BOOT},
+    Phase.UP: _NOT_YET | {Step.BOOT, Step.COPY},
+    Phase.COPYING: _NOT_YET | {Step.BOOT},
+    Phase.COPIED: _NOT_YET | {Step.BOOT, Step.STOP},
+    Phase.STOPPING: frozenset({Step.STOP, Step.START}),
+    Phase.STOPPED: frozenset({Step.LAST_COPY, Step.START}),
+    Phase.COPYING_LAST: frozenset({Step.LAST_COPY, Step.START}),
+    Phase.ALL_COPIED: frozenset({Step.HAND_OVER, Step.START}),
+    Phase.HANDING_OVER: frozenset({Step.HAND_OVER, Step.START}),
+    Phase.SERVING_AGAIN: frozenset({Step.START}),
+    Phase.SERVES_AGAIN: frozenset({Outcome.TAKEN_BACK}),
+    Phase.HANDED_OVER: _GIVEN_UP | {Step.PROBE},
+    Phase.PROBING: _GIVEN_UP | {Step.PROBE},
+    # Without a switch where no DNS name follows the service.
+    Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Step.PROTECT},
+    Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH},
+    Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFIED: _GIVEN_UP | {Step.PROTECT},
+    Phase.PROTECTING: _GIVEN_UP | {Step.PROTECT},
+    Phase.PROTECTED: _GIVEN_UP | {Outcome.DONE},
+    Phase.CLOSED: frozenset(),
+}
+
+
 def allowed(episode: Episode) -> frozenset[Step | Outcome]:
     """What may begin now in `episode`, or end it."""
+    if episode.request.back:
+        return ALLOWED_IN_A_FAILBACK[phase_of(episode)]
     found = ALLOWED[phase_of(episode)]
     if episode.request.planned:
         return found - {Outcome.WITHDRAWN}

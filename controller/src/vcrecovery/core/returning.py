@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vcrecovery.core.episode import Step
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.service_state import ServiceState, Side
 
@@ -51,12 +52,20 @@ def epoch_has_passed(state: ServiceState) -> bool:
     return state.side is Side.STANDBY or (episode is not None and episode.ever_fenced)
 
 
+def _goes_back(state: ServiceState) -> bool:
+    """Whether its VM is wanted to run: it starts none of its services before it is told to."""
+    episode = state.open_episode
+    return episode is not None and episode.request.back and episode.tried(Step.BOOT)
+
+
 def decide(state: ServiceState, power: Power, quarantine: Quarantine | None, now: float) -> Act:
     """What to do about a primary that is in state `power`; `quarantine` is the one that was not released."""
     if quarantine is not None and (power in OFF or power is Power.ABSENT):
         return Act.FORGET
     if power not in (Power.RUNNING, Power.PAUSED):
         return Act.NOTHING
+    if _goes_back(state):
+        return Act.FORGET if quarantine is not None and power is Power.RUNNING else Act.NOTHING
     if state.suspension_at(now):
         return Act.FORGET if quarantine is not None and power is Power.RUNNING else Act.NOTHING
     if epoch_has_passed(state):

@@ -1,4 +1,4 @@
-"""What a failover or a switchover would do now, and how long that took the last time. Nothing is touched."""
+"""What a failover or a planned move would do now, and how long that took the last time. Nothing is touched."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ LOOKED_THROUGH = 50
 _PLANNED = (Step.SHUTDOWN, Step.LAST_FILES)
 _ALWAYS = (Step.FENCE, Step.START, Step.PROBE)
 _DNS = (Step.SWITCH, Step.VERIFY)
+_BACK = (Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, Step.PROBE, Step.PROTECT)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ def dry_run(env: Environment, service: str, cause: str, request: Request) -> Dry
     state, policy = env.journal.state(service), policy_for(env, service)
     history = env.journal.history(service, LOOKED_THROUGH)
     open_episode = state.open_episode
-    if open_episode is None and state.side is Side.STANDBY:
+    if request.back and open_episode is None and state.side is Side.PRIMARY:
+        return DryRun(service, nothing_to_do="its primary serves")
+    if open_episode is None and state.side is Side.STANDBY and not request.back:
         if standby_serves(env, service):
             return DryRun(service, nothing_to_do=f"its standby serves since epoch {state.epoch}")
         if request.planned:
@@ -59,8 +62,9 @@ def dry_run(env: Environment, service: str, cause: str, request: Request) -> Dry
     if open_episode is not None and open_episode.has_acted:
         following = decide(open_episode, policy, env.clock.now())
         left = [step for step in _steps_of(open_episode.request, policy.has_dns) if open_episode.done(step) is None]
-        if isinstance(following, Run) and following.step is Step.TAKE_BACK:
-            left = [Step.TAKE_BACK]
+        if isinstance(following, Run) and following.step not in left:
+            # On the way back.
+            left = [following.step]
         return DryRun(service, under_way=open_episode.epoch, steps=_timed(left, history))
     actuator, now = FailoverSteps(env, service), env.clock.now()
     episode = Episode(0, service, max(state.epoch, actuator.epoch_elsewhere()) + 1, cause, request, now)
@@ -73,7 +77,8 @@ def dry_run(env: Environment, service: str, cause: str, request: Request) -> Dry
 
 
 def _steps_of(request: Request, has_dns: bool) -> list[Step]:
-    wanted = {*_ALWAYS, *(_PLANNED if request.planned else ()), *(_DNS if has_dns else ())}
+    own = _BACK if request.back else (*_ALWAYS, *(_PLANNED if request.planned else ()))
+    wanted = {*own, *(_DNS if has_dns else ())}
     if request.restore_point is not None:
         wanted.add(Step.RESTORE)
     return [step for step in Step if step in wanted]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Runtime
+from vcrecovery.operations.vm_orders import VmOrders
 from vcrecovery.store.journal import Journal
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class Environment:
         from vcrecovery.drivers.fence import power_off
 
         return power_off(host, command, timeout)
+
+    @cached_property
+    def vm_orders(self) -> VmOrders:
+        return VmOrders(self.plan.state_dir)
 
     @cached_property
     def journal(self) -> Journal:

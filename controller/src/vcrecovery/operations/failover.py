@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from vcrecovery.core import failback, planned
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.evidence import Failed, Proof
-from vcrecovery.core.planned import goes_back_after
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
@@ -199,14 +199,22 @@ def _run(
         evidence = actuator.carry_out(step, episode)
     except VCRecoveryError as error:
         at = clock.now()
-        journal.end(row, at, ok=False, evidence=Failed(str(error)))
-        if goes_back_after(step, episode) and isinstance(error, (ExternalError, RefusedError)):
+        refused = isinstance(error, RefusedError)
+        journal.end(row, at, ok=False, evidence=Failed(str(error), refused))
+        if _goes_back_after(step, episode, refused=refused) and isinstance(error, (ExternalError, RefusedError)):
             reporter.failed(episode, step, at, str(error))
             return
         raise
     at = clock.now()
     journal.end(row, at, ok=True, evidence=evidence)
     reporter.ended(episode, step, at, evidence)
+
+
+def _goes_back_after(step: Step, episode: Episode, *, refused: bool) -> bool:
+    """Whether a failure of `step` is no end: who served before has to serve again."""
+    if episode.request.back:
+        return failback.goes_back_after(step, refused=refused)
+    return planned.goes_back_after(step, episode)
 
 
 def retry_delay(failures: int) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Proof
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
@@ -17,18 +18,21 @@ from vcrecovery.operations.steps.restore import find_restore_point, restore
 from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.start import start
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.operations.steps.switch import switch
+from vcrecovery.operations.steps.switch import switch, switch_back
 from vcrecovery.operations.steps.take_back import take_back
-from vcrecovery.operations.steps.verify import verify
+from vcrecovery.operations.steps.verify import verify, verify_back
 from vcrecovery.standby.container import EPOCH_KEY
 from vcrecovery.store.lock import after_acts
 
 
 class FailoverSteps:
-    """Acts for service `name` of the plan."""
+    """Acts for service `name` of the plan. `tell`: how far a long step is."""
 
-    def __init__(self, env: Environment, name: str) -> None:
+    def __init__(
+        self, env: Environment, name: str, tell: Callable[[Episode, str], None] = lambda _episode, _text: None
+    ) -> None:
         self._subject = Subject(env, name)
+        self._tell = tell
         self._ports = PortsAskedAhead(self._subject)
 
     def epoch_elsewhere(self) -> int:
@@ -46,6 +50,8 @@ class FailoverSteps:
 
     def carry_out(self, step: Step, episode: Episode) -> Proof:
         subject = self._subject
+        if episode.request.back and step is not Step.CONFIRM:
+            return self._of_a_failback(step, episode)
         match step:
             case Step.CONFIRM:
                 return confirm(subject, episode, self._ports.take())
@@ -70,6 +76,45 @@ class FailoverSteps:
                 return switch(subject, episode)
             case Step.VERIFY:
                 return verify(subject)
+            case _:
+                raise InternalError(f"{step} is no step of a {episode.request.verb}")
+
+    def _of_a_failback(self, step: Step, episode: Episode) -> Proof:
+        # Loaded for those that need it: a failover does without.
+        from vcrecovery.operations.steps.back import boot, copy, hand_over
+
+        subject = self._subject
+
+        def tell(text: str) -> None:
+            self._tell(episode, text)
+
+        match step:
+            case Step.BOOT:
+                return boot.boot(subject, episode)
+            case Step.COPY:
+                return copy.copy(subject, episode, tell)
+            case Step.STOP:
+                with self._container(episode):
+                    return hand_over.stop(subject, episode)
+            case Step.LAST_COPY:
+                return copy.last_copy(subject, episode)
+            case Step.HAND_OVER:
+                with self._container(episode):
+                    return hand_over.hand_over(subject, episode)
+            case Step.START:
+                subject.env.vm_orders.withdraw(subject.name)
+                with self._container(episode):
+                    return start(subject, episode)
+            case Step.PROBE:
+                return hand_over.probe_vm(subject)
+            case Step.SWITCH:
+                return switch_back(subject, episode)
+            case Step.VERIFY:
+                return verify_back(subject)
+            case Step.PROTECT:
+                return hand_over.protect(subject, tell)
+            case _:
+                raise InternalError(f"{step} is no step of a failback")
 
     def _container(self, episode: Episode) -> contextlib.AbstractContextManager[None]:
         """Its keeper is waited for, but not for longer than the fence counts."""

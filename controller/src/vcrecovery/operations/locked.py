@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vcrecovery.core.episode import Episode, Request, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
@@ -27,40 +27,71 @@ def fail_over_locked(
 ) -> Episode | None:
     """The closed episode; None when its standby serves already. Raises as `fail_over` does, and BusyError.
 
-    `request.planned`: a switchover. Otherwise a standby that is to serve and does not answer is brought up again;
-    automatically, if its container has ended.
+    `request.planned`: a switchover, `request.back`: a failback. Otherwise a standby that is to serve and does not
+    answer is brought up again; automatically, if its container has ended.
     """
     with service_lock(env.plan.state_dir, service, clock=env.clock):
-        state = env.journal.state(service)
+        state = _without_a_failback(env, env.journal.state(service), request)
         if state.open_episode is None:
             if not _is_to_be_done(env, state, request):
                 return None
             if state.side is Side.STANDBY and not request.automatic:
                 cause = f"{cause}: its standby does not answer"
-        _refuse_a_late_switchover(state, request)
-        request = _as_begun(state, replace(request, again=_is_again(state)))
+        _refuse_beside_another(state, request)
+        request = _as_begun(state, replace(request, again=_is_again(state) and not request.back))
         if request.again and request.restore_point is not None:
             raise RefusedError(
                 f"the standby of {service} has served since epoch {state.epoch}: a restore point would throw away what "
                 "it has written",
                 f"`vcrecovery failover {service}` brings it up as it is",
             )
-        return fail_over(
-            service,
-            cause,
-            request,
-            policy=policy_for(env, service),
-            actuator=FailoverSteps(env, service),
-            journal=env.journal,
-            clock=env.clock,
-            reporter=reporter,
-            detected_at=detected_at,
-            gate=gate,
-        )
+
+        def tell(episode: Episode, text: str) -> None:
+            reporter.waiting(episode, env.clock.now(), text)
+
+        try:
+            return fail_over(
+                service,
+                cause,
+                request,
+                policy=policy_for(env, service),
+                actuator=FailoverSteps(env, service, tell),
+                journal=env.journal,
+                clock=env.clock,
+                reporter=reporter,
+                detected_at=detected_at,
+                gate=gate,
+            )
+        finally:
+            if request.back and env.journal.state(service).open_episode is None:
+                env.vm_orders.withdraw(service)
+
+
+def _without_a_failback(env: Environment, state: ServiceState, request: Request) -> ServiceState:
+    """A failback that is open goes on, unless a failover is to be made and nothing forbids to give it up for that."""
+    episode = state.open_episode
+    if episode is None or not episode.request.back or request.back:
+        return state
+    if not episode.has_acted:
+        # The standby serves, or did: who has nothing to do about that leaves the failback alone.
+        if not request.planned and _is_to_be_done(env, replace(state, open_episode=None), request):
+            return _given_up(env, state, episode)
+        return replace(state, open_episode=None)
+    if _insists(request) and episode.done(Step.HAND_OVER) is not None:
+        return _given_up(env, state, episode)
+    return state
+
+
+def _given_up(env: Environment, state: ServiceState, episode: Episode) -> ServiceState:
+    env.vm_orders.withdraw(state.service)
+    env.journal.close(episode, Outcome.GIVEN_UP, "given up for a failover", env.clock.now())
+    return env.journal.state(state.service)
 
 
 def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> bool:
     """Where none is open."""
+    if request.back:
+        return state.side is Side.STANDBY
     ended = request.symptom is Symptom.STANDBY_ENDED
     if request.automatic and request.symptom is Symptom.NONE:
         # It was to go on with one that another controller has brought to its end.
@@ -83,23 +114,36 @@ def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> b
 def _as_begun(state: ServiceState, request: Request) -> Request:
     """What an earlier watcher saw of the end of a standby goes with it: nobody sees that a second time.
 
-    A switchover under way stays one, unless the operator insists on a failover.
+    A planned move under way stays one, unless the operator insists on a failover.
     """
     episode = state.open_episode
     if episode is None:
         return request
     if episode.request.keeps_up and request.automatic:
         return episode.request
-    insists = request.force or request.primary_is_down or request.restore_point is not None
-    return replace(request, planned=True) if episode.request.planned and episode.has_acted and not insists else request
+    if episode.request.back and episode.has_acted:
+        # Neither side serves, or the VM has begun to: a failback goes on, or back, whoever has come.
+        return Request(request.automatic, by=request.by, back=True)
+    if episode.request.planned and episode.has_acted and not _insists(request):
+        return replace(request, planned=True)
+    return request
 
 
-def _refuse_a_late_switchover(state: ServiceState, request: Request) -> None:
+def _insists(request: Request) -> bool:
+    """On a failover, by an operator."""
+    return request.force or request.primary_is_down or request.restore_point is not None
+
+
+def _refuse_beside_another(state: ServiceState, request: Request) -> None:
+    """Who has asked for a planned move gets that one, or nothing."""
     episode = state.open_episode
-    if request.planned and episode is not None and episode.has_acted and not episode.request.planned:
+    if episode is None or not episode.has_acted or not (request.planned or request.back):
+        return
+    doing = episode.request.verb
+    if doing != request.verb:
         raise RefusedError(
-            f"{state.service} is being failed over, at epoch {episode.epoch}",
-            f"`vcrecovery failover {state.service}` goes on with it",
+            f"a {doing} of {state.service} is under way, at epoch {episode.epoch}",
+            f"`vcrecovery {doing} {state.service}` goes on with it",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.episode import Episode, Outcome
+from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.drivers.runtime import THREADS, Runtime, each
 from vcrecovery.errors import BusyError, ExitCode, NotStartedError, RefusedError, TakenBackError, VCRecoveryError
 from vcrecovery.operations.start_gate import StartGate, trouble_of
@@ -42,10 +42,10 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
     return max(codes, key=_FROM_GOOD_TO_BAD.index, default=ExitCode.DONE)
 
 
-def result_of(service: str, episode: Episode | None) -> Result:
+def result_of(service: str, episode: Episode | None, request: Request) -> Result:
     """`episode`: the one that was closed; None when there was nothing to do."""
     if episode is None:
-        return Result(service, "nothing to do", "its standby serves already")
+        return Result(service, "nothing to do", f"its {'primary' if request.back else 'standby'} serves already")
     seconds = None if episode.closed_at is None else episode.closed_at - episode.opened_at
     return Result(service, str(episode.outcome), episode.reason, epoch=episode.epoch, seconds=seconds)
 
@@ -72,11 +72,12 @@ def fail_over_all(
     attempt: Callable[[str], Episode | None],
     start_gate: StartGate,
     tell: Callable[[Result], None],
+    request: Request,
     runtime: Runtime = THREADS,
 ) -> list[Result]:
     """All at the same time, in the order that `start_gate` wants; what came of each, in the order of `services`.
 
-    `attempt` fails one over and raises as `fail_over` does; it returns None when there was nothing to do. `tell` gets
+    `attempt` does one as `request` says, and raises as `fail_over` does; None: there was nothing to do. `tell` gets
     each result as it comes.
     """
     found: dict[str, Result] = {}
@@ -84,7 +85,7 @@ def fail_over_all(
     def work(name: str) -> None:
         trouble = ""
         try:
-            result = result_of(name, attempt(name))
+            result = result_of(name, attempt(name), request)
         except Exception as error:  # noqa: BLE001  one that breaks must not take the others along
             result = result_of_error(name, error)
             if not isinstance(error, BusyError):  # who may come up all the same

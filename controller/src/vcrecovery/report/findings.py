@@ -142,6 +142,9 @@ def _answers(view: ServiceView) -> Iterator[Finding]:
     yield Finding(Level.ATTENTION, view.name, sentence, hint)
 
 
+_DOING = {"failover": "failing over", "switchover": "switching over", "failback": "going back to its VM"}
+
+
 def _episode(view: ServiceView) -> Iterator[Finding]:
     name, episode = view.name, view.state.open_episode
     if episode is not None:
@@ -150,7 +153,7 @@ def _episode(view: ServiceView) -> Iterator[Finding]:
             yield Finding(
                 Level.WARNING,
                 name,
-                f"failing over (epoch {episode.epoch}) for {span(took)} ({view.holder})",
+                f"{_DOING[episode.request.verb]} (epoch {episode.epoch}) for {span(took)} ({view.holder})",
                 f"`vcrecovery explain {name}` shows how far it is",
             )
             return
@@ -159,7 +162,7 @@ def _episode(view: ServiceView) -> Iterator[Finding]:
             Level.ATTENTION,
             name,
             f"epoch {episode.epoch} is not finished after {span(took)} ({who}){_stopped_at(episode)}",
-            f"`vcrecovery explain {name}`, then `vcrecovery failover {name}`",
+            f"`vcrecovery explain {name}`, then `vcrecovery {episode.request.verb} {name}`",
         )
     elif view.last is not None and view.last.outcome is Outcome.REFUSED and _still_failed(view, view.last):
         yield Finding(

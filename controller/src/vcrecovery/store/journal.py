@@ -43,10 +43,11 @@ _FIRST_LOOKS, _LAST_LOOKS = 50, 150
 _OFF_KEPT = 30 * 86400.0
 
 
-#: Of an episode: a failover that was done, and no switchover.
-_FAILED_OVER = """outcome = 'done' AND request NOT LIKE '%"planned": true%'"""
+#: Of an episode: one after which the standby serves; and a failover among these, no switchover.
+_TO_THE_STANDBY = """outcome = 'done' AND request NOT LIKE '%"back": true%'"""
+_FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 
-_UNSAID = (("began_at", None), ("again", False), ("planned", False))
+_UNSAID = (("began_at", None), ("again", False), ("planned", False), ("back", False))
 
 
 def _written(request: Request) -> str:
@@ -205,11 +206,14 @@ class Journal:
         Also when the clock was set back since: what is acknowledged is the failover, not a time.
         """
         with self.transaction() as db:
-            newest = db.execute(
-                f"SELECT closed_at FROM episode WHERE service = ? AND {_FAILED_OVER} ORDER BY id DESC LIMIT 1",  # noqa: S608
-                (service,),
-            ).fetchone()
-            self._set(db, service, acknowledged_at=max(at, *newest) if newest else at)
+            self._acknowledge(db, service, at)
+
+    def _acknowledge(self, db: sqlite3.Connection, service: str, at: float) -> None:
+        newest = db.execute(
+            f"SELECT closed_at FROM episode WHERE service = ? AND {_FAILED_OVER} ORDER BY id DESC LIMIT 1",  # noqa: S608
+            (service,),
+        ).fetchone()
+        self._set(db, service, acknowledged_at=max(at, *newest) if newest else at)
 
     def saw_running(self, service: str, at: float) -> None:
         """The primary was seen running: from now on its end is a failure."""
@@ -283,7 +287,7 @@ class Journal:
         """
         said = _written(request)
         acted = db.execute(
-            "SELECT 1 FROM step WHERE episode = ? AND step IN ('fence', 'shutdown')", (episode,)
+            "SELECT 1 FROM step WHERE episode = ? AND step IN ('fence', 'shutdown', 'stop')", (episode,)
         ).fetchone()
         if not acted:
             db.execute(
@@ -306,7 +310,8 @@ class Journal:
             )
 
     def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
-        """Says that `step` is about to act, and why; the row's number. The epoch is spent when the fence begins.
+        """Says that `step` is about to act, and why; the row's number. The epoch is spent with the first
+        act.
 
         Raises InternalError when it must not begin now.
         """
@@ -314,7 +319,7 @@ class Journal:
             self._allow(episode, step)
             if step is Step.CONFIRM:
                 self._thin_out(db, episode)
-            if step is Step.FENCE:
+            if step in (Step.FENCE, Step.STOP):
                 self._set(db, episode.service, epoch=episode.epoch)
             cursor = db.execute(
                 "INSERT INTO step (episode, service, epoch, step, begun_at, sentence) VALUES (?, ?, ?, ?, ?, ?)",
@@ -343,10 +348,16 @@ class Journal:
                 "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, written(evidence), row)
             )
             if ok:
-                # From the start of the standby on, it is the one that serves, or will.
+                # From the start of the standby on, it is the one that serves, or will; from the end of a failback's
+                # hand-over on, the VM.
                 db.execute(
                     "UPDATE service SET side = 'standby' WHERE name = "
                     "(SELECT service FROM step WHERE id = ? AND step = 'start')",
+                    (row,),
+                )
+                db.execute(
+                    "UPDATE service SET side = 'primary', seen_running_at = NULL WHERE name = "
+                    "(SELECT service FROM step WHERE id = ? AND step = 'hand over')",
                     (row,),
                 )
 
@@ -355,7 +366,9 @@ class Journal:
         with self.transaction() as db:
             self._allow(episode, outcome)
             self._close(db, episode.id, outcome, reason, at)
-            if outcome is Outcome.DONE:
+            if outcome is Outcome.DONE and episode.request.back:
+                self._acknowledge(db, episode.service, at)
+            elif outcome is Outcome.DONE:
                 # What was acknowledged is an earlier one, whatever a clock that was set back since says.
                 self._set(db, episode.service, acknowledged_at=None)
 
@@ -377,8 +390,8 @@ class Journal:
         return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
 
     def newest_done(self, service: str) -> Episode | None:
-        """The newest failover that was done."""
-        found = self._episodes("service = ? AND outcome = 'done' ORDER BY id DESC LIMIT 1", service)
+        """The newest failover or switchover that was done."""
+        found = self._episodes(f"service = ? AND {_TO_THE_STANDBY} ORDER BY id DESC LIMIT 1", service)
         return found[0] if found else None
 
     def outcomes(self) -> dict[tuple[str, Outcome], int]:

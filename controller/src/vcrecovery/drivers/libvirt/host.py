@@ -67,18 +67,20 @@ class LibvirtHost(Events):
             if (guest := known.get(uuid)) is not None
         }
 
-    def destroy(self, uuid: str, timeout: float | None = None) -> None:
-        """Ends the VM at once, and keeps it from coming back with its host. Nothing happens to one that is off.
+    def destroy(self, uuid: str, timeout: float | None = None) -> bool:
+        """Ends the VM at once, and keeps it from coming back with its host; whether it was set to.
+
+        Nothing happens to one that is off.
 
         A QEMU that has stopped takes libvirt 10 to 15 seconds: it does not hear the first signal.
         Raises ExternalError when the host does not answer or will not.
         """
 
-        def end(call: Call[None]) -> None:
+        def end(call: Call[bool]) -> bool:
             domain = call.domain(uuid)
             if domain is None:
-                return
-            starts_with_host = domain.autostart() and domain.isPersistent()
+                return False
+            starts_with_host = bool(domain.autostart() and domain.isPersistent())
             if starts_with_host:
                 call.check()
                 domain.setAutostart(0)
@@ -93,9 +95,10 @@ class LibvirtHost(Events):
                         with contextlib.suppress(libvirt.libvirtError):
                             domain.setAutostart(1)
                     raise
+            return starts_with_host
 
         try:
-            self._call(end, timeout, slow=True)
+            return self._call(end, timeout, slow=True)
         except libvirt.libvirtError as error:
             raise ExternalError(
                 f"hypervisor {self.name} did not destroy VM {uuid}: {str(error).splitlines()[0]}",

@@ -96,18 +96,18 @@ def _refuse_what_answers(subject: Subject, episode: Episode, host: str) -> None:
 
 def _destroy(subject: Subject) -> Fenced:
     host = subject.host
-    reading = _destroy_on(subject, host)
+    reading, with_host = _destroy_on(subject, host)
     # Only now: nothing that another hypervisor said before proves that it has no copy.
     copies = _destroy_copies(subject)
     if reading.power is Power.ABSENT or reading.reason == "migrated":
         _refuse_one_that_went_on(subject)
-    return Fenced("; ".join([f"{host.name}: {reading}", *copies]), ProvedBy.LIBVIRT, reading.power)
+    return Fenced("; ".join([f"{host.name}: {reading}", *copies]), ProvedBy.LIBVIRT, reading.power, with_host)
 
 
 def _destroy_copies(subject: Subject) -> list[str]:
     """A migration that broke half-way may have left it on two hypervisors."""
     hosts, silent = subject.env.whereabouts.copies(subject.name, subject.host.name)
-    found = [f"{host}: {_destroy_on(subject, subject.env.hosts[host])}" for host in hosts]
+    found = [f"{host}: {_destroy_on(subject, subject.env.hosts[host])[0]}" for host in hosts]
     return [*found, f"{listed(silent)} not asked: no answer"] if silent else found
 
 
@@ -123,11 +123,11 @@ def _refuse_one_that_went_on(subject: Subject) -> None:
         )
 
 
-def _destroy_on(subject: Subject, host: LibvirtHost) -> DomainReading:
-    """Also keeps it from starting with that host."""
+def _destroy_on(subject: Subject, host: LibvirtHost) -> tuple[DomainReading, bool]:
+    """Also keeps it from starting with that host; whether it was set to."""
     uuid, clock, timeout = subject.uuid, subject.env.clock, subject.service.timeouts.fence
     deadline = clock.steady() + timeout
-    host.destroy(uuid, timeout)
+    with_host = host.destroy(uuid, timeout)
     while (reading := host.read(uuid)).power not in OFF | {Power.ABSENT}:
         if clock.steady() > deadline:
             raise ExternalError(
@@ -135,4 +135,4 @@ def _destroy_on(subject: Subject, host: LibvirtHost) -> DomainReading:
                 "power it off by hand, then run it again",
             )
         clock.sleep(LOOK_EVERY)
-    return reading
+    return reading, with_host

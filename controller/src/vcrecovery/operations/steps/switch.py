@@ -1,9 +1,10 @@
-"""Switch: the names and the virtual address lead to the standby."""
+"""Switch: the names and the virtual address lead to the standby, or back to the VM."""
 
 from __future__ import annotations
 
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Switched
+from vcrecovery.core.service_state import Side
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import records, virtual_address
 from vcrecovery.operations.steps.subject import Subject
@@ -19,3 +20,10 @@ def switch(subject: Subject, episode: Episode) -> Switched:
     moved = virtual_address.take(subject.env, subject.service)
     named = [records.summary(subject.names)] if subject.names else []
     return Switched("; ".join([*named, *moved]), {name: tuple(values) for name, values in before.items()})
+
+
+def switch_back(subject: Subject, episode: Episode) -> Switched:
+    """The virtual address was given up before the VM served."""
+    names = records.names_of(subject.env, subject.service, Side.PRIMARY)
+    before = records.switch(names, episode.epoch)
+    return Switched(records.summary(names), {name: tuple(values) for name, values in before.items()})

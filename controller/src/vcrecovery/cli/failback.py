@@ -1,0 +1,30 @@
+"""`vcrecovery failback`: its words. What it does is in `recovery`, as for a failover."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcrecovery.cli.failover import dry_run_option, services_meant
+from vcrecovery.cli.loading import without_collection
+from vcrecovery.cli.options import json_option, plan_option
+
+
+@click.command()
+@services_meant
+@dry_run_option
+@json_option
+@plan_option
+def failback(plan_path: Path, **asked: Any) -> None:
+    """Return SERVICE to its VM, and lose nothing: boot, copy, stop the standby, copy the rest, hand over, switch DNS.
+
+    The VM boots without its services and fetches what the standby has written, while that serves. Then the standby
+    stops, the VM fetches the rest and takes over, and its standby takes files again. If a step fails before the VM
+    serves, the standby serves again. Run it again to continue an interrupted failback.
+    """
+    with without_collection():
+        from vcrecovery.cli.recovery import run
+
+    run(plan_path, back=True, **asked)

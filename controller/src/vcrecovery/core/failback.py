@@ -1,0 +1,117 @@
+"""A failback: the VM fetches what its standby has written, and takes over once nothing is left to fetch. Pure.
+
+The standby serves until then. From its stop up to the moment in which the VM is told to serve, whatever fails has the
+standby serve again; after that moment the only way is forward, since the VM may have written.
+"""
+
+from __future__ import annotations
+
+from vcrecovery.core.decisions import Close, Decision, Run
+from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord
+from vcrecovery.core.evidence import Confirmation, Failed
+from vcrecovery.core.policy import Policy
+from vcrecovery.core.power import Power
+from vcrecovery.core.sentences import listed
+
+#: Seconds for which a copy of everything leaves little to be fetched after the stop, and a VM that was up still is.
+COUNTS_FOR = 60.0
+#: So many passes at most, since the standby may write faster than the VM fetches.
+PASSES = 6
+#: A pass that took no longer than this is short enough to be waited for while nobody serves; seconds.
+SHORT_PASS = 5.0
+#: The next pass would not be much shorter than one that took this part of the one before.
+_NO_SHORTER = 0.7
+_UP_TO_THE_STOP = (Step.BOOT, Step.COPY)
+
+
+def next_of_failback(episode: Episode, policy: Policy, now: float) -> Decision:
+    """The next thing to do for a failback; one human sentence says why."""
+    if episode.tried(Step.STOP):
+        return _from_the_stop_on(episode, policy, now)
+    confirm = episode.done(Step.CONFIRM)
+    if confirm is None or not recent(confirm, policy.confirmation_valid_for, now):
+        return Run(Step.CONFIRM, f"{episode.cause}: checking everything first")
+    if (objection := _objection(episode, confirm.saw)) is not None:
+        return objection
+    newest = next((record for record in reversed(episode.steps) if record.step in _UP_TO_THE_STOP), None)
+    if newest is None or not newest.was_done or not recent(newest, COUNTS_FOR, now):
+        return Run(Step.BOOT, "the standby serves on: the VM is to run without serving")
+    if newest.step is Step.BOOT:
+        return Run(Step.COPY, "the VM starts no service: it fetches what the standby has written")
+    return Run(Step.STOP, "little is left to fetch: stopping the standby")
+
+
+def is_copied(seconds: list[float]) -> bool:
+    """Whether so little is left that the standby may stop; `seconds`: how long each pass took."""
+    if len(seconds) < 2:
+        return False
+    return len(seconds) >= PASSES or seconds[-1] <= SHORT_PASS or seconds[-1] >= _NO_SHORTER * seconds[-2]
+
+
+def goes_back_after(step: Step, *, refused: bool) -> bool:
+    """Whether a failure of `step` has the standby serve again. `refused`: it has done nothing."""
+    return step in (Step.STOP, Step.LAST_COPY) or (step is Step.HAND_OVER and refused)
+
+
+def recent(record: StepRecord, valid_for: float, now: float) -> bool:
+    """What seems to come from the future is not recent: a clock has jumped back."""
+    return record.ended_at is not None and 0 <= now - record.ended_at <= valid_for
+
+
+def _objection(episode: Episode, saw: Confirmation) -> Close | None:
+    """Why nothing is begun: everything that is known to speak against it."""
+    found = [*_of_the_vm(saw), *([saw.standby_problem] if saw.standby_problem else []), *saw.problems]
+    if not found:
+        return None
+    return Close(Outcome.REFUSED, f"{episode.service} does not go back to its VM: {'; '.join(found)}", "fix that first")
+
+
+def _of_the_vm(saw: Confirmation) -> list[str]:
+    if saw.also_on:
+        return [f"its VM is also on {listed(saw.also_on)}"]
+    if saw.power in (Power.ABSENT, Power.UNREACHABLE) or saw.reason == "migrated":
+        return [saw.detail or f"its VM is {saw.power} on {saw.host}"]
+    return []
+
+
+def _from_the_stop_on(episode: Episode, policy: Policy, now: float) -> Decision:
+    name = episode.service
+    if episode.done(Step.HAND_OVER) is None:
+        trouble = _trouble(episode)
+        if episode.done(Step.START) is not None:
+            return Close(Outcome.TAKEN_BACK, f"{name} is served by its standby again: {trouble}")
+        if trouble:
+            return Run(Step.START, f"the standby serves again: {trouble}")
+        if episode.done(Step.STOP) is None:
+            return Run(Step.STOP, "stopping the standby")
+        if episode.done(Step.LAST_COPY) is None:
+            return Run(Step.LAST_COPY, "the standby has ended: the VM fetches the rest")
+        return Run(Step.HAND_OVER, "the VM has everything: it takes over")
+    return _up_to_the_end(episode, policy, now)
+
+
+def _trouble(episode: Episode) -> str:
+    """Why the VM does not take over; empty while nothing speaks against that."""
+    for step in (Step.STOP, Step.LAST_COPY, Step.HAND_OVER):
+        last = episode.last(step)
+        if last is None or last.was_done:
+            continue
+        refused = isinstance(last.evidence, Failed) and last.evidence.refused
+        if goes_back_after(step, refused=refused):
+            return last.error or f"{step} left nothing that can be read"
+    return ""
+
+
+def _up_to_the_end(episode: Episode, policy: Policy, now: float) -> Decision:
+    probe, name = episode.done(Step.PROBE), episode.service
+    if probe is None:
+        return Run(Step.PROBE, "the VM takes over: waiting for its ports")
+    if policy.has_dns and episode.done(Step.SWITCH) is None:
+        if not recent(probe, policy.probe_valid_for, now):
+            return Run(Step.PROBE, "the ports were seen open a while ago: looking again")
+        return Run(Step.SWITCH, "every port answers: switching DNS back")
+    if policy.has_dns and episode.done(Step.VERIFY) is None:
+        return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+    if episode.done(Step.PROTECT) is None:
+        return Run(Step.PROTECT, "the VM serves: waiting until its standby has everything")
+    return Close(Outcome.DONE, f"{name} is served by its VM, and protected")

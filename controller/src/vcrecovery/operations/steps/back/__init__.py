@@ -1,0 +1,1 @@
+"""The steps of a failback that a failover has not."""

@@ -1,0 +1,107 @@
+"""Stop, hand over, and serve: the standby ends, the VM is told that it serves, and its standby is whole again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.evidence import Answered, Fenced, HandedOver, Protected, ShutDown, Stopped
+from vcrecovery.core.service_state import Side
+from vcrecovery.drivers.lxd import Instance
+from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations import virtual_address
+from vcrecovery.operations.serving import targets
+from vcrecovery.operations.steps.back.boot import is_up
+from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.transfer.freshness import wait_for_sync
+
+#: Seconds for the VM's services to start, at least; and for a comparison of the whole tree.
+PORTS_WITHIN = 300.0
+WHOLE_WITHIN = 3600.0
+LOOK_EVERY = 5.0
+_AUTOSTART_OFF = {"boot.autostart": "false", "boot.autostart.priority": ""}
+
+
+def stop(subject: Subject, episode: Episode) -> Stopped:
+    """In the order that its system gives. It does not start with its machine any more."""
+    name, lxd, limit = subject.name, subject.lxd, subject.service.timeouts.shutdown
+    found = subject.claim(episode, {EPOCH_KEY: str(episode.epoch), **_AUTOSTART_OFF})
+    if found.status != STOPPED:
+        lxd.shut_down(name, limit)
+    ended = subject.read_standby()
+    if ended is None or ended.status != STOPPED:
+        raise ExternalError(f"container {name} has not stopped within {limit:.0f} s", "see what runs in it")
+    return Stopped(f"container {name} on {lxd.name}", ended.started_at)
+
+
+def hand_over(subject: Subject, episode: Episode) -> HandedOver:
+    """From here on the VM serves.
+
+    Raises RefusedError when it cannot, and nothing was done; ExternalError when nobody knows.
+    """
+    try:
+        is_up(subject)
+    except ExternalError as error:
+        raise RefusedError(error.message, error.hint) from error
+    stopped = episode.done(Step.STOP)
+    proof = stopped.evidence if stopped is not None else None
+
+    def read() -> Instance:
+        found = subject.startable(episode)
+        if found.config.get(ROLE_KEY) == STANDBY:
+            return found
+        if int(found.config.get(EPOCH_KEY) or 0) != episode.epoch or found.status != STOPPED:
+            raise RefusedError(f"container {found.name} was started or claimed after its stop: it may have written")
+        if not isinstance(proof, Stopped) or found.started_at != proof.started_at:
+            raise RefusedError(f"container {found.name} has run after its stop: the VM may lack what it has written")
+        return found
+
+    virtual_address.give_up(subject.env, subject.service)
+    subject.lxd.reconfigure(
+        read, lambda found: {} if found.config.get(ROLE_KEY) == STANDBY else {ROLE_KEY: STANDBY, **_AUTOSTART_OFF}
+    )
+    # Whoever waits for its orders asks anew, and is told that it serves.
+    subject.env.vm_orders.withdraw(subject.name)
+    return HandedOver(f"container {subject.name} stands by")
+
+
+def probe_vm(subject: Subject) -> Answered:
+    """Every port of the VM answers, for as long as the plan wants."""
+    service, name, clock = subject.service, subject.name, subject.env.clock
+    subject.find_primary()
+    subject.host.start(subject.uuid, with_host=_started_with_its_host(subject))
+    look_at = clock.steady() + LOOK_EVERY
+
+    def look() -> None:
+        nonlocal look_at
+        if clock.steady() >= look_at:
+            look_at = clock.steady() + LOOK_EVERY
+            is_up(subject)
+
+    limit = max(service.timeouts.ports, PORTS_WITHIN)
+    results = subject.env.probes.wait_for_all(targets(service, Side.PRIMARY), limit, service.timeouts.stable_for, look)
+    if closed := [str(result) for result in results if not result.ok]:
+        raise ExternalError(
+            f"the VM of {name} does not answer after {limit:.0f} s: {'; '.join(closed)}; DNS was not changed",
+            f"fix that in the VM, then run it again; `vcrecovery failover {name} --force` has its standby serve",
+        )
+    return Answered(", ".join(result.label for result in results), str(service.primary.address))
+
+
+def protect(subject: Subject, tell: Callable[[str], None]) -> Protected:
+    """Raises ExternalError when no comparison of the whole tree ends well."""
+    age = wait_for_sync(subject.lxd, subject.name, subject.secondary, subject.env.clock, WHOLE_WITHIN, tell)
+    return Protected(f"its standby has everything, {age:.0f} s old")
+
+
+def _started_with_its_host(subject: Subject) -> bool:
+    """Before it was fenced, or shut down for its switchover."""
+    for episode in subject.env.journal.history(subject.name):
+        if episode.request.back and episode.closed_at is not None:
+            break
+        for record in episode.steps:
+            if isinstance(record.evidence, Fenced | ShutDown) and record.evidence.starts_with_host:
+                return True
+    return False
