@@ -90,6 +90,7 @@ REST: Mapping[str, str] = {
     "restore point": "back to an older state",
     "service down": "whoever serves runs, and does not answer",
     "switchover": "the VM shuts down, and nothing that it has written is lost",
+    "failback": "the VM fetches what the standby has written, and serves again",
     "suspension": "the operator's word that automatic failover stops for a while",
 }
 SECTIONS: Mapping[str, Mapping[str, str]] = {

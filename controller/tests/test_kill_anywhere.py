@@ -171,5 +171,81 @@ def test_killed_at_on_the_way_back(
     assert site.scheduler.broken is None
 
 
+# Ten steps with four boundaries each.
+EVERY_BOUNDARY_OF_A_FAILBACK = range(1, 41)
+
+
+def served_by_its_standby(folder: Path, **world: object) -> Observed:
+    site = Observed(folder, world={"autostart": True, **world})
+    site.watch(1)
+    site.crash("web")
+    site.watch(3)
+    site.boundaries = 0
+    return site
+
+
+def test_every_boundary_of_a_failback_is_meant(memory_path: Path) -> None:
+    site = served_by_its_standby(memory_path)
+    site.failback()
+    assert site.boundaries == len(EVERY_BOUNDARY_OF_A_FAILBACK)
+
+
+def goes_on_back(site: Site, who: str) -> None:
+    """Before the standby was stopped a failback is the operator's: nobody else goes on with it."""
+    episode = site.journal.state("web").open_episode
+    if who == "the same words" or episode is None or not episode.has_acted:
+        site.failback()
+    elif who == "a failover":
+        site.failover()
+    else:
+        site.kill_watcher()
+        site.watch(3, again=False)
+
+
+@pytest.mark.parametrize("second_kill", [None, 1, 5])
+@pytest.mark.parametrize("first_kill", EVERY_BOUNDARY_OF_A_FAILBACK)
+@pytest.mark.parametrize("who_goes_on", ["the same words", "a failover", "the watcher"])
+def test_killed_at_in_a_failback(who_goes_on: str, first_kill: int, second_kill: int | None, memory_path: Path) -> None:
+    """Nothing is lost: the VM serves with all that its standby has written only (the simulated VM looks)."""
+    site = served_by_its_standby(memory_path)
+    site.kill_at = first_kill
+    site.failback()
+    if second_kill is not None:
+        site.kill_at = site.boundaries + second_kill
+        goes_on_back(site, who_goes_on)
+    site.kill_at = None
+    goes_on_back(site, who_goes_on)
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.epoch, state.open_episode) == (Side.PRIMARY, 2, None), site.log
+    assert (web.power, web.open_ports, web.autostart, web.serves) == (Power.RUNNING, True, True, False), site.log
+    assert (web.starts, web.switches, web.dns_address, web.order) == (1, 2, "primary", None), site.log
+    assert [episode.outcome for episode in site.journal.history("web")] == [Outcome.DONE, Outcome.DONE]
+    assert site.scheduler.broken is None
+
+
+@pytest.mark.parametrize("second_kill", [None, 1, 2])
+@pytest.mark.parametrize("first_kill", range(13, 25))
+@pytest.mark.parametrize("who_goes_on", ["the same words", "a failover", "the watcher"])
+def test_killed_at_on_the_way_back_of_a_failback(
+    who_goes_on: str, first_kill: int, second_kill: int | None, memory_path: Path
+) -> None:
+    """The VM cannot fetch the rest: the standby serves again, however often somebody was killed."""
+    site = served_by_its_standby(memory_path)
+    site.then["ended stop"] = [lambda: site.change(["web"], {"fetches_within": None})]
+    site.kill_at = first_kill
+    site.failback()
+    if second_kill is not None and site.journal.state("web").open_episode is not None:
+        site.kill_at = site.boundaries + second_kill
+        goes_on_back(site, who_goes_on)
+    site.kill_at = None
+    if site.journal.state("web").open_episode is not None:
+        goes_on_back(site, who_goes_on)
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.open_episode) == (Side.STANDBY, None), site.log
+    assert (web.serves, web.starts, web.switches, web.order) == (True, 2, 1, None), site.log
+    assert site.journal.history("web")[0].outcome is Outcome.TAKEN_BACK
+    assert site.scheduler.broken is None
+
+
 def test_a_kill_is_no_ordinary_exception() -> None:
     assert not issubclass(KilledError, Exception)

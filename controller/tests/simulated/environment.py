@@ -67,6 +67,8 @@ class SimulatedProbes(Probes):
             return Result(label, "connection refused", reached=False, refused=True)
         if port.http and of_primary and service.answers_wrongly:
             return Result(label, "status 503, not 200 to 399", reached=True)
+        if of_primary:
+            service.vm_answered = True
         if not of_primary and service.serves:
             service.answered.add(service.epoch)
         return Result(label, "", reached=True)

@@ -60,7 +60,8 @@ class Observed(Site):
                 self._tried[episode.id] = now
             case "ended probe":
                 self._starting.pop(episode.service, None)
-                if episode.epoch not in service.answered:
+                answered = service.vm_answered if episode.request.back else episode.epoch in service.answered
+                if not answered:
                     self._violated(f"the ports of {service.name} are said to be open, and were not asked")
 
     def _opened(self, episode: Episode) -> None:

@@ -87,6 +87,8 @@ class Service:
     #: Seconds for each pass of a failback; None: it cannot fetch. What it has fetched is all that its standby wrote.
     fetches_within: float | None = 2.0
     has_everything: bool = True
+    #: Whether its VM was seen to answer since it was told to serve.
+    vm_answered: bool = True
     order: Given | None = None
     report: Report | None = None
     told_boot: int = 1
@@ -259,7 +261,7 @@ class Service:
             return
         if not self.has_everything:
             self.violated(f"the VM of {self.name} serves without what its standby wrote last")
-        self.superseded = False
+        self.superseded, self.vm_answered = False, False
         self.told("the VM starts its services")
 
     # -- the standby -------------------------------------------------------------------------------------------

@@ -254,6 +254,8 @@ class Quiet:
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
+    def further(self, episode: Episode, at: float, sentence: str) -> None: ...
+
 
 def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []

@@ -28,6 +28,10 @@ CHANGES = {
     "event": {(HERE, "test_event")},
     "exclude-list": {(HERE, "test_exclude_list")},
     "drill": {("lab/test_s_drill.py", "test_killed_at_any_step")},
+    "failback": {
+        ("test_kill_anywhere.py", "test_killed_at_in_a_failback"),
+        ("test_kill_anywhere.py", "test_killed_at_on_the_way_back_of_a_failback"),
+    },
     "failover": {
         (R_KILLED, "test_failover_of_several"),
         (R_KILLED, "test_restore_points_and_a_failover_to_one"),

@@ -186,6 +186,8 @@ class ProgressReporter:
 
     def failed(self, episode: Episode, step: Step, at: float, error: str) -> None: ...
 
+    def further(self, episode: Episode, at: float, sentence: str) -> None: ...
+
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         self.services.tell_held(episode, sentence)
 

@@ -16,7 +16,7 @@ from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed
-from vcrecovery.core.phase import ALLOWED, Phase, allowed, phase_of
+from vcrecovery.core.phase import ALLOWED, ALLOWED_IN_A_FAILBACK, Phase, allowed, phase_of
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.errors import InternalError
@@ -32,7 +32,8 @@ FAILOVERS = st.builds(
     restore_point=POINTS,
     symptom=st.sampled_from(Symptom),
 )
-REQUESTS = st.one_of(FAILOVERS, FAILOVERS, SWITCHOVERS)
+FAILBACKS = st.just(Request(back=True))
+REQUESTS = st.one_of(FAILOVERS, FAILOVERS, SWITCHOVERS, FAILBACKS)
 EVIDENCE = st.fixed_dictionaries(
     {
         "power": st.sampled_from([power.value for power in Power]),
@@ -53,9 +54,11 @@ POLICIES = st.builds(Policy, max_staleness=st.just(60.0), has_dns=st.booleans())
 def asked_again(episode: Episode, request: Request) -> Episode:
     """As the journal takes an episode up."""
     if not episode.has_acted:
-        return replace(episode, request=request)
-    if request.automatic:
+        # A failback is given up for a failover, which has an episode of its own.
+        return episode if episode.request.back and not request.back else replace(episode, request=request)
+    if request.automatic or episode.request.back:
         return episode
+    request = replace(request, back=False)
     insists = request.force or request.primary_is_down or request.restore_point
     request = replace(request, planned=episode.request.planned and not insists)
     return replace(
@@ -69,7 +72,7 @@ def tried(draw: Any, episode: Episode, step: Step, now: float) -> StepRecord:
     if end == "killed":
         return StepRecord(step, now)
     if end == "badly":
-        return StepRecord(step, now, now, False, Failed("no"))
+        return StepRecord(step, now, now, False, Failed("no", refused=draw(st.booleans())))
     evidence: dict[str, Any] = {}
     if step is Step.CONFIRM:
         good = RUNS if episode.request.planned else CRASHED
@@ -100,27 +103,35 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
         if decision.step is Step.RESTORE:
             half_restored = not record.ok
         episode = replace(episode, steps=(*episode.steps, record))
-        assert not (record.ok and record.step in (Step.RESTORE, Step.START) and not episode.ever_fenced)
+        started = record.ok and record.step in (Step.RESTORE, Step.START)
+        assert not started or episode.ever_fenced or episode.request.back
         now += data.draw(st.sampled_from([0.0, 0.0, 1.0, 20.0, 100.0, 3600.0, -3600.0]))
         if data.draw(st.integers(0, 3)) == 0:
             episode = asked_again(episode, data.draw(REQUESTS))
 
 
 def test_every_phase_has_its_line_and_only_the_end_has_no_way_on() -> None:
-    assert set(ALLOWED) == set(Phase)
-    assert [phase for phase, found in ALLOWED.items() if not found] == [Phase.CLOSED]
-    assert {what for found in ALLOWED.values() for what in found} == {*Step, *Outcome}
+    tables = (ALLOWED, ALLOWED_IN_A_FAILBACK)
+    assert {phase for table in tables for phase in table} == set(Phase)
+    for table in tables:
+        assert [phase for phase, found in table.items() if not found] == [Phase.CLOSED]
+    assert {what for table in tables for found in table.values() for what in found} == {*Step, *Outcome}
 
 
 FAILOVER = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY)
 SWITCHOVER = (Step.CONFIRM, Step.SHUTDOWN, Step.LAST_FILES, *FAILOVER[1:])
 TAKEN_BACK = (*SWITCHOVER[:4], Step.TAKE_BACK)
+FAILBACK = (Step.CONFIRM, Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, *FAILOVER[3:], Step.PROTECT)
+SERVES_AGAIN = (*FAILBACK[:4], Step.START)
 #: Each with every number of its steps that are done.
-UP_TO = [(chain, done) for chain in (FAILOVER, SWITCHOVER, TAKEN_BACK) for done in range(len(chain) + 1)]
+CHAINS = (FAILOVER, SWITCHOVER, TAKEN_BACK, FAILBACK, SERVES_AGAIN)
+UP_TO = [(chain, done) for chain in CHAINS for done in range(len(chain) + 1)]
 
 
 def up_to(journal: Journal, chain: Sequence[Step], steps: int) -> Episode:
-    episode = journal.open("web", "a test", Request(planned=chain is not FAILOVER), 1.0)
+    episode = journal.open(
+        "web", "a test", Request(planned=chain in (SWITCHOVER, TAKEN_BACK), back=chain in (FAILBACK, SERVES_AGAIN)), 1.0
+    )
     for step in chain[:steps]:
         journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
     return episode

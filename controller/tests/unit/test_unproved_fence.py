@@ -170,6 +170,8 @@ class Quiet:
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
 
+    def further(self, episode: Episode, at: float, sentence: str) -> None: ...
+
 
 def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_anew(
     plan_file: Path, monkeypatch: pytest.MonkeyPatch

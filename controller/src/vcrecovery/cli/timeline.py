@@ -70,6 +70,9 @@ class LiveTimeline:
         self._open(episode)
         self._say(line(f"{'waits':<12}", at, episode.opened_at, sentence))
 
+    def further(self, episode: Episode, at: float, sentence: str) -> None:
+        self._say(line(f"{'goes on':<12}", at, episode.opened_at, sentence))
+
 
 class NoTimeline:
     """For machines, which get the result only."""
@@ -81,3 +84,5 @@ class NoTimeline:
     def failed(self, episode: Episode, step: Step, at: float, error: str) -> None: ...
 
     def waiting(self, episode: Episode, at: float, sentence: str) -> None: ...
+
+    def further(self, episode: Episode, at: float, sentence: str) -> None: ...

@@ -59,6 +59,9 @@ class LogTimeline:
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         log.info("%s: epoch %d: %s", episode.service, episode.epoch, sentence)
 
+    def further(self, episode: Episode, at: float, sentence: str) -> None:
+        self.waiting(episode, at, sentence)
+
 
 def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> None:
     """Where the plan names Zabbix's API."""

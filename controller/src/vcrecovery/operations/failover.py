@@ -51,6 +51,9 @@ class ProgressReporter(Protocol):
     def waiting(self, episode: Episode, at: float, sentence: str) -> None:
         """It waits for others now. Each reason is told once."""
 
+    def further(self, episode: Episode, at: float, sentence: str) -> None:
+        """How far a long step is."""
+
 
 class Gate(Protocol):
     """Knows the other services that fail over at the same time. `operations.start_gate` has the real one."""

@@ -35,7 +35,7 @@ def fail_over_locked(
         if state.open_episode is None:
             if not _is_to_be_done(env, state, request):
                 return None
-            if state.side is Side.STANDBY and not request.automatic:
+            if state.side is Side.STANDBY and not request.automatic and not request.back:
                 cause = f"{cause}: its standby does not answer"
         _refuse_beside_another(state, request)
         request = _as_begun(state, replace(request, again=_is_again(state) and not request.back))
@@ -47,7 +47,7 @@ def fail_over_locked(
             )
 
         def tell(episode: Episode, text: str) -> None:
-            reporter.waiting(episode, env.clock.now(), text)
+            reporter.further(episode, env.clock.now(), text)
 
         try:
             return fail_over(
