@@ -139,6 +139,9 @@ class Stage:
             case "serve from primary":
                 site.say(f"operator: vcrecovery standby reset {name}")
                 site.serve_from_primary(name)
+            case "reset":
+                site.say(f"operator: vcrecovery standby reset {name}")
+                site.reset(name)
             case "standby set":
                 site.say(f"operator: vcrecovery standby set {name} {argument}")
                 site.set_mode(name, argument)

@@ -246,6 +246,9 @@ class Site:
                         service.container.config["user.vcrecovery.epoch"] = str(value)
                     case "standby_running":
                         service.container_becomes(RUNNING if value else STOPPED)
+                    case "standby_restarted":
+                        service.container.started_at = self.scheduler.wall
+                        service.has_everything = False
                     case "standby_stopped_by":
                         service.container_becomes(STOPPED, value)
                     case "standby_stopping_by":
@@ -508,6 +511,10 @@ class Site:
         if service.power is not Power.PAUSED:
             self.start_primary(name)
         service.operators_word, service.tree = False, "synced"
+        self.reset(name)
+
+    def reset(self, name: str) -> None:
+        """`vcrecovery standby reset` alone."""
         from vcrecovery.cli.standby import serve_from_the_primary
 
         process = self._begin("operator", lambda env: serve_from_the_primary(env, name))

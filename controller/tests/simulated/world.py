@@ -207,7 +207,7 @@ class Service:
 
     def ended(self, by: str, begun: float) -> None:
         """Somebody is about to end it, by what was begun then."""
-        if self.power is Power.RUNNING:
+        if self.power is Power.RUNNING and not self.superseded:
             self.on_end(self, by, begun)
 
     def uses(self) -> int:

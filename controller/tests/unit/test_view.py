@@ -204,7 +204,7 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             Level.ATTENTION,
             "stopped; `vcrecovery failover web`",
         ),
-        (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "standby reset web"),
+        (view(reading=CRASHED, state=SERVED, standby=standby(state="running")), Level.WARNING, "failback web"),
         (
             view(reading=SUSPENDED, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.WARNING,

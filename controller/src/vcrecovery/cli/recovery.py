@@ -174,8 +174,8 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
         say(f"{name}: nothing to do: its {serves}{' serves' if request.back else ''}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         seconds = took(episode.opened_at, episode.closed_at)
-        whom = "VM, and protected" if episode.request.back else "standby"
-        say(colour(f"{name}: served by its {whom}, after {seconds}", "green"))
+        whom = "VM, and protected," if episode.request.back else "standby"
+        say(colour(f"{name}: served by its {whom} after {seconds}", "green"))
     else:
         say(f"{name}: {episode.reason}")
 

@@ -143,6 +143,9 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
     """What they say by themselves, before suspensions and the like."""
     name, said = state.service, _said(power, reason)
     if state.side is Side.STANDBY:
+        episode = state.open_episode
+        if episode is not None and episode.request.back:
+            return Verdict(Kind.FAILED_OVER, f"{name}: the standby serves, and its VM is {said}, to go back to it")
         if power in (Power.RUNNING, Power.PAUSED):
             return Verdict(
                 Kind.STALE_PRIMARY,

@@ -52,4 +52,4 @@ def keep_one(env: Environment, name: str) -> bool:
 
 def _ours(env: Environment, name: str) -> bool:
     state = env.journal.state(name)
-    return state.side is Side.STANDBY and state.open_episode is None
+    return state.side is Side.STANDBY and (state.open_episode is None or not state.open_episode.has_acted)

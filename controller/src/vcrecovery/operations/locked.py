@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
@@ -12,6 +13,7 @@ from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.serving import standby_runs, standby_serves
+from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.store.lock import service_lock
 
 
@@ -83,7 +85,15 @@ def _without_a_failback(env: Environment, state: ServiceState, request: Request)
 
 
 def _given_up(env: Environment, state: ServiceState, episode: Episode) -> ServiceState:
+    """A VM that was booted to fetch holds nothing of its own, and ends: nobody is to take it for one that serves.
+
+    Raises ExternalError when its hypervisor does not do it.
+    """
     env.vm_orders.withdraw(state.service)
+    if episode.tried(Step.BOOT) and not episode.has_acted:
+        subject = Subject(env, state.service)
+        if subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
+            subject.host.destroy(subject.uuid, subject.service.timeouts.fence)
     env.journal.close(episode, Outcome.GIVEN_UP, "given up for a failover", env.clock.now())
     return env.journal.state(state.service)
 

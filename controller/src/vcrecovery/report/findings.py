@@ -87,7 +87,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield later(
                 f"the old primary came back after its failover: quarantined (paused) since {since}",
                 f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
-                f"`vcrecovery suspend {name}`, then `virsh resume`; `vcrecovery standby reset {name}` to serve from it",
+                f"`vcrecovery suspend {name}`, then `virsh resume`; `vcrecovery failback {name}` returns to it",
             )
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
             yield later("the primary is paused", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
@@ -97,10 +97,10 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             pass
         case Kind.FAILED_OVER | Kind.SERVICE_DOWN if not view.protected:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
-            repair = "return to the primary" if view.done and view.done.request.planned else "repair the primary"
+            repair = "" if view.done and view.done.request.planned else "repair the VM, then "
             yield later(
                 f"serving from the standby{since}; unprotected",
-                f"{repair}; `vcrecovery standby reset {name}` when it serves again",
+                f"{repair}`vcrecovery failback {name}` returns to it",
             )
         case Kind.SERVICE_DOWN:
             pass

@@ -14,15 +14,14 @@ def line(word: str, at: float, since: float, detail: str) -> str:
 
 def of_episode(episode: Episode) -> list[str]:
     """The whole timeline."""
+    planned = "" if episode.request.verb == "failover" else f"{episode.request.verb}  "
     lines = [
-        f"{plain(episode.service)}  {'switchover  ' if episode.request.planned else ''}epoch {episode.epoch}  "
+        f"{plain(episode.service)}  {planned}epoch {episode.epoch}  "
         f"episode {episode.id}  {day_and_time(episode.opened_at)}  "
         f"{episode.outcome.value if episode.outcome else 'not finished'}"
         + (f": {plain(episode.reason)}" if episode.reason and episode.outcome is not Outcome.DONE else "")
     ]
-    lines.append(
-        line("asked" if episode.request.planned else "detected", episode.opened_at, episode.opened_at, episode.cause)
-    )
+    lines.append(line("asked" if planned else "detected", episode.opened_at, episode.opened_at, episode.cause))
     for record in condensed(episode.steps, same):
         if isinstance(record, Repeats):
             lines.append(f"{'':25}{record}")

@@ -179,8 +179,10 @@ class Journal:
     def who_serves(self) -> dict[str, Serving]:
         """Of all services that have a history; of the others, the primary does."""
         rows = self.rows(
-            "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode WHERE service = name AND closed_at IS NULL) "
-            "FROM service"
+            # While its VM fetches, a standby serves as ever.
+            "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "
+            """AND NOT (request LIKE '%"back": true%' """
+            "AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND step = 'stop'))) FROM service"
         )
         with self._understood():
             return {name: Serving(Side(side), epoch, bool(at_work)) for name, side, epoch, at_work in rows}
