@@ -10,7 +10,7 @@ import pytest
 from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.programs import ProgramError
 from vcrecovery.primary.settings import Settings
-from vcrecovery.primary.who_serves import at_boot, until_it_may_serve
+from vcrecovery.primary.who_serves import at_boot
 
 SETTINGS = Settings(selection=Selection(), lists={})
 ISOLATED = ["systemctl", "--no-block", "isolate", "vcrecovery-superseded.target"]
@@ -87,10 +87,3 @@ def test_a_machine_that_has_booted_is_left_as_it_is() -> None:
     machine = Machine("standby\n", state="running")
     assert machine.boot() == []
     assert machine.asked == 0
-
-
-def test_a_superseded_machine_goes_on_once_it_is_to_serve() -> None:
-    machine = Machine("standby\n", None, "standby\n", "primary\n")
-    until_it_may_serve(SETTINGS, machine.run, machine.said.append, machine.sleep)
-    assert machine.done == [["systemctl", "--no-block", "default"]]
-    assert machine.time == 30.0

@@ -11,6 +11,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -18,7 +19,9 @@ import pytest
 
 from vcrecovery.cli.receive import receive
 from vcrecovery.errors import ExternalError, RefusedError
-from vcrecovery.transfer.receiver import server_arguments
+from vcrecovery.primary.superseded import Report
+from vcrecovery.transfer.failback_orders import Order, give, read_report
+from vcrecovery.transfer.rsync_words import reads, server_arguments
 
 #: What lsyncd's rsync sends, seen on the wire of rsync 3.2.7.
 OF_LSYNCD = "rsync --server -lHogDtpAXrSe.iLsfxCIvu --delete --ignore-errors --force --numeric-ids . /"
@@ -53,6 +56,24 @@ def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -
     assert server_arguments(sent)[-2:] == [".", "/standby/"], sent
 
 
+#: What a VM's rsync says that reads: 3.5.0 and 3.2.7 here, and the oldest that knows the VM's options.
+READING = [
+    "rsync --server --sender -lHogtpAXrSe.iLsfxCIvu --specials --timeout=300 --bwlimit=2048 --numeric-ids . /",
+    "rsync --server --sender -lHogtpAXrSe.iLsfxC --specials --timeout=300 --numeric-ids . /",
+    "rsync --server --sender -lHogtpAXrSe.LsfxC --specials --timeout=300 --numeric-ids . /",
+]
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_vm_that_fetches_may_read(command: str) -> None:
+    words = server_arguments(command)
+    assert words[:3] == ["rsync", "--server", "--sender"]
+    assert words[-2:] == [".", "/standby/"]
+    assert "--filter=-x trusted.*" in words
+    assert reads(words)
+    assert not reads(server_arguments(OF_LSYNCD))
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -63,8 +84,28 @@ def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -
         "rsync --daemon",
         "rsync --server --daemon .",
         "/srv/rsync --server -r . /",
-        "rsync --server --sender -r . /",
         "rsync --server -r --sender . /",
+        "rsync --server --sender --sender -r . /",
+        "rsync --server --sender -r . /etc",
+        "rsync --server --sender -r . / /etc",
+        "rsync --server --sender -vr . /",
+        "rsync --server --sender -sr . /",
+        "rsync --server --sender -Lr . /",
+        "rsync --server --sender -kr . /",
+        "rsync --server --sender -Rr . /",
+        "rsync --server --sender -nr . /",
+        "rsync --server --sender -lHogDtpAXr . /",
+        "rsync --server --sender -r --remove-source-files . /",
+        "rsync --server --sender -r --copy-unsafe-links . /",
+        "rsync --server --sender -r --copy-devices . /",
+        "rsync --server --sender -r --files-from=- --from0 . /",
+        "rsync --server --sender -r --delete . /",
+        "rsync --server --sender -r --force . /",
+        "rsync --server --sender -r --ignore-errors . /",
+        "rsync --server --sender -r --timeout=x . /",
+        "rsync --server --sender -r --compress-level=9 . /",
+        "rsync --server --sender -r --out-format=%n . /",
+        "rsync --server --sender -e/bin/sh -r . /",
         "rsync --server -r . /etc",
         "rsync --server -r . /../etc",
         "rsync --server -r . //",
@@ -157,30 +198,80 @@ class _Lxd(socketserver.UnixStreamServer):
         super().__init__(str(path), Handler)
 
 
-@pytest.mark.parametrize(
-    ("status", "role", "answer"),
-    [(200, "standby", "primary\n"), (200, "active", "standby\n"), (404, "", ""), (200, "", ""), (200, "drill", "")],
-)
-def test_a_vm_that_boots_is_told_who_serves(
-    status: int,
-    role: str,
-    answer: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def lxd(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+    """`param`: the status of its answers, and the container's role."""
     (tmp_path / "standbys").mkdir()
+    (tmp_path / "rootfs").mkdir()
     entry = {"socket": str(tmp_path / "lxd"), "container": "web", "rootfs": str(tmp_path / "rootfs")}
     (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
-    monkeypatch.setenv("SSH_ORIGINAL_COMMAND", "who-serves")
-    server = _Lxd(tmp_path / "lxd", status, role)
-    with server:
+    with _Lxd(tmp_path / "lxd", *request.param) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        words = ["web", "--state-dir", str(tmp_path)]
-        if answer:
-            receive.main(words, standalone_mode=False)
-        else:
-            with pytest.raises(ExternalError, match="container web"):
-                receive.main(words, standalone_mode=False)
+        yield
         server.shutdown()
+
+
+def said_to_the_receiver(command: str, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_ORIGINAL_COMMAND", command)
+    receive.main(["web", "--state-dir", str(state)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("lxd", "answer"), [((200, "standby"), "primary\n"), ((200, "active"), "standby\n")], indirect=["lxd"]
+)
+@pytest.mark.usefixtures("lxd")
+def test_a_vm_that_boots_is_told_who_serves(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said_to_the_receiver("who-serves", tmp_path, monkeypatch)
     assert capsys.readouterr().out == answer
+
+
+@pytest.mark.parametrize("lxd", [(404, ""), (200, ""), (200, "drill")], indirect=True)
+@pytest.mark.usefixtures("lxd")
+def test_a_vm_is_told_nothing_that_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(tmp_path, "web", 7, Order.COPY)
+    with pytest.raises(ExternalError, match="container web"):
+        said_to_the_receiver("who-serves", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("lxd", [(200, "active")], indirect=True)
+@pytest.mark.usefixtures("lxd")
+def test_a_vm_that_reports_is_told_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(tmp_path, "web", 7, Order.LAST)
+    report = Report("", "debian 12 x86_64")
+    said_to_the_receiver(f"who-serves {json.dumps(report._asdict())}", tmp_path, monkeypatch)
+    assert capsys.readouterr().out == "standby last 7\n"
+    heard = read_report(tmp_path, "web")
+    assert heard is not None
+    assert (heard.system, heard.epoch) == ("debian 12 x86_64", 0)
+    with pytest.raises(RefusedError, match="a report that is no JSON"):
+        said_to_the_receiver("who-serves ; id", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("lxd", "order", "why"),
+    [
+        ((200, "active"), None, "no failback of web copies files now; vcrecovery failback web"),
+        ((200, "active"), Order.HOLD, "no failback of web copies files now"),
+        ((200, "standby"), None, "no failback of web copies files now"),
+        ((200, "standby"), Order.COPY, "web is not served by its standby"),
+        ((200, ""), Order.LAST, "web is not served by its standby"),
+    ],
+    indirect=["lxd"],
+)
+@pytest.mark.usefixtures("lxd")
+def test_files_are_given_to_a_failback_only(
+    order: Order | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if order is not None:
+        give(tmp_path, "web", 7, order)
+    noted: list[str] = []
+    monkeypatch.setattr("syslog.syslog", lambda _level, line: noted.append(line))
+    with pytest.raises(RefusedError, match=why):
+        said_to_the_receiver(READING[0], tmp_path, monkeypatch)
+    assert why in noted[0]
+    # It writes nothing, and is no session.
+    assert not (tmp_path / "standbys/web.lock").exists()

@@ -10,8 +10,9 @@ import click
 from vcrecovery.cli import complete
 from vcrecovery.errors import UsageError
 from vcrecovery.primary.who_serves import QUESTION
+from vcrecovery.transfer.question import answer
 from vcrecovery.transfer.receiver import receive as receive_files
-from vcrecovery.transfer.receiver import who_serves
+from vcrecovery.transfer.receiver import refusals_noted
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -23,12 +24,16 @@ from vcrecovery.transfer.receiver import who_serves
 def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tuple[str, ...]) -> None:
     """Receive files for the standby of SERVICE from rsync, or tell its VM who serves, and nothing else.
 
+    During a failback it also gives the standby's files to rsync.
+
     This is the forced command of that service's SSH key; the role `secondary` sets it up.
     """
     command = " ".join(words[1:]) if local else os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if not command:
         raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
-    if command == QUESTION:
-        click.echo(who_serves(state_dir, service))
+    question, _, said = command.partition(" ")
+    if question == QUESTION:
+        with refusals_noted(service, command):
+            click.echo(answer(state_dir, service, said.strip()))
         return
     receive_files(state_dir, service, command, seeds=seeds)

@@ -14,8 +14,9 @@ from .programs import ProgramError, run
 from .reconcile import ReconcileError, reconcile
 from .refresh import refresh
 from .settings import DEFAULT_PATH, Settings, read_settings
+from .superseded import until_it_may_serve
 from .watches import WatchError, ensure_watches
-from .who_serves import at_boot, until_it_may_serve
+from .who_serves import at_boot
 
 _PACKAGE_RUN_SECONDS = 900.0
 _VERBS = {
@@ -24,7 +25,7 @@ _VERBS = {
     "watches": "raise inotify's limit to what the tree needs",
     "beat": "stamp the heartbeat file, for ever",
     "who-serves": "at boot: ask the secondary, and start no service where the standby serves",
-    "superseded": "wait until this VM is to serve, and start its services then",
+    "superseded": "copy the standby's files back when told to; once this VM is to serve, start its services",
     "last-files": "send what the services have left, once they have stopped",
 }
 
@@ -47,7 +48,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif options.verb == "who-serves":
             at_boot(settings, run, print, options.patience)
         elif options.verb == "superseded":
-            until_it_may_serve(settings, run, print)
+            until_it_may_serve(settings, run, lambda line: print(line, flush=True))
         elif options.verb == "last-files":
             done = send_last_files(settings, run)
             if done is None:

@@ -1,4 +1,4 @@
-"""rsync to the standby: one pass over the whole tree, and one over named paths."""
+"""rsync to the standby: one pass over the whole tree, and one over named paths. And one pass back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .settings import Settings
 #: left out, with a line that says so: a container's user cannot make them.
 #: Times are compared to the nanosecond: a file that changed twice within a second, in the same size, would not be sent.
 KEPT = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids", "--modify-window=-1")
+_DELETE = ("--delete", "--delete-delay", "--force")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24
@@ -44,26 +45,50 @@ class Transfer(NamedTuple):
 def whole_tree(tree: str, settings: Settings, tell: Callable[[Progress], None]) -> Transfer:
     """Compares everything and sends what differs; raises ProgramError for anything but success or vanished files."""
     command = [
-        *_rsync(settings), "--delete", "--delete-delay", "--force", "--8-bit-output", "--out-format=%i %n",
+        *_rsync(settings), *_DELETE, "--8-bit-output", "--out-format=%i %n",
         "--info=progress2", f"--filter=merge {settings.lists['rsync-filter']}", *_ends(tree, settings),
     ]  # fmt: skip
-    paths: List[bytes] = []
-    last = Progress(0, 0, 0, 0, 0)
+    reader = _Reader(tell)
+    _stream(command, None, reader)
+    return Transfer(_not_hidden(reader.paths, settings.lists["rsync-filter"]), reader.last.bytes, reader.last.files)
 
-    def read(line: bytes) -> None:
-        nonlocal last
+
+def fetch_tree(
+    settings: Settings, filter_file: str, tell: Callable[[Progress], None], last: bool
+) -> Transfer:  # fmt: skip
+    """Compares everything with the standby, and makes it here what it is there; no paths are in the result.
+
+    Where something cannot be read there, rsync deletes nothing here. Raises ProgramError for anything but success, and
+    files that have vanished unless this is the `last` pass: nothing changes there any more.
+    """
+    settings = settings._replace(bandwidth=None) if last else settings
+    command = [
+        *_rsync(settings), *_DELETE, "--info=progress2", f"--filter=merge {filter_file}",
+        *_shell(settings), settings.target, settings.source.rstrip("/") + "/",
+    ]  # fmt: skip
+    reader = _Reader(tell)
+    _stream(command, None, reader, (0,) if last else (0, _VANISHED))
+    return Transfer([], reader.last.bytes, reader.last.files)
+
+
+class _Reader:
+    """Understands the lines of a pass: changed paths, and how far it has come."""
+
+    def __init__(self, tell: Callable[[Progress], None]) -> None:
+        self._tell = tell
+        self.paths: List[bytes] = []
+        self.last = Progress(0, 0, 0, 0, 0)
+
+    def __call__(self, line: bytes) -> None:
         change = _CHANGE.match(line)
         if change:
-            paths.append(_OCTAL.sub(lambda m: bytes([int(m.group(1), 8)]), change.group(1)))
+            self.paths.append(_OCTAL.sub(lambda m: bytes([int(m.group(1), 8)]), change.group(1)))
             return
         progress = _PROGRESS.match(line)
         if progress:
             sent, percent, files, left, known = (int((value or b"0").replace(b",", b"")) for value in progress.groups())
-            last = Progress(sent, percent, max(files, last.files), left, known)
-            tell(last)
-
-    _stream(command, None, read)
-    return Transfer(_not_hidden(paths, settings.lists["rsync-filter"]), last.bytes, last.files)
+            self.last = Progress(sent, percent, max(files, self.last.files), left, known)
+            self._tell(self.last)
 
 
 def named_paths(tree: str, settings: Settings, paths: Iterable[bytes]) -> None:
@@ -106,12 +131,18 @@ def _rsync(settings: Settings) -> List[str]:
 
 
 def _ends(tree: str, settings: Settings) -> List[str]:
+    return [*_shell(settings), tree.rstrip("/") + "/", settings.target]
+
+
+def _shell(settings: Settings) -> List[str]:
     # A connection of its own: a long transfer would hold up lsyncd's small ones on a shared one.
-    shell = ["-e", f"ssh -F {settings.ssh_config} -o ControlPath=none"] if ":" in settings.target else []
-    return [*shell, tree.rstrip("/") + "/", settings.target]
+    return ["-e", f"ssh -F {settings.ssh_config} -o ControlPath=none"] if ":" in settings.target else []
 
 
-def _stream(command: Sequence[str], given: Optional[bytes], read: Callable[[bytes], None]) -> None:
+def _stream(
+    command: Sequence[str], given: Optional[bytes], read: Callable[[bytes], None],
+    fine: Sequence[int] = (0, _VANISHED),
+) -> None:  # fmt: skip
     """Runs rsync, and hands over each line it prints; no bound but its own on silence: a first sync may take days."""
     try:
         process = subprocess.Popen(
@@ -141,7 +172,7 @@ def _stream(command: Sequence[str], given: Optional[bytes], read: Callable[[byte
         for thread in threads:
             thread.join()
         process.stdout.close()
-    if status not in (0, _VANISHED):
+    if status not in fine:
         raise ProgramError(_complaint(complaints, status), status)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Optional
+from typing import Callable, Optional, Sequence
 
 from .programs import ProgramError, Run
 from .settings import Settings
@@ -18,20 +18,26 @@ from .unit_states import system_state
 QUESTION, PRIMARY, STANDBY = "who-serves", "primary", "standby"
 SUPERSEDED = "vcrecovery-superseded.target"
 _NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
-#: Seconds for one question; between two while nobody answers; between two while the standby serves.
-_ANSWER_SECONDS, _AGAIN_SECONDS, _LOOK_SECONDS = 20.0, 1.0, 10.0
+#: Seconds for one question; between two while nobody answers.
+_ANSWER_SECONDS, _AGAIN_SECONDS = 20.0, 1.0
 
 Say = Callable[[str], None]
 
 
 def who_serves(settings: Settings, run: Run) -> Optional[str]:
     """None when the secondary does not answer, or nothing that can be understood."""
-    command = ["ssh", "-F", settings.ssh_config, "-o", "ControlPath=none", "receiver", QUESTION]
+    words = ask(settings, run, QUESTION, _ANSWER_SECONDS)
+    return words[0] if words else None
+
+
+def ask(settings: Settings, run: Run, question: str, timeout: float) -> Optional[Sequence[str]]:
+    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above."""
+    command = ["ssh", "-F", settings.ssh_config, "-o", "ControlPath=none", "receiver", question]
     try:
-        words = run(command, _ANSWER_SECONDS).split()
+        words = run(command, timeout).split()
     except ProgramError:
         return None
-    return words[0] if words and words[0] in (PRIMARY, STANDBY) else None
+    return words if words and words[0] in (PRIMARY, STANDBY) else None
 
 
 def at_boot(
@@ -58,13 +64,3 @@ def at_boot(
         why = "the standby serves" if answer else f"the secondary has not said within {patience:.0f} s who serves"
         say(f"{why}: no service is started here")
         run(["systemctl", "--no-block", "isolate", SUPERSEDED], 60)
-
-
-def until_it_may_serve(
-    settings: Settings, run: Run, say: Say, sleep: Callable[[float], None] = time.sleep
-) -> None:  # fmt: skip
-    """Waits until the secondary says that this VM serves, and has the boot go on then."""
-    while who_serves(settings, run) != PRIMARY:
-        sleep(_LOOK_SECONDS)
-    say("this VM serves again: the services start")
-    run(["systemctl", "--no-block", "default"], 60)

@@ -1,9 +1,9 @@
 """`vcrecovery receive SERVICE`: the forced command of that service's key on the secondary.
 
-It takes rsync's server mode, writing, and nothing else. rsync runs in a mount namespace that holds the system's
-programs, read-only, and that one standby's tree, without a network, and in a user namespace with the container's own
-ID map where the tree is shifted on disk. So owners, file capabilities and ACLs come out right, and a symbolic link in
-the tree leads nowhere else.
+It takes rsync's server mode and nothing else: writing while the primary serves, and reading during a failback. rsync
+runs in a mount namespace that holds the system's programs, read-only, and that one standby's tree, without a network,
+and in a user namespace with the container's own ID map where the tree is shifted on disk. So owners, file capabilities
+and ACLs come out right, and a symbolic link in the tree leads nowhere else.
 
 Standard library only: this runs at every change on a primary, and must start fast.
 """
@@ -15,11 +15,10 @@ import ctypes.util
 import http.client
 import json
 import os
-import re
-import shlex
 import socket
 import syslog
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,64 +27,22 @@ from vcrecovery.errors import ExternalError, RefusedError, UsageError
 from vcrecovery.primary.who_serves import PRIMARY, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, sessions
+from vcrecovery.transfer.failback_orders import Order, read_order
+from vcrecovery.transfer.rsync_words import INSIDE, reads, server_arguments
 
-INSIDE = "/standby"
 #: How long a session waits for a restore point to be made or restored.
 WAIT_SECONDS = 60.0
-_LONG_OPTIONS = frozenset(
-    {
-        "-@-1",  # --modify-window=-1
-        "--acls",
-        "--delay-updates",
-        "--delete",
-        "--delete-after",
-        "--delete-before",
-        "--delete-delay",
-        "--delete-during",
-        "--delete-missing-args",
-        "--force",
-        "--ignore-errors",
-        "--log-format=%i",
-        "--log-format=X",
-        "--new-compress",
-        "--no-implied-dirs",
-        "--no-relative",
-        "--no-r",
-        "--numeric-ids",
-        "--old-compress",
-        "--sparse",
-        "--specials",
-        "--stats",
-        "--xattrs",
-        "--whole-file",
-        "--no-whole-file",
-    }
-)
-_VALUED_OPTION = re.compile(
-    r"--(bwlimit|timeout|contimeout|max-delete|modify-window|block-size|compress-level|compress-choice"
-    r"|checksum-choice|checksum-seed|max-alloc|out-format)=[A-Za-z0-9.,%-]*"
-)
-#: Options of one letter that stay inside the tree. Not among them: s (arguments over the connection), L and k (follow
-#: links), K (treat a link as a folder), b (backups), P (keeps half a file in the place of a whole older one).
-_SHORT_OPTIONS = re.compile(r"-[vlogDtprRcndxHAXSzWuOJiqImhyEUN@]*(e[0-9.]*[A-Za-z]*)?")
-_PROGRAMS = ("rsync", "/usr/bin/rsync")
-#: Of the attributes that only a kernel gives (labels of SELinux and IMA, marks of overlayfs) just file capabilities can
-#: be set from here, and mean something there. Each other one would make rsync end with status 23.
-_ATTRIBUTES = (
-    "--filter=+x security.capability",
-    "--filter=-x security.*",
-    "--filter=-x trusted.*",
-    "--filter=-x system.*",
-)
-
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = (
-    1, 2, 4, 32, 4096, 8192, 16384, 1 << 18,
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = (
+    1, 2, 4, 8, 32, 4096, 8192, 16384, 1 << 18,
 )  # fmt: skip
-PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 23, 24, 38
 #: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, MKNOD, SETFCAP
-_KEPT_CAPABILITIES = frozenset({0, 1, 2, 3, 4, 6, 7, 27, 31})
-_LAST_CAPABILITY = 40
+_TO_WRITE = frozenset({0, 1, 2, 3, 4, 6, 7, 27, 31})
+#: DAC_READ_SEARCH
+_TO_READ = frozenset({2})
+#: Numbers that a kernel does not know are passed over.
+_CAPABILITIES = range(64)
 
 
 @dataclass(frozen=True)
@@ -94,27 +51,6 @@ class Target:
 
     rootfs: Path
     id_map: Sequence[Mapping[str, Any]]
-
-
-def server_arguments(command: str) -> list[str]:
-    """rsync's own arguments in `command`, with the tree in place of its path.
-
-    Raises RefusedError for anything but an rsync server that writes into the tree's top.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise RefusedError("refused: the command cannot be read") from error
-    if len(words) < 4 or words[0] not in _PROGRAMS or words[1] != "--server":
-        raise RefusedError(f"refused: only rsync may write here, not {command[:80]!r}")
-    *options, dot, path = words[2:]
-    if dot != "." or path != "/":
-        raise RefusedError(f"refused: the only place to write to is /, not {path[:80]!r}")
-    for option in options:
-        if option in _LONG_OPTIONS or _VALUED_OPTION.fullmatch(option) or _SHORT_OPTIONS.fullmatch(option):
-            continue
-        raise RefusedError(f"refused: rsync's option {option[:80]!r}")
-    return ["rsync", "--server", *_ATTRIBUTES, *options, ".", f"{INSIDE}/"]
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -139,6 +75,22 @@ def find_target(state_dir: Path, service: str) -> Target:
         raise RefusedError(f"refused: {service} is served by its standby; its files are live")
     if config.get("user.vcrecovery.ready") != "true":
         raise RefusedError(f"refused: the standby of {service} is not ready", "run the role `secondary` again")
+    return Target(rootfs, idmap.of_tree(service, config, rootfs))
+
+
+def find_source(state_dir: Path, service: str) -> Target:
+    """Where the files of `service` come from, if its VM may read them now.
+
+    Raises UsageError and ExternalError as `find_target` does, and RefusedError unless a failback copies from a standby
+    that serves.
+    """
+    # First: whoever ends a failback gives the role back, then withdraws the order.
+    given = read_order(state_dir, service)
+    if given is None or given.order is Order.HOLD:
+        raise RefusedError(f"refused: no failback of {service} copies files now", f"vcrecovery failback {service}")
+    config, rootfs = _container_of(state_dir, service)
+    if config.get("user.vcrecovery.role") != "active":
+        raise RefusedError(f"refused: {service} is not served by its standby; its VM has the newer files")
     return Target(rootfs, idmap.of_tree(service, config, rootfs))
 
 
@@ -174,32 +126,38 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
     return config, Path(entry["rootfs"])
 
 
+@contextmanager
+def refusals_noted(service: str, command: str) -> Iterator[None]:
+    """Refusals go to the secondary's log, too."""
+    try:
+        yield
+    except RefusedError as error:
+        syslog.openlog("vcrecovery", syslog.LOG_PID, syslog.LOG_AUTH)
+        syslog.syslog(syslog.LOG_WARNING, f"receive {service}: {error}: {command[:200]!r}")
+        raise
+
+
 def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoReturn:
     """Becomes the rsync server for one session; `seeds` when its files do not come from the primary.
 
     Raises as the functions above do.
     """
-    try:
+    with refusals_noted(service, command):
         arguments = server_arguments(command)
-        # Before the role is read: see `sessions`.
-        sessions.join(state_dir, service, WAIT_SECONDS)
-        target = find_target(state_dir, service)
-    except RefusedError as error:
-        syslog.openlog("vcrecovery", syslog.LOG_PID, syslog.LOG_AUTH)
-        syslog.syslog(syslog.LOG_WARNING, f"receive {service}: {error}: {command[:200]!r}")
-        raise
-    if seeds:
-        published.withdraw(target.rootfs)
-    else:
-        published.publish(target.rootfs)
+        read_only = reads(arguments)
+        if read_only:
+            target = find_source(state_dir, service)
+        else:
+            # Before the role is read: see `sessions`.
+            sessions.join(state_dir, service, WAIT_SECONDS)
+            target = find_target(state_dir, service)
+    if not read_only:
+        (published.withdraw if seeds else published.publish)(target.rootfs)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _enter_jail(target.rootfs)
+    _enter_jail(target.rootfs, read_only=read_only)
     if target.id_map:
         _enter_user_namespace(target.id_map, proc)
-    for capability in range(_LAST_CAPABILITY + 1):
-        if capability not in _KEPT_CAPABILITIES:
-            _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _give_up_rights(_TO_READ if read_only else _TO_WRITE)
     os.umask(0o022)
     os.execve("/usr/bin/rsync", arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606
 
@@ -217,7 +175,14 @@ def _mount(source: str | Path, target: str | Path, kind: str | None, flags: int,
     _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
 
 
-def _enter_jail(rootfs: Path) -> None:
+def _give_up_rights(kept: frozenset[int]) -> None:
+    for capability in _CAPABILITIES:
+        if capability not in kept and _libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1:
+            _check(_libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0), f"giving up capability {capability}")
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "giving up new privileges")
+
+
+def _enter_jail(rootfs: Path, *, read_only: bool) -> None:
     """A root that holds /usr, read-only, and the tree at INSIDE."""
     _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWNET), "unshare")
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -235,6 +200,9 @@ def _enter_jail(rootfs: Path) -> None:
     tree = base / INSIDE[1:]
     tree.mkdir()
     _mount(rootfs, tree, None, MS_BIND)
+    # Set-user-ID bits and device nodes can be written all the same; they mean nothing here.
+    harmless = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    _mount("none", tree, None, MS_BIND | MS_REMOUNT | harmless | (MS_RDONLY if read_only else 0))
     os.chdir(base)
     _mount(".", "/", None, MS_MOVE)
     os.chroot(".")
