@@ -23,6 +23,7 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
     orders = subject.env.vm_orders
     before = orders.report(subject.name)
     counted, took = (before.passes if before is not None and before.epoch == episode.epoch else 0), list[float]()
+    files = size = 0
     orders.give(subject.name, episode.epoch, Order.COPY)
     try:
         for report in _reports(subject, episode, Order.COPY, None):
@@ -33,10 +34,12 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
                 continue
             counted = report.passes
             took.append(report.seconds)
-            said = f"pass {len(took)}: {_brought(report)} in {report.seconds:.1f} s"
-            tell(said)
+            files, size = files + report.files, size + report.bytes
+            tell(f"pass {len(took)}: {_brought(report.files, report.bytes)} in {report.seconds:.1f} s")
             if is_copied(took):
-                return _copied(said, report)
+                return Copied(
+                    f"{_brought(files, size)} in {len(took)} passes", report.boot, report.seconds, size, files
+                )
     finally:
         # Also when whoever has asked for it goes: the standby would be read for ever.
         orders.give(subject.name, episode.epoch, Order.HOLD)
@@ -50,7 +53,8 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     before = proof.seconds if isinstance(proof, Copied) else 0.0
     subject.env.vm_orders.give(subject.name, episode.epoch, Order.LAST)
     report = next(_reports(subject, episode, Order.LAST, max(LAST_WITHIN, LAST_TAKES * before)))
-    return _copied(f"{_brought(report)} in {report.seconds:.1f} s", report)
+    said = f"{_brought(report.files, report.bytes)} in {report.seconds:.1f} s"
+    return Copied(said, report.boot, report.seconds, report.bytes, report.files)
 
 
 def _reports(subject: Subject, episode: Episode, order: Order, limit: float | None) -> Iterator[Report]:
@@ -73,9 +77,5 @@ def _reports(subject: Subject, episode: Episode, order: Order, limit: float | No
         clock.sleep(LOOK_EVERY)
 
 
-def _brought(report: Report) -> str:
-    return f"{report.files} file{'' if report.files == 1 else 's'}, {report.bytes / 1e6:.1f} MB"
-
-
-def _copied(said: str, report: Report) -> Copied:
-    return Copied(said, report.boot, report.seconds, report.bytes, report.files)
+def _brought(files: int, size: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'}, {size / 1e6:.1f} MB"
