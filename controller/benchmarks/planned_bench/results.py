@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from exclude_bench.targets import Target
 from recovery_bench.results import spread
@@ -38,11 +39,10 @@ def interruptions(moves: Sequence[Move]) -> list[float]:
 def targets(moves: Sequence[Move]) -> list[Target]:
     planned = [*of(moves, "switchover"), *of(moves, "failback")]
     ratios = interruptions(moves)
+    interrupted = "failback: interruption / start of the VM's services"
     return [
         Target("acknowledged rows lost in planned moves", float(sum(move.lost for move in planned)), 0.0, "", True),
-        Target(
-            "failback: interruption / start of the VM's services", sorted(ratios)[len(ratios) // 2], RATIO, "", True
-        ),
+        Target(interrupted, median(ratios), RATIO, "", True),
     ]
 
 
@@ -68,9 +68,9 @@ def text(results: Results) -> str:
 
 
 def _steps(moves: Sequence[Move]) -> list[tuple[str, str, str]]:
-    rows = []
+    rows: list[tuple[str, str, str]] = []
     for verb in _VERBS:
         of_verb = of(moves, verb)
-        for step in of_verb[0].steps if of_verb else ():
-            rows.append((verb, step, spread([move.steps.get(step, 0.0) for move in of_verb], 2)))
+        names = list(of_verb[0].steps) if of_verb else []
+        rows += [(verb, step, spread([move.steps.get(step, 0.0) for move in of_verb], 2)) for step in names]
     return rows

@@ -102,7 +102,8 @@ def _there(bench: Bench, *, crash: bool) -> Move:
         wait_for(lambda: len(client.by(vm.name)) > _ROWS, "rows in the VM")
         if crash:
             pid = qemu_pid(vm)
-            assert pid is not None
+            if pid is None:
+                raise LabError("the VM does not run")
             os.kill(pid, signal.SIGKILL)
         else:
             controller(bench.layout, "switchover", SERVICE, timeout=_PATIENCE)
