@@ -8,6 +8,7 @@ import subprocess
 import threading
 from typing import IO, Callable, Iterable, List, NamedTuple, Optional, Sequence
 
+from .hidden import HIDDEN, hidden_paths, is_hidden
 from .programs import ProgramError
 from .settings import Settings
 
@@ -111,16 +112,8 @@ def _not_hidden(paths: List[bytes], filter_file: str) -> List[bytes]:
 
     A pattern with escapes is not looked at: what it hides would be sent again, and deleted by the next reconcile.
     """
-    with open(filter_file, "rb") as file:
-        hidden = {line[3:].rstrip(b"/") for line in file.read().split(b"\n") if line.startswith(b"H /")}
-    kept = []
-    for path in paths:
-        above = path.strip(b"/")
-        while above and above not in hidden:
-            above = above.rpartition(b"/")[0]
-        if not above:
-            kept.append(path)
-    return kept
+    hidden = hidden_paths(filter_file, (HIDDEN,))
+    return [path for path in paths if not is_hidden(b"/" + path.strip(b"/"), hidden)]
 
 
 def _rsync(settings: Settings) -> List[str]:
