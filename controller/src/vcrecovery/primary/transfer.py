@@ -20,6 +20,8 @@ _DELETE = ("--delete", "--delete-delay", "--force")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24
+#: A long transfer would hold up lsyncd's small ones on a connection that they share.
+OWN_CONNECTION = "ControlPath=none"
 _PROGRESS = re.compile(rb"\s*([\d,]+)\s+(\d+)%\s.*?(?:\(xfr#(\d+), (?:ir|to)-chk=(\d+)/(\d+)\))?\s*\Z")
 _CHANGE = re.compile(rb"(?:[<>ch.*][fdLDS][^ ]{9}|\*deleting  ) (.*)\Z", re.S)
 _OCTAL = re.compile(rb"\\#([0-7]{3})")
@@ -65,7 +67,7 @@ def fetch_tree(
     settings = settings._replace(bandwidth=None) if last else settings
     command = [
         *_rsync(settings), *_DELETE, "--info=progress2", f"--filter=merge {filter_file}",
-        *_shell(settings), settings.target, settings.source.rstrip("/") + "/",
+        *_shell(settings, shared_connection(settings)), settings.target, settings.source.rstrip("/") + "/",
     ]  # fmt: skip
     reader = _Reader(tell)
     _stream(command, None, reader, (0,) if last else (0, _VANISHED))
@@ -127,9 +129,16 @@ def _ends(tree: str, settings: Settings) -> List[str]:
     return [*_shell(settings), tree.rstrip("/") + "/", settings.target]
 
 
-def _shell(settings: Settings) -> List[str]:
-    # A connection of its own: a long transfer would hold up lsyncd's small ones on a shared one.
-    return ["-e", f"ssh -F {settings.ssh_config} -o ControlPath=none"] if ":" in settings.target else []
+def _shell(settings: Settings, control: str = OWN_CONNECTION) -> List[str]:
+    return ["-e", f"ssh -F {settings.ssh_config} -o {control}"] if ":" in settings.target else []
+
+
+def shared_connection(settings: Settings) -> str:
+    """Of passes back and the questions between them: an emulated machine needs two seconds for each new one.
+
+    Not lsyncd's, which is ended by somebody else.
+    """
+    return f"ControlPath={settings.run_dir}/back-%C"
 
 
 def _stream(

@@ -12,6 +12,7 @@ from typing import Callable, Optional, Sequence
 
 from .programs import ProgramError, Run
 from .settings import Settings
+from .transfer import OWN_CONNECTION
 from .unit_states import system_state
 
 #: What is asked for over the key of the sync, and what is answered.
@@ -30,9 +31,11 @@ def who_serves(settings: Settings, run: Run) -> Optional[str]:
     return words[0] if words else None
 
 
-def ask(settings: Settings, run: Run, question: str, timeout: float) -> Optional[Sequence[str]]:
-    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above."""
-    command = ["ssh", "-F", settings.ssh_config, "-o", "ControlPath=none", "receiver", question]
+def ask(
+    settings: Settings, run: Run, question: str, timeout: float, control: str = OWN_CONNECTION
+) -> Optional[Sequence[str]]:  # fmt: skip
+    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above. `control`: see `transfer`."""
+    command = ["ssh", "-F", settings.ssh_config, "-o", control, "receiver", question]
     try:
         words = run(command, timeout).split()
     except ProgramError:
