@@ -12,7 +12,7 @@ from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
-from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
+from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
@@ -104,6 +104,7 @@ def run(
     restore_point: str | None = None,
     planned: bool = False,
     back: bool = False,
+    into: str | None = None,
     dry_run: bool = False,
     as_json: bool,
 ) -> None:
@@ -121,6 +122,7 @@ def run(
         restore_point=restore_point,
         planned=planned,
         back=back,
+        into=into,
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -140,6 +142,7 @@ def carry_out(
     restore_point: str | None = None,
     planned: bool = False,
     back: bool = False,
+    into: str | None = None,
     dry_run: bool = False,
     as_json: bool,
 ) -> None:
@@ -148,8 +151,18 @@ def carry_out(
     word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
+    if into is not None:
+        _refuse_another_vm(env, meant, into.lower(), plan_path)
     by = operator()
-    request = Request(force=force, primary_is_down=word, by=by, restore_point=restore_point, planned=planned, back=back)
+    request = Request(
+        force=force,
+        primary_is_down=word,
+        by=by,
+        restore_point=restore_point,
+        planned=planned,
+        back=back,
+        rebuilt=into is not None,
+    )
     if dry_run:
         tell_dry_run(env, meant.services, f"requested by {by}", request, as_json=as_json)
         return
@@ -157,6 +170,22 @@ def carry_out(
         _alone(env, meant.name, request, as_json)
     else:
         _all_of(env, meant, request, as_json)
+
+
+def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Path) -> None:
+    """Whoever has rebuilt a VM has to have told the plan: everything else acts on that one."""
+    if not meant.alone:
+        raise UsageError("--into belongs to one service", "return its service by name")
+    name, services = meant.name, env.plan.services
+    theirs = next((other for other, s in services.items() if other != name and str(s.primary.uuid) == into), None)
+    if theirs is not None:
+        raise RefusedError(f"VM {into} is the primary of {theirs}, not of {name}", "`virsh list --all --uuid --name`")
+    known = str(services[name].primary.uuid)
+    if known != into:
+        raise RefusedError(
+            f"plan {plan_path} says that the VM of {name} is {known}",
+            f"set services.{name}.primary.uuid to {into}, lay it out with site.yml, then run it again",
+        )
 
 
 def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None:

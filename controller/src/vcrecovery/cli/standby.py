@@ -123,6 +123,9 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from error
     env = Environment(plan)
+    if env.journal.state(service).side is Side.STANDBY:
+        click.echo(f"{service}: its standby serves: nothing is synced before `vcrecovery failback {service}`")
+        return
     secondary = plan.services[service].standby.secondary
     lxd, place = env.lxd[secondary], plan.secondaries[secondary]
     age = wait_for_sync(

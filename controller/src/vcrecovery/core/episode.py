@@ -163,6 +163,8 @@ class Request:
     planned: bool = False
     #: A failback: the standby serves until its VM has everything, and then the VM does.
     back: bool = False
+    #: Into a VM that was rebuilt: it is booted anew first, since it does not know yet that its standby serves.
+    rebuilt: bool = False
 
     @property
     def verb(self) -> str:

@@ -133,7 +133,7 @@ def _as_begun(state: ServiceState, request: Request) -> Request:
         return episode.request
     if episode.request.back and episode.has_acted:
         # Neither side serves, or the VM has begun to: a failback goes on, or back, whoever has come.
-        return Request(request.automatic, by=request.by, back=True)
+        return Request(request.automatic, by=request.by, back=True, rebuilt=episode.request.rebuilt)
     if episode.request.planned and episode.has_acted and not _insists(request):
         return replace(request, planned=True)
     return request

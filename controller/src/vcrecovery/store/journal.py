@@ -47,7 +47,7 @@ _OFF_KEPT = 30 * 86400.0
 _TO_THE_STANDBY = """outcome = 'done' AND request NOT LIKE '%"back": true%'"""
 _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 
-_UNSAID = (("began_at", None), ("again", False), ("planned", False), ("back", False))
+_UNSAID = (("began_at", None), ("again", False), ("planned", False), ("back", False), ("rebuilt", False))
 
 
 def _written(request: Request) -> str:
