@@ -8,6 +8,7 @@ from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Booted
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.serving import standby_runs
 from vcrecovery.operations.steps.confirm import ask_ports
 from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.subject import Subject
@@ -54,6 +55,15 @@ def is_up(subject: Subject) -> None:
         raise ExternalError(f"VM {subject.uuid} is {reading} on {subject.host.name}", "see its console")
 
 
+def standby_is_up(subject: Subject) -> None:
+    """Raises ExternalError when it has ended: nobody brings it up while we wait for the VM."""
+    if not standby_runs(subject.env, subject.name):
+        raise ExternalError(
+            f"the standby of {subject.name}, which serves, has ended",
+            f"a running `vcrecovery watch` brings it up, or `vcrecovery failover {subject.name}`; then run it again",
+        )
+
+
 def _is_fresh(subject: Subject, report: Report) -> bool:
     return 0 <= subject.env.clock.now() - report.at <= ASKS_WITHIN
 
@@ -86,6 +96,7 @@ def _wait(subject: Subject, episode: Episode) -> Report:
         if now >= look_at:
             look_at = now + LOOK_AT_THE_PORTS_EVERY
             is_up(subject)
+            standby_is_up(subject)
             serves = all(result.ok for result in ask_ports(subject)())
             answered_since = (now if answered_since is None else answered_since) if serves else None
             if answered_since is not None and now - answered_since >= SERVES_AFTER:

@@ -8,12 +8,12 @@ from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied
 from vcrecovery.core.failback import is_copied
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.steps.back.boot import is_up
+from vcrecovery.operations.steps.back.boot import is_up, standby_is_up
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.vm_orders import Order, Report
 
 LOOK_EVERY = 0.1
-LOOK_AT_THE_VM_EVERY = 5.0
+LOOK_AT_BOTH_EVERY = 5.0
 #: Seconds for the last pass: so many, or so many times as long as the one before.
 LAST_WITHIN, LAST_TAKES = 120.0, 5.0
 
@@ -70,8 +70,10 @@ def _reports(subject: Subject, episode: Episode, order: Order, limit: float | No
                 raise ExternalError(f"the VM of {subject.name} cannot fetch: {report.error}", "fix that in the VM")
         now = clock.steady()
         if now >= look_at:
-            look_at = now + LOOK_AT_THE_VM_EVERY
+            look_at = now + LOOK_AT_BOTH_EVERY
             is_up(subject)
+            if order is Order.COPY:
+                standby_is_up(subject)
         if limit is not None and now - begun > limit:
             raise ExternalError(f"the VM of {subject.name} has not fetched the rest within {limit:.0f} s")
         clock.sleep(LOOK_EVERY)
