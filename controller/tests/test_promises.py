@@ -537,7 +537,6 @@ class Promises(Walk):
     @rule(
         what=st.sampled_from(["", "", *TROUBLE, "a kill", "a kill", "a crash", "a full disk", "the standby ends"]),
         place=st.sampled_from(PLACES),
-        asks=st.sampled_from([True, True, True, False]),
         within=st.sampled_from([0.5, 2.0, 8.0]),
         meanwhile=st.sampled_from([None, None, *OTHERS]),
         after=st.sampled_from([0.05, 0.7, 3.0, 5.0, 8.0]),
@@ -548,7 +547,6 @@ class Promises(Walk):
         self,
         what: str,
         place: str,
-        asks: bool,
         within: float,
         meanwhile: str | None,
         after: float,
@@ -559,7 +557,7 @@ class Promises(Walk):
         if self.site.journal.state("web").side is Side.PRIMARY:
             self.site.crash("web")
         self.everything_is_mended()
-        self.change(primary_ports_open=True, cpu=5.0, syncs=True, asks_at_boot=asks, fetches_within=within)
+        self.change(primary_ports_open=True, cpu=5.0, syncs=True, fetches_within=within)
         self.site.scheduler.loses = lost
         wrong: dict[str, Callable[[], object]] = {
             "a crash": lambda: self.site.crash("web"),
@@ -577,7 +575,7 @@ class Promises(Walk):
         self.let(self.site.begin_failover(verb="failback"))
         self.site.then.clear()
         self.site.kill_at = None
-        self.change(asks_at_boot=True, fetches_within=2.0)
+        self.change(fetches_within=2.0)
         if then == "mended":
             self.everything_is_mended()
         elif then == "watch":

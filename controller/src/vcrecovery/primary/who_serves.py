@@ -18,7 +18,7 @@ from .unit_states import system_state
 #: What is asked for over the key of the sync, and what is answered.
 QUESTION, PRIMARY, STANDBY = "who-serves", "primary", "standby"
 SUPERSEDED = "vcrecovery-superseded.target"
-_NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
+NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
 #: Seconds for one question; between two while nobody answers.
 _ANSWER_SECONDS, _AGAIN_SECONDS = 20.0, 1.0
 
@@ -51,7 +51,7 @@ def at_boot(
     if system_state(run) != "initializing":
         say("this VM has booted: nothing is asked")
         return
-    if os.path.exists(root + _NETWORK_MANAGER):
+    if os.path.exists(root + NETWORK_MANAGER):
         # Its network comes up with the services.
         patience = 0.0
     deadline = now() + patience
