@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ def failed_over(folder: Path, *links: str) -> Observed:
     for link in links:
         (tree / link).parent.mkdir(parents=True)
         (tree / link).symlink_to("/nowhere")
+    # Nothing else of it is simulated in files.
+    site.then["ended confirm"] = [lambda: shutil.rmtree(tree)]
     return site
 
 
