@@ -7,6 +7,7 @@ primary has sent, so it neither counts among the restore points of the plan nor 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from vcrecovery.core.service_state import ServiceState
@@ -41,6 +42,8 @@ def keep_as_of(
         if point in kept_points(lxd, service):
             return point, ""
         if why := spoilt():
+            with suppress(ExternalError):
+                remove_unfinished(lxd, service)
             return None, why
         remove_unfinished(lxd, service)
         try:
