@@ -91,6 +91,7 @@ REST: Mapping[str, str] = {
     "service down": "whoever serves runs, and does not answer",
     "switchover": "the VM shuts down, and nothing that it has written is lost",
     "failback": "the VM fetches what the standby has written, and serves again",
+    "rollback": "back from a failback, to what the standby was",
     "suspension": "the operator's word that automatic failover stops for a while",
 }
 SECTIONS: Mapping[str, Mapping[str, str]] = {

@@ -12,6 +12,7 @@ from simulated.site import Site
 from vcrecovery.core.episode import Outcome
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
+from vcrecovery.standby.container import KEEPING_KEY
 
 POINTS = ["vcr-20261121T110000Z", "vcr-20261121T120000Z"]
 # Six steps, each with a boundary after its journal entry, before and after its act, and after its end.
@@ -171,8 +172,8 @@ def test_killed_at_on_the_way_back(
     assert site.scheduler.broken is None
 
 
-# Ten steps with four boundaries each.
-EVERY_BOUNDARY_OF_A_FAILBACK = range(1, 41)
+# Eleven steps with four boundaries each, and two in the middle of the one that keeps what the standby was.
+EVERY_BOUNDARY_OF_A_FAILBACK = range(1, 47)
 
 
 def served_by_its_standby(folder: Path, **world: object) -> Observed:
@@ -220,7 +221,7 @@ def test_killed_at_in_a_failback(who_goes_on: str, first_kill: int, second_kill:
     assert (web.power, web.open_ports, web.autostart, web.serves) == (Power.RUNNING, True, True, False), site.log
     assert (web.starts, web.switches, web.dns_address, web.order) == (1, 2, "primary", None), site.log
     assert [episode.outcome for episode in site.journal.history("web")] == [Outcome.DONE, Outcome.DONE]
-    assert site.scheduler.broken is None
+    keeps(site)
 
 
 @pytest.mark.parametrize("second_kill", [None, 1, 2])
@@ -244,6 +245,87 @@ def test_killed_at_on_the_way_back_of_a_failback(
     assert (state.side, state.open_episode) == (Side.STANDBY, None), site.log
     assert (web.serves, web.starts, web.switches, web.order) == (True, 2, 1, None), site.log
     assert site.journal.history("web")[0].outcome is Outcome.TAKEN_BACK
+    assert site.scheduler.broken is None
+
+
+def keeps(site: Site) -> str:
+    """Once, what the standby was (the simulated LXD looks); and it takes files again. Its name."""
+    web = site.world.services["web"]
+    assert KEEPING_KEY not in web.container.config, site.log
+    (name,) = web.restore_points
+    assert name.endswith("-before-failback")
+    assert site.scheduler.broken is None
+    return name
+
+
+def failed_back(folder: Path) -> tuple[Site, str]:
+    site = served_by_its_standby(folder)
+    site.failback()
+    site.boundaries = 0
+    return site, keeps(site)
+
+
+# Seven steps with four boundaries each, and one in the middle of the restore.
+EVERY_BOUNDARY_OF_A_ROLLBACK = range(1, 30)
+
+
+def test_every_boundary_of_a_rollback_is_meant(memory_path: Path) -> None:
+    site, _ = failed_back(memory_path)
+    site.rollback()
+    assert site.boundaries == len(EVERY_BOUNDARY_OF_A_ROLLBACK)
+
+
+@pytest.mark.parametrize("second_kill", [None, 1, 5])
+@pytest.mark.parametrize("first_kill", EVERY_BOUNDARY_OF_A_ROLLBACK)
+@pytest.mark.parametrize("who_goes_on", ["the same words", "the watcher"])
+def test_killed_at_in_a_rollback(who_goes_on: str, first_kill: int, second_kill: int | None, memory_path: Path) -> None:
+    """Its standby serves what it was, once; meanwhile nobody commits what that rests on."""
+    site, name = failed_back(memory_path)
+    site.kill_at = first_kill
+    site.rollback()
+
+    def go_on() -> None:
+        episode = site.journal.state("web").open_episode
+        if who_goes_on == "the watcher" and (episode is None or episode.has_acted):
+            site.kill_watcher()
+            site.watch(3, again=False)
+        else:
+            site.rollback()
+
+    episode = site.journal.state("web").open_episode
+    if episode is not None and episode.has_acted:
+        site.commit()
+        assert name in site.world.services["web"].restore_points, site.log
+    if second_kill is not None:
+        site.kill_at = site.boundaries + second_kill
+        go_on()
+    site.kill_at = None
+    go_on()
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 3, None), site.log
+    assert (web.serves, web.starts, web.dns_address, web.tree) == (True, 2, "standby", name), site.log
+    assert KEEPING_KEY not in web.container.config
+    assert site.scheduler.broken is None
+
+
+@pytest.mark.parametrize("who_goes_on", ["the same words", "the watcher"])
+@pytest.mark.parametrize("place", ["in the middle of renaming"])
+def test_killed_at_in_a_commit(who_goes_on: str, place: str, memory_path: Path) -> None:
+    """What is half removed is no restore point, and goes."""
+    site, name = failed_back(memory_path)
+    site.kill_at = place
+    site.commit()
+    web = site.world.services["web"]
+    assert web.restore_points == (f"vcr-new-{name}",)
+    site.rollback()
+    assert "is possible: its failback is committed" in site.log[-1]
+    if who_goes_on == "the watcher":
+        site.watch(3700)
+    else:
+        site.commit()
+        assert site.log[-1].endswith("web: nothing to commit")
+    assert not web.restore_points
+    assert web.power is Power.RUNNING
     assert site.scheduler.broken is None
 
 

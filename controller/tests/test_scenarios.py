@@ -95,6 +95,11 @@ class Stage:
                 site.watch(argument or 0)
             case "failover" | "switchover" | "failback":
                 self._operator(verb, argument or {}, wait=wait)
+            case "rollback" | "commit":
+                word = (argument or {}).get("drop_new_writes", False)
+                process = site.begin_rollback(word=word) if verb == "rollback" else site.begin_commit()
+                if wait:
+                    site.do(process)
             case "zabbix event":
                 process = site.zabbix_event(argument or "vm")
                 if wait:

@@ -178,8 +178,8 @@ class SimulatedEnvironment(Environment):
     def lxd(self) -> dict[str, Any]:
         folder = self.plan.state_dir.parent
 
-        def middle() -> None:
-            self._at("in the middle of restore", None)
+        def middle(act: str) -> None:
+            self._at(f"in the middle of {act}", None)
 
         return {
             name: SimulatedLxd(name, folder, self.simulated, self._world, self._starts, middle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import queue
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,12 +58,18 @@ class SimulatedLxd(LxdServer):
     """Answers as LXD on secondary `name` would."""
 
     def __init__(
-        self, name: str, folder: Path, runtime: SimulatedRuntime, world: World, starts: int, middle: Callable[[], None]
+        self,
+        name: str,
+        folder: Path,
+        runtime: SimulatedRuntime,
+        world: World,
+        starts: int,
+        middle: Callable[[str], None],
     ) -> None:
         super().__init__(name, folder / "lxd/unix.socket", runtime)
         self._scheduler = runtime.scheduler
         self._world = world
-        #: Of a restore: a place to be killed.
+        #: Of an act: a place to be killed.
         self._in_the_middle = middle
         self._size = Size(max(1, starts // 2), max(1, starts) * _GIB)
 
@@ -128,6 +135,8 @@ class SimulatedLxd(LxdServer):
         match action:
             case "start":
                 container.started_at = self._scheduler.wall
+                # What a restore has left there for its identity: else its files were looked for there.
+                shutil.rmtree(self.rootfs("default", instance), ignore_errors=True)
                 service.boots(1.0)
             case "unfreeze":
                 service.boots(MODES["frozen"][1])
@@ -175,19 +184,54 @@ class SimulatedLxd(LxdServer):
         self._asked()
         return list(self._of(instance)[0].restore_points) if instance in self._world.services else []
 
+    def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        self._asked(1.0)
+        service, _ = self._of(instance)
+        service.restore_points = (*service.restore_points, snapshot)
+        service.beat()
+        if service.untouched:
+            service.kept_untouched.add(snapshot)
+        self._in_the_middle("snapshot")
+
+    def rename_snapshot(self, instance: str, snapshot: str, name: str) -> None:
+        self._asked()
+        service, _ = self._of(instance)
+        self._must_have(service, snapshot, f"the renaming of snapshot {snapshot} of {instance}")
+        service.restore_points = tuple(name if point == snapshot else point for point in service.restore_points)
+        is_kept = name.endswith("-before-failback") and not name.startswith("vcr-new-")
+        if is_kept and snapshot not in service.kept_untouched:
+            service.violated(f"what is kept of {instance} is not what its standby was")
+        self._in_the_middle("renaming")
+
+    def delete_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
+        self._asked(0.5)
+        service, _ = self._of(instance)
+        self._must_have(service, snapshot, f"the removal of snapshot {snapshot} of {instance}")
+        service.restore_points = tuple(point for point in service.restore_points if point != snapshot)
+
+    def pool_driver(self, pool: str) -> str | None:
+        self._asked()
+        return "dir"
+
+    def pool_free(self, pool: str) -> int:
+        self._asked()
+        return int(min(service.pool_free for service in self._world.services.values()))
+
+    def _must_have(self, service: Service, snapshot: str, doing: str) -> None:
+        if snapshot not in service.restore_points:
+            raise self._says(f"{doing}: Snapshot {service.name}/{snapshot} does not exist")
+
     def restore(self, instance: str, snapshot: str, timeout: float) -> None:
         self._asked()
         service, container = self._of(instance)
-        if snapshot not in service.restore_points:
-            doing = f"the restore of {instance} from snapshot {snapshot}"
-            raise self._says(f"{doing}: Snapshot {instance}/{snapshot} does not exist")
+        self._must_have(service, snapshot, f"the restore of {instance} from snapshot {snapshot}")
         service.may_start()
         if container.status != STOPPED:
             # LXD would stop it, and start it again afterwards.
             service.violated(f"a restore throws away what the standby of {instance} has written")
         service.tree = "half"
         self._scheduler.sleep(1.0)
-        self._in_the_middle()
+        self._in_the_middle("restore")
         service.tree = snapshot
         self.rootfs("default", instance).mkdir(parents=True, exist_ok=True)
         service.restores += 1

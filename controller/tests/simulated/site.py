@@ -419,6 +419,39 @@ class Site:
         process.knows_needs = what != "service"
         return process
 
+    def begin_rollback(self, name: str = "", *, word: bool = True) -> Process:
+        """`vcrecovery rollback`, in a process of its own."""
+        from vcrecovery.cli.undo import roll_back
+
+        name = name or next(iter(self.world.services))
+
+        def act(env: SimulatedEnvironment) -> None:
+            roll_back(env, self.folder / "plan.yml", name, name if word else None, as_json=False)
+
+        return self._begin_typed(f"rollback {name}" + (f" --drop-new-writes {name}" if word else ""), act)
+
+    def begin_commit(self, name: str = "") -> Process:
+        from vcrecovery.cli.undo import commit_now
+
+        name = name or next(iter(self.world.services))
+        return self._begin_typed(f"commit {name}", lambda env: commit_now(env, name))
+
+    def _begin_typed(self, words: str, act: Callable[[SimulatedEnvironment], None]) -> Process:
+        def work(env: SimulatedEnvironment) -> None:
+            self.say(f"operator: vcrecovery {words}")
+            try:
+                act(env)
+            except VCRecoveryError as error:
+                self._tell(f"{type(error).__name__}: {error}")
+
+        return self._begin("operator", work)
+
+    def rollback(self, *, word: bool = True) -> None:
+        self.do(self.begin_rollback(word=word))
+
+    def commit(self) -> None:
+        self.do(self.begin_commit())
+
     def switchover(self, what: str = "service", name: str = "") -> None:
         process = self.begin_failover(what, name, "switchover")
         self.run(PATIENCE, lambda: process.is_over)

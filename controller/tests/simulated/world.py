@@ -133,6 +133,11 @@ class Service:
     restore_points: tuple[str, ...] = ()
     #: What is in the standby's tree: what was synced, a restore point, or half of one.
     tree: str = "synced"
+    #: Whether nothing has come into it since the standby served, and of which snapshots that was so.
+    untouched: bool = False
+    kept_untouched: set[str] = field(default_factory=set)
+    #: Bytes in its pool.
+    pool_free: float = 1e12
     container: Container = field(default_factory=Container)
     #: The epochs at which all ports of the standby were seen open since it was started.
     answered: set[int] = field(default_factory=set)
@@ -184,10 +189,13 @@ class Service:
         """Up to now it has sent heartbeats, if it could."""
         has_stopped = self.final and self.told_boot == self.boots_so_far
         sends = self.syncs and not self.network_cut and not self.superseded and not has_stopped
+        sends = sends and "user.vcrecovery.keeping" not in self.container.config
         if self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
             self.heartbeat = self.scheduler.wall
             self.beaten_at, self.off_for = self.scheduler.time, 0.0
             self.told_boot, self.final = self.boots_so_far, False
+            if self.container.config.get("user.vcrecovery.role") == "standby":
+                self.untouched = False
 
     def _note(self) -> None:
         now = self.scheduler.time
@@ -293,6 +301,7 @@ class Service:
             if self.tree == "half":
                 self.violated(f"the standby of {self.name} starts from half a restore point")
             self.starts += 1
+            self.untouched = True
             self.has_everything = False
             self.on_start(self)
         if self.standby_ends_after is not None:

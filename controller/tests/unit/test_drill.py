@@ -36,8 +36,8 @@ from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.operations import drill_loop
 from vcrecovery.operations.drill_clones import OWNER_KEY, config_of_clone, devices_of_clone, is_ours, left_out
 from vcrecovery.operations.drill_loop import command, due_now, keep_drilling
-from vcrecovery.operations.drill_preflight import size_of_tree
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.room import size_of_tree
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.problems import PlanError
@@ -256,11 +256,11 @@ def test_the_room_that_copies_take(tmp_path: Path) -> None:
     (tmp_path / "folder/c").write_bytes(b"x" * 50_000)
     (tmp_path / "link").symlink_to("/")
     assert 150_000 <= size_of_tree(tmp_path) < 200_000
-    assert room_problem("default", 10**9, 10**9 + MARGIN) == ""
-    assert room_problem("default", 10**9, 10**9 + MARGIN - 1) == (
+    assert room_problem("the drill", "default", 10**9, 10**9 + MARGIN) == ""
+    assert room_problem("the drill", "default", 10**9, 10**9 + MARGIN - 1) == (
         "pool default: the drill needs 1.0 GB for copies and 268.4 MB to spare, and 1.3 GB are free"
     )
-    assert room_problem("fast", 0, 5) == "pool fast: the drill needs 268.4 MB to spare, and 5 B are free"
+    assert room_problem("the drill", "fast", 0, 5) == "pool fast: the drill needs 268.4 MB to spare, and 5 B are free"
     assert [size(count) for count in (999, 1000, 2.5e6)] == ["999 B", "1.0 kB", "2.5 MB"]
 
 

@@ -25,6 +25,7 @@ HERE = "unit/test_killed_verbs.py"
 #: Verb -> the tests in which it is killed before each of its changes.
 CHANGES = {
     "acknowledge": {(R_KILLED, "test_words_about_protection")},
+    "commit": {("test_kill_anywhere.py", "test_killed_at_in_a_commit")},
     "event": {(HERE, "test_event")},
     "exclude-list": {(HERE, "test_exclude_list")},
     "drill": {("lab/test_s_drill.py", "test_killed_at_any_step")},
@@ -46,6 +47,7 @@ CHANGES = {
     "suspend": {(R_KILLED, "test_words_about_protection")},
     "receive": {(R_STANDBY, "test_receive")},
     "relay": {(HERE, "test_relay")},
+    "rollback": {("test_kill_anywhere.py", "test_killed_at_in_a_rollback")},
     "resume": {(R_KILLED, "test_words_about_protection")},
     "standby apply": {(R_STANDBY, "test_apply")},
     "standby reset": {

@@ -17,11 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.waiting import wait_for
 from vcrecovery.cli.receive import receive
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.primary.superseded import Report
+from vcrecovery.transfer import receiver
 from vcrecovery.transfer.failback_orders import Order, give, read_report
 from vcrecovery.transfer.rsync_words import reads, server_arguments
+from vcrecovery.transfer.sessions import are_files_arriving, set_aside
 
 #: What lsyncd's rsync sends, seen on the wire of rsync 3.2.7.
 OF_LSYNCD = "rsync --server -lHogDtpAXrSe.iLsfxCIvu --delete --ignore-errors --force --numeric-ids . /"
@@ -181,9 +184,15 @@ class _Lxd(socketserver.UnixStreamServer):
     """Answers with one container, in that role."""
 
     def __init__(self, path: Path, status: int, role: str) -> None:
+        self.config = {"user.vcrecovery.role": role, "user.vcrecovery.ready": "true", "volatile.last_state.idmap": "[]"}
+        self.asked = 0
+
         class Handler(BaseHTTPRequestHandler):
+            server: _Lxd
+
             def do_GET(self) -> None:
-                config = {"user.vcrecovery.role": role, "user.vcrecovery.ready": "true"}
+                self.server.asked += 1
+                config = self.server.config
                 body = json.dumps({"metadata": {"expanded_config": config}}).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
@@ -199,7 +208,7 @@ class _Lxd(socketserver.UnixStreamServer):
 
 
 @pytest.fixture
-def lxd(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+def lxd(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Lxd]:
     """`param`: the status of its answers, and the container's role."""
     (tmp_path / "standbys").mkdir()
     (tmp_path / "rootfs").mkdir()
@@ -207,7 +216,7 @@ def lxd(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
     (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
     with _Lxd(tmp_path / "lxd", *request.param) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield
+        yield server
         server.shutdown()
 
 
@@ -275,3 +284,39 @@ def test_files_are_given_to_a_failback_only(
     assert why in noted[0]
     # It writes nothing, and is no session.
     assert not (tmp_path / "standbys/web.lock").exists()
+
+
+KEEPING = "user.vcrecovery.keeping"
+
+
+@pytest.mark.parametrize("lxd", [(200, "standby")], indirect=True)
+def test_a_session_waits_while_a_failback_keeps_what_the_standby_was(lxd: _Lxd, tmp_path: Path) -> None:
+    lxd.config[KEEPING] = "true"
+    came: list[receiver.Target] = []
+    session = threading.Thread(target=lambda: came.append(receiver._join(tmp_path, "web")), daemon=True)
+    session.start()
+    wait_for(lambda: lxd.asked > 1, "a second look")
+    # It is none of those that write: whoever sets the standby aside does not wait for it.
+    with set_aside(tmp_path, "web", 10):
+        assert not came
+        del lxd.config[KEEPING]
+    session.join(30)
+    assert [target.rootfs for target in came] == [tmp_path / "rootfs"]
+    assert are_files_arriving(tmp_path, "web")
+
+
+@pytest.mark.parametrize("lxd", [(200, "standby")], indirect=True)
+def test_a_session_does_not_wait_for_ever_for_that(lxd: _Lxd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lxd.config[KEEPING] = "true"
+    monkeypatch.setattr(receiver, "WAIT_SECONDS", 0.1)
+    with pytest.raises(ExternalError, match="a failback of web keeps what its standby was; try again later"):
+        said_to_the_receiver(OF_LSYNCD, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("lxd", [(200, "standby")], indirect=True)
+def test_who_serves_is_told_meanwhile(
+    lxd: _Lxd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lxd.config[KEEPING] = "true"
+    said_to_the_receiver("who-serves", tmp_path, monkeypatch)
+    assert capsys.readouterr().out == "primary\n"

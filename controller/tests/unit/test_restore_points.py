@@ -126,7 +126,7 @@ def test_none_is_made_while_a_keeper_is_at_work(plan_file: Path) -> None:
 
 def keep_making(plan: Plan, stop: threading.Event) -> None:
     env = Environment(plan)
-    restore_point_loop.keep_making(plan, env.lxd, env.clock, stop)
+    restore_point_loop.keep_making(plan, env.lxd, env.journal, env.clock, stop)
 
 
 def test_the_loop_ends_at_once_without_work(plan_file: Path) -> None:

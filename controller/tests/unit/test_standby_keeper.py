@@ -120,7 +120,7 @@ def test_one_that_breaks_the_restore_points_holds_no_other_up(plan: Plan, monkey
     servers: Any = {"sec1": lxd}
 
     def run(stop: threading.Event) -> None:
-        restore_point_loop.keep_making(plan, servers, SetClock(), stop)
+        restore_point_loop.keep_making(plan, servers, Journal(plan.state_dir / "journal.db"), SetClock(), stop)
 
     is_there(lxd, run, "all others", lambda: all(lxd.looked.count(name) > 1 for name in NAMES[1:]))
 

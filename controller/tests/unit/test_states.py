@@ -121,7 +121,8 @@ def test_every_phase_has_its_line_and_only_the_end_has_no_way_on() -> None:
 FAILOVER = (Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY)
 SWITCHOVER = (Step.CONFIRM, Step.SHUTDOWN, Step.LAST_FILES, *FAILOVER[1:])
 TAKEN_BACK = (*SWITCHOVER[:4], Step.TAKE_BACK)
-FAILBACK = (Step.CONFIRM, Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, *FAILOVER[3:], Step.PROTECT)
+UP_TO_HAND_OVER = (Step.CONFIRM, Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER)
+FAILBACK = (*UP_TO_HAND_OVER, *FAILOVER[3:], Step.KEEP, Step.PROTECT)
 SERVES_AGAIN = (*FAILBACK[:4], Step.START)
 #: Each with every number of its steps that are done.
 CHAINS = (FAILOVER, SWITCHOVER, TAKEN_BACK, FAILBACK, SERVES_AGAIN)

@@ -10,7 +10,7 @@ import click
 from vcrecovery.cli import complete
 from vcrecovery.cli.failover import ONE, dry_run_option, services_meant
 from vcrecovery.cli.loading import without_collection
-from vcrecovery.cli.options import json_option, plan_option
+from vcrecovery.cli.options import json_option, plan_option, seconds_of
 
 
 @click.command()
@@ -22,6 +22,12 @@ from vcrecovery.cli.options import json_option, plan_option
     metavar="UUID",
     help="Into a rebuilt VM, which the plan names by now: it is booted anew, and gets everything.",
 )
+@click.option(
+    "--commit-after",
+    callback=seconds_of,
+    metavar="DURATION",
+    help="How long after its end `vcrecovery rollback` can go back to what the standby was: 10m, 1d.  [default: 1h]",
+)
 @dry_run_option
 @json_option
 @plan_option
@@ -30,7 +36,8 @@ def failback(plan_path: Path, **asked: Any) -> None:
 
     The VM boots without its services and fetches what the standby has written, while that serves. Then the standby
     stops, the VM fetches the rest and takes over, and its standby takes files again. If a step fails before the VM
-    serves, the standby serves again. Run it again to continue an interrupted failback.
+    serves, the standby serves again. Run it again to continue an interrupted failback. What the standby was is kept
+    until it is committed: see `vcrecovery rollback` and `vcrecovery commit`.
     """
     with without_collection():
         from vcrecovery.cli.recovery import run

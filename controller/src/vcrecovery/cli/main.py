@@ -26,6 +26,7 @@ COMPLETE_VARIABLE = "_VCRECOVERY_COMPLETE"
 #: verb -> (module, attribute, one line for --help)
 VERBS = {
     "acknowledge": ("protection", "acknowledge", "Re-enable automatic failover after a failover."),
+    "commit": ("rollback", "commit", "Remove what a failback keeps for a rollback."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
     "drill": ("drill", "drill", "Rehearse a failover on a clone that production never notices."),
     "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
@@ -39,6 +40,11 @@ VERBS = {
     "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),
     "relay": ("relay", "relay", "Relay VM states from SNMP agents to Zabbix."),
     "resume": ("protection", "resume", "Resume automatic failover."),
+    "rollback": (
+        "rollback",
+        "rollback",
+        "Undo a failback: back to what the standby was.",
+    ),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Serve a hypervisor's VM states by SNMP, with traps."),
     "standby": ("standby_verbs", "standby", "Manage the standbys on this secondary."),
     "status": ("status", "status", "Show who serves what, and how fresh the standbys are."),

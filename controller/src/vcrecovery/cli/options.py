@@ -80,6 +80,20 @@ class Seconds(click.FloatRange):
         return found
 
 
+def seconds_of(_context: click.Context, option: click.Parameter, typed: str | None) -> float | None:
+    """Of a duration that was typed, such as 10m; for an option's `callback`."""
+    if typed is None:
+        return None
+    # With the schema, which --help and completion do without.
+    with without_collection():
+        from vcrecovery.plan.fields import parse_duration
+
+    try:
+        return parse_duration(typed)
+    except ValueError as error:
+        raise UsageError(f"{option.opts[0]}: {error}") from error
+
+
 def read_plan(plan_path: Path) -> Plan:
     """Raises PlanError."""
     # Reading a plan takes a quarter of a second's worth of imports, which --help and the shell's completion do without.

@@ -105,6 +105,7 @@ def run(
     planned: bool = False,
     back: bool = False,
     into: str | None = None,
+    commit_after: float | None = None,
     dry_run: bool = False,
     as_json: bool,
 ) -> None:
@@ -123,6 +124,7 @@ def run(
         planned=planned,
         back=back,
         into=into,
+        commit_after=commit_after,
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -143,6 +145,7 @@ def carry_out(
     planned: bool = False,
     back: bool = False,
     into: str | None = None,
+    commit_after: float | None = None,
     dry_run: bool = False,
     as_json: bool,
 ) -> None:
@@ -162,6 +165,7 @@ def carry_out(
         planned=planned,
         back=back,
         rebuilt=into is not None,
+        commit_after=commit_after,
     )
     if dry_run:
         tell_dry_run(env, meant.services, f"requested by {by}", request, as_json=as_json)
@@ -194,10 +198,10 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
         episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
     except VCRecoveryError as error:
         if as_json:
-            _print_json("service", name, [result_of_error(name, error)])
+            print_json("service", name, [result_of_error(name, error)])
         raise
     if as_json:
-        _print_json("service", name, [result_of(name, episode, request)])
+        print_json("service", name, [result_of(name, episode, request)])
     elif episode is None:
         serves = "primary" if request.back else f"standby serves since epoch {env.journal.state(name).epoch}"
         say(f"{name}: nothing to do: its {serves}{' serves' if request.back else ''}")
@@ -224,7 +228,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
 
     results = fail_over_all(meant.services, attempt, start_gate, tell, request, env.runtime)
     if as_json:
-        _print_json(meant.what, meant.name, results)
+        print_json(meant.what, meant.name, results)
     else:
         for line in _table(results):
             say(line)
@@ -257,7 +261,7 @@ def _table(results: list[Result]) -> list[str]:
     return lines
 
 
-def _print_json(what: str, name: str, results: list[Result]) -> None:
+def print_json(what: str, name: str, results: list[Result]) -> None:
     data = {
         what: name,
         "ok": all(result.exit_code is ExitCode.DONE for result in results),

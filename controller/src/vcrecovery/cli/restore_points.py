@@ -44,10 +44,14 @@ def snapshots(service: str, as_json: bool, plan_path: Path) -> None:
     points = restore_points(env.lxd[plan.services[service].standby.secondary], service)[::-1]
     now = env.clock.now()
     if as_json:
-        entries = [{"name": p.name, "taken_at": p.taken_at, "age": max(0.0, now - p.taken_at)} for p in points]
+        entries = [
+            {"name": p.name, "taken_at": p.taken_at, "age": max(0.0, now - p.taken_at), "kept": p.kept} for p in points
+        ]
         click.echo(json.dumps({"service": service, "restore_points": entries}, indent=2))
         return
     for point in points:
-        click.echo(f"{point.name}  {timeline.day_and_time(point.taken_at)}  {age_in_words(now - point.taken_at)} old")
+        kept = "  kept until its failback is committed" if point.kept else ""
+        age = age_in_words(now - point.taken_at)
+        click.echo(f"{point.name}  {timeline.day_and_time(point.taken_at)}  {age} old{kept}")
     if not points:
         click.echo(f"{service}: no restore points")

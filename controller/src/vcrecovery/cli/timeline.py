@@ -27,6 +27,7 @@ _RUNNING_WORD = {
     Step.PROBE: "waiting for its ports",
     Step.SWITCH: "switching DNS",
     Step.VERIFY: "asking the DNS servers",
+    Step.KEEP: "keeping what the standby was",
     Step.PROTECT: "waiting until the standby has everything",
 }
 

@@ -104,7 +104,7 @@ def watching(
     recover = Unattended(env, LogTimeline())
     # Each with connections of its own.
     points, packages, standbys, addresses = (env.another() for _ in range(4))
-    runtime.spawn(lambda: keep_making(plan, points.lxd, env.clock, stop), "restore-points")
+    runtime.spawn(lambda: keep_making(plan, points.lxd, env.journal, env.clock, stop), "restore-points")
     runtime.spawn(lambda: PackageWatch(plan, packages.lxd, env.clock).run(stop), "packages")
     keeper = StandbyKeeper(plan, standbys.lxd, env.journal, env.clock, runtime)
     runtime.spawn(lambda: keeper.run(stop), "standbys")

@@ -145,12 +145,12 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def room_problem(pool: str, needed: int, free: int) -> str:
+def room_problem(what: str, pool: str, needed: int, free: int) -> str:
     """Why the copies, `needed` bytes of them, cannot be made; empty when they can."""
     if free >= needed + MARGIN:
         return ""
     copies = f"{size(needed)} for copies and " if needed else ""
-    return f"pool {pool}: the drill needs {copies}{size(MARGIN)} to spare, and {size(free)} are free"
+    return f"pool {pool}: {what} needs {copies}{size(MARGIN)} to spare, and {size(free)} are free"
 
 
 def step_plan(service: str, address: str, ports: Sequence[str], command: Sequence[str]) -> str:

@@ -18,8 +18,8 @@ class Step(StrEnum):
     """The steps of an operation, in the order in which the promises want them.
 
     RESTORE is only there when the operator names a restore point; SHUTDOWN and LAST_FILES only in a switchover, and
-    TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, and PROTECT, are those
-    of a failback, in which START has the standby serve again.
+    TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, KEEP and PROTECT are
+    those of a failback, in which START has the standby serve again.
     """
 
     CONFIRM = "confirm"
@@ -37,6 +37,7 @@ class Step(StrEnum):
     PROBE = "probe"
     SWITCH = "switch"
     VERIFY = "verify"
+    KEEP = "keep"
     PROTECT = "protect"
 
 
@@ -57,6 +58,7 @@ DONE_WORD: Mapping[Step, str] = {
     Step.PROBE: "ports open",
     Step.SWITCH: "DNS switched",
     Step.VERIFY: "DNS checked",
+    Step.KEEP: "kept",
     Step.PROTECT: "protected",
 }
 
@@ -104,6 +106,10 @@ class Symptom(StrEnum):
 
 #: Whoever saw one of these saw the VM end, or stand still: one that no hypervisor has any more is gone with that.
 SEEN_TO_END = frozenset({Symptom.ENDED, Symptom.VM, Symptom.LATE_FENCE, Symptom.LOST, Symptom.STALLED})
+
+
+#: Seconds from the end of a failback for which a rollback is possible, where the operator does not say otherwise.
+COMMIT_AFTER = 3600.0
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,8 @@ class Request:
     back: bool = False
     #: Into a VM that was rebuilt: it is booted anew first, since it does not know yet that its standby serves.
     rebuilt: bool = False
+    #: Seconds from the end of a failback for which what its standby was is kept; None: COMMIT_AFTER.
+    commit_after: float | None = None
 
     @property
     def verb(self) -> str:

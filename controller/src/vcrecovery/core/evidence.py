@@ -146,6 +146,15 @@ class HandedOver:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What the standby was at its stop is a restore point. `restore_point`: its name; `problem`: why there is none."""
+
+    summary: str = ""
+    restore_point: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Protected:
     """A comparison has shown that the standby has everything."""
 
@@ -230,6 +239,7 @@ Proof = (
     | Answered
     | Switched
     | Verified
+    | Kept
     | Protected
 )
 Evidence = Proof | Failed | Unreadable

@@ -6,9 +6,11 @@ standby serve again; after that moment the only way is forward, since the VM may
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from vcrecovery.core.decisions import Close, Decision, Run
-from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord
-from vcrecovery.core.evidence import Confirmation, Failed
+from vcrecovery.core.episode import COMMIT_AFTER, Episode, Outcome, Step, StepRecord
+from vcrecovery.core.evidence import Confirmation, Failed, Kept
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
@@ -51,6 +53,28 @@ def is_copied(seconds: list[float]) -> bool:
 def goes_back_after(step: Step, *, refused: bool) -> bool:
     """Whether a failure of `step` has the standby serve again. `refused`: it has done nothing."""
     return step in (Step.STOP, Step.LAST_COPY) or (step is Step.HAND_OVER and refused)
+
+
+def kept_by(episode: Episode) -> Kept | None:
+    """What a failback has kept, or why nothing; None while it has not come to that."""
+    record = episode.done(Step.KEEP)
+    return record.evidence if record is not None and isinstance(record.evidence, Kept) else None
+
+
+def keeper_of(restore_point: str, failbacks: Iterable[Episode]) -> Episode | None:
+    """The one that has kept this."""
+    return next((f for f in failbacks if (kept := kept_by(f)) and kept.restore_point == restore_point), None)
+
+
+def commit_after(episode: Episode) -> float:
+    """Seconds from its end for which what it has kept stays."""
+    asked = episode.request.commit_after
+    return COMMIT_AFTER if asked is None else asked
+
+
+def is_to_be_committed(episode: Episode, now: float) -> bool:
+    """A clock that was set back puts it off: what is committed cannot be had back."""
+    return episode.closed_at is not None and now - episode.closed_at >= commit_after(episode)
 
 
 def recent(record: StepRecord, valid_for: float, now: float) -> bool:
@@ -112,6 +136,8 @@ def _up_to_the_end(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.SWITCH, "every port answers: switching DNS back")
     if policy.has_dns and episode.done(Step.VERIFY) is None:
         return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+    if episode.done(Step.KEEP) is None:
+        return Run(Step.KEEP, "the VM serves: keeping what its standby was")
     if episode.done(Step.PROTECT) is None:
         return Run(Step.PROTECT, "the VM serves: waiting until its standby has everything")
     return Close(Outcome.DONE, f"{name} is served by its VM, and protected")

@@ -50,6 +50,8 @@ class Phase(StrEnum):
     HANDED_OVER = "handed over"
     SERVING_AGAIN = "serving again"
     SERVES_AGAIN = "serves again"
+    KEEPING = "keeping"
+    KEPT = "kept"
     PROTECTING = "protecting"
     PROTECTED = "protected"
     CLOSED = "closed"
@@ -92,6 +94,8 @@ def _of_failback(episode: Episode) -> Phase:
     if episode.done(Step.HAND_OVER) is not None:
         if episode.tried(Step.PROTECT):
             return Phase.PROTECTED if episode.done(Step.PROTECT) is not None else Phase.PROTECTING
+        if episode.tried(Step.KEEP):
+            return Phase.KEPT if episode.done(Step.KEEP) is not None else Phase.KEEPING
         return _from_the_ports_on(episode) if episode.tried(Step.PROBE) else Phase.HANDED_OVER
     if episode.tried(Step.START):
         return Phase.SERVES_AGAIN if episode.done(Step.START) is not None else Phase.SERVING_AGAIN
@@ -189,11 +193,13 @@ ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.HANDED_OVER: _GIVEN_UP | {Step.PROBE},
     Phase.PROBING: _GIVEN_UP | {Step.PROBE},
     # Without a switch where no DNS name follows the service.
-    Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Step.PROTECT},
+    Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Step.KEEP},
     Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH},
     Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
     Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
-    Phase.VERIFIED: _GIVEN_UP | {Step.PROTECT},
+    Phase.VERIFIED: _GIVEN_UP | {Step.KEEP},
+    Phase.KEEPING: _GIVEN_UP | {Step.KEEP},
+    Phase.KEPT: _GIVEN_UP | {Step.PROTECT},
     Phase.PROTECTING: _GIVEN_UP | {Step.PROTECT},
     Phase.PROTECTED: _GIVEN_UP | {Outcome.DONE},
     Phase.CLOSED: frozenset(),

@@ -14,8 +14,9 @@ from vcrecovery.drivers.drill_network import DrillNetwork
 from vcrecovery.errors import BusyError, ExternalError, RefusedError, VCRecoveryError
 from vcrecovery.operations.drill_clones import clean_up
 from vcrecovery.operations.drill_part import DrillPart, DrillReporter, GaveWayError
-from vcrecovery.operations.drill_preflight import copied_bytes, objections
+from vcrecovery.operations.drill_preflight import objections
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.room import copied_bytes
 from vcrecovery.plan.model import Service
 from vcrecovery.standby.container import secondary_of
 from vcrecovery.store.drills import DrillBook

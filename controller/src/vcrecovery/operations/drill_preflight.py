@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from vcrecovery.core.drill import clone_name, room_problem
 from vcrecovery.core.service_state import Side
@@ -15,11 +13,9 @@ from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.drill_clones import is_ours
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.room import copied_bytes
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.transfer.freshness import from_the_future, read_freshness
-
-#: A pool with another driver keeps a copy's files where the original's are, until one of the two changes them.
-_COPIES_FILES = "dir"
 
 
 def objections(env: Environment, names: Sequence[str]) -> list[str]:
@@ -84,38 +80,8 @@ def _of_pools(env: Environment, names: Sequence[str]) -> list[str]:
             needed[lxd.name, pool] = needed.get((lxd.name, pool), 0) + size
     for (secondary, pool), size in needed.items():
         try:
-            if problem := room_problem(pool, size, env.lxd[secondary].pool_free(pool)):
+            if problem := room_problem("the drill", pool, size, env.lxd[secondary].pool_free(pool)):
                 found.append(problem)
         except ExternalError as error:
             found.append(str(error))
     return found
-
-
-def copied_bytes(lxd: LxdServer, pool: str, name: str) -> int:
-    """What a copy of the container takes. Raises ExternalError."""
-    return size_of_tree(lxd.rootfs(pool, name)) if lxd.pool_driver(pool) == _COPIES_FILES else 0
-
-
-def size_of_tree(top: Path) -> int:
-    """The bytes that its files take on the disk, each counted once. Raises ExternalError when it cannot be read."""
-    counted: set[tuple[int, int]] = set()
-    size, folders = 0, [str(top)]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                        if (found.st_dev, found.st_ino) in counted:
-                            continue
-                        counted.add((found.st_dev, found.st_ino))
-                    size += found.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-        except FileNotFoundError:
-            continue  # a sync has just removed it
-        except OSError as error:
-            raise ExternalError(
-                f"{error.filename or top} cannot be read: {error.strerror}", "call it as root"
-            ) from error
-    return size

@@ -81,7 +81,7 @@ class FailoverSteps:
 
     def _of_a_failback(self, step: Step, episode: Episode) -> Proof:
         # Loaded for those that need it: a failover does without.
-        from vcrecovery.operations.steps.back import boot, copy, hand_over
+        from vcrecovery.operations.steps.back import boot, copy, hand_over, keep
 
         subject = self._subject
 
@@ -111,6 +111,8 @@ class FailoverSteps:
                 return switch_back(subject, episode)
             case Step.VERIFY:
                 return verify_back(subject)
+            case Step.KEEP:
+                return keep.keep(subject, episode)
             case Step.PROTECT:
                 return hand_over.protect(subject, tell)
             case _:

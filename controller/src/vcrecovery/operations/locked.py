@@ -14,6 +14,7 @@ from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.serving import standby_runs, standby_serves
 from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.standby.container import let_files_in
 from vcrecovery.store.lock import service_lock
 
 
@@ -87,9 +88,13 @@ def _without_a_failback(env: Environment, state: ServiceState, request: Request)
 def _given_up(env: Environment, state: ServiceState, episode: Episode) -> ServiceState:
     """A VM that was booted to fetch holds nothing of its own, and ends: nobody is to take it for one that serves.
 
-    Raises ExternalError when its hypervisor does not do it.
+    Raises ExternalError when its hypervisor, or LXD, does not do it.
     """
     env.vm_orders.withdraw(state.service)
+    if episode.done(Step.HAND_OVER) is not None:
+        # Also where the failover is refused afterwards.
+        subject = Subject(env, state.service)
+        let_files_in(subject.lxd, lambda: subject.startable(episode))
     if episode.tried(Step.BOOT) and not episode.has_acted:
         subject = Subject(env, state.service)
         if subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
@@ -133,7 +138,9 @@ def _as_begun(state: ServiceState, request: Request) -> Request:
         return episode.request
     if episode.request.back and episode.has_acted:
         # Neither side serves, or the VM has begun to: a failback goes on, or back, whoever has come.
-        return Request(request.automatic, by=request.by, back=True, rebuilt=episode.request.rebuilt)
+        before = episode.request
+        after = before.commit_after if request.commit_after is None else request.commit_after
+        return Request(request.automatic, by=request.by, back=True, rebuilt=before.rebuilt, commit_after=after)
     if episode.request.planned and episode.has_acted and not _insists(request):
         return replace(request, planned=True)
     return request

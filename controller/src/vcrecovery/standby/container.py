@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,8 @@ ROLE_KEY = "user.vcrecovery.role"
 EPOCH_KEY = "user.vcrecovery.epoch"
 #: Set once LXD has chosen how it maps this container's owners; before that the tree takes no files.
 READY_KEY = "user.vcrecovery.ready"
+#: Set while a failback keeps what the standby was at its stop: the tree takes no files meanwhile.
+KEEPING_KEY = "user.vcrecovery.keeping"
 STANDBY, ACTIVE = "standby", "active"
 #: The storage drivers that keep a stopped container's files where they can be written.
 DRIVERS = ("dir", "btrfs")
@@ -148,7 +150,7 @@ def set_up_again(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)
-    wanted = {**config_of(service, secondary, lxcfs.files()), **claim}
+    wanted = {**config_of(service, secondary, lxcfs.files()), **claim, KEEPING_KEY: ""}
     instance = lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: wanted, devices_of(secondary))
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     try:
@@ -175,7 +177,13 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
             raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 
-    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, "boot.autostart": "false", "boot.autostart.priority": ""})
+    off = {"boot.autostart": "false", "boot.autostart.priority": ""}
+    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, KEEPING_KEY: "", **off})
+
+
+def let_files_in(lxd: LxdServer, read: Callable[[], Instance]) -> None:
+    """What a failback keeps is kept, or given up. Raises what `read` does, which gives the container."""
+    lxd.reconfigure(read, lambda found: {KEEPING_KEY: ""} if KEEPING_KEY in found.config else {})
 
 
 def _must_get(lxd: LxdServer, name: str) -> Instance:

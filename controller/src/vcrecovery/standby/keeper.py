@@ -27,7 +27,7 @@ from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby import container_units
-from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
+from vcrecovery.standby.container import KEEPING_KEY, READY_KEY, ROLE_KEY, STANDBY, let_files_in, secondary_of
 from vcrecovery.standby.modes import (
     RAW_KEY,
     REFRESHED_KEY,
@@ -128,6 +128,11 @@ class StandbyKeeper:
         if why := self._hands_off(service, lxd, found):
             return Looked(True, why)
         assert found is not None  # noqa: S101  `_hands_off` has an answer for that
+        if KEEPING_KEY in found.config:
+            # No failback is open, so nobody keeps anything: files would be kept out for ever.
+            with one_act(self._plan.state_dir, service, self._clock):
+                let_files_in(lxd, lambda: self._a_standby(service, lxd))
+            return Looked(False, "the standby takes files again")
         act = self._next(entry, mode, found)
         if act is None:
             is_so = f"the standby is {found.status.lower()}"
@@ -173,6 +178,12 @@ class StandbyKeeper:
         if found.config.get(READY_KEY) != "true":
             return "left alone: the standby was never made ready"
         return ""
+
+    def _a_standby(self, service: str, lxd: LxdServer) -> Instance:
+        found = lxd.get(service)
+        if (why := self._hands_off(service, lxd, found)) or found is None:
+            raise BusyError(f"the standby of {service} is {why}")
+        return found
 
     def _not_bootable(self, service: str, entry: Service, lxd: LxdServer, found: Instance) -> str:
         fresh = read_freshness(lxd, service, secondary_of(self._plan, entry))

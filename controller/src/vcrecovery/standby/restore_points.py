@@ -6,7 +6,7 @@ sure: what a controller that was killed leaves behind is no restore point, and t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,13 +14,15 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan
-from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
+from vcrecovery.standby.container import KEEPING_KEY, READY_KEY, ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.store.lock import one_keeper
 from vcrecovery.transfer.freshness import from_the_future, read_freshness
 from vcrecovery.transfer.sessions import set_aside
 
 LATEST = "latest"
 _FORMAT = "vcr-%Y%m%dT%H%M%SZ"
+#: Behind the time, of what a standby was before a failback: see `kept_points`.
+_KEPT = "-before-failback"
 _UNFINISHED = "vcr-new-"
 #: A pool with driver `dir` copies the whole tree.
 COPY_TIMEOUT = 3600.0
@@ -30,10 +32,11 @@ _SESSIONS_END_WITHIN = 20.0
 
 @dataclass(frozen=True, order=True)
 class RestorePoint:
-    """`taken_at`: seconds since the epoch, of the secondary's clock."""
+    """`taken_at`: seconds since the epoch, of the secondary's clock. `kept`: until its failback is committed."""
 
     taken_at: float
     name: str
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,20 @@ def restore_points(lxd: LxdServer, service: str) -> list[RestorePoint]:
     found = []
     for name in lxd.snapshots(service):
         try:
-            taken_at = datetime.strptime(name, _FORMAT).replace(tzinfo=UTC).timestamp()
+            taken_at = datetime.strptime(name.removesuffix(_KEPT), _FORMAT).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
-        found.append(RestorePoint(taken_at, name))
+        found.append(RestorePoint(taken_at, name, name.endswith(_KEPT)))
     return sorted(found)
 
 
 def find(points: Sequence[RestorePoint], service: str, wanted: str) -> RestorePoint:
-    """The one of that name, or the newest for `latest`.
+    """The one of that name, or for `latest` the newest of what the primary has sent.
 
     Raises RefusedError, which names those that there are.
     """
-    if wanted == LATEST and points:
-        return points[-1]
+    if wanted == LATEST and (sent := [point for point in points if not point.kept]):
+        return sent[-1]
     for point in points:
         if point.name == wanted:
             return point
@@ -97,24 +100,51 @@ def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock, patience: float
         # What was seen before may have changed until the last session ended.
         if why := _not_now(plan, service, lxd, clock):
             return Made(None, why)
-        for name in lxd.snapshots(service):
-            if name.startswith(_UNFINISHED):
-                lxd.delete_snapshot(service, name, COPY_TIMEOUT)
-        now = int(clock.now())
-        point = RestorePoint(float(now), datetime.fromtimestamp(now, UTC).strftime(_FORMAT))
-        unfinished = f"{_UNFINISHED}{now}"
-        lxd.take_snapshot(service, unfinished, COPY_TIMEOUT)
-        if why := _not_a_standby(lxd, service):
-            # A failover does not wait for this. Its container may have changed what was being copied.
-            lxd.delete_snapshot(service, unfinished, COPY_TIMEOUT)
+        remove_unfinished(lxd, service)
+        point = named(clock.now())
+        if why := take(lxd, service, point.name, lambda: _not_a_standby(lxd, service)):
             return Made(None, f"given up: {why}")
-        lxd.rename_snapshot(service, unfinished, point.name)
     return Made(point, f"restore point {point.name} made", _prune(lxd, service, wanted.keep, point))
+
+
+def named(at: float, *, kept: bool = False) -> RestorePoint:
+    """What one of that time is called."""
+    whole = int(at)
+    name = datetime.fromtimestamp(whole, UTC).strftime(_FORMAT)
+    return RestorePoint(float(whole), f"{name}{_KEPT if kept else ''}", kept)
+
+
+def take(lxd: LxdServer, service: str, name: str, spoilt: Callable[[], str]) -> str:
+    """Makes one of that name, unless that is `spoilt` when it is made; why. For whoever keeps the standby."""
+    unfinished = _UNFINISHED + name
+    lxd.take_snapshot(service, unfinished, COPY_TIMEOUT)
+    if why := spoilt():
+        # A failover does not wait for this. Its container may have changed what was being copied.
+        lxd.delete_snapshot(service, unfinished, COPY_TIMEOUT)
+        return why
+    lxd.rename_snapshot(service, unfinished, name)
+    return ""
+
+
+def unmake(lxd: LxdServer, service: str, name: str) -> None:
+    """It is no restore point any more, from one moment to the next; `remove_unfinished` removes it."""
+    lxd.rename_snapshot(service, name, _UNFINISHED + name)
+
+
+def remove_unfinished(lxd: LxdServer, service: str) -> None:
+    """For whoever keeps the standby: nobody else is at work on one."""
+    for name in lxd.snapshots(service):
+        if name.startswith(_UNFINISHED):
+            lxd.delete_snapshot(service, name, COPY_TIMEOUT)
+
+
+def _sent(lxd: LxdServer, service: str) -> list[RestorePoint]:
+    return [point for point in restore_points(lxd, service) if not point.kept]
 
 
 def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> list[str]:
     # What was made before and has a later time is of a clock that was set back since: that goes first.
-    points = sorted(restore_points(lxd, service), key=lambda point: (point <= newest, point))
+    points = sorted(_sent(lxd, service), key=lambda point: (point <= newest, point))
     surplus = [point.name for point in points[:-keep]]
     for name in surplus:
         lxd.delete_snapshot(service, name, COPY_TIMEOUT)
@@ -124,7 +154,7 @@ def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> lis
 def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
     """Why none is to be made; empty when one is."""
     entry, now = plan.services[service], clock.now()
-    points = restore_points(lxd, service)
+    points = _sent(lxd, service)
     # One of a clock that was set back since must not keep others from being made until its time has come.
     if recent := [point for point in points if abs(now - point.taken_at) < entry.restore_points.every]:
         return f"nothing to do: the newest is {age_in_words(now - recent[-1].taken_at)} old"
@@ -148,6 +178,8 @@ def _not_a_standby(lxd: LxdServer, service: str) -> str:
         return "the standby was never made ready"
     if instance.config.get(ROLE_KEY) != STANDBY:
         return "the standby serves"
+    if KEEPING_KEY in instance.config:
+        return "a failback keeps what the standby was"
     if instance.status != "Stopped":
         return f"the container is {instance.status.lower()}"
     return ""

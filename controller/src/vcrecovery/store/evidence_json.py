@@ -20,6 +20,7 @@ from vcrecovery.core.evidence import (
     Failed,
     Fenced,
     HandedOver,
+    Kept,
     Proof,
     Protected,
     Restored,
@@ -50,6 +51,7 @@ _PROOF_OF: Mapping[Step, type[Proof]] = {
     Step.PROBE: Answered,
     Step.SWITCH: Switched,
     Step.VERIFY: Verified,
+    Step.KEEP: Kept,
     Step.PROTECT: Protected,
 }
 

@@ -47,7 +47,8 @@ _OFF_KEPT = 30 * 86400.0
 _TO_THE_STANDBY = """outcome = 'done' AND request NOT LIKE '%"back": true%'"""
 _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 
-_UNSAID = (("began_at", None), ("again", False), ("planned", False), ("back", False), ("rebuilt", False))
+_OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
+_UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK)
 
 
 def _written(request: Request) -> str:
@@ -395,6 +396,12 @@ class Journal:
         """The newest failover or switchover that was done."""
         found = self._episodes(f"service = ? AND {_TO_THE_STANDBY} ORDER BY id DESC LIMIT 1", service)
         return found[0] if found else None
+
+    def failbacks(self, service: str, limit: int = 10) -> list[Episode]:
+        """Newest first."""
+        return self._episodes(
+            """service = ? AND request LIKE '%"back": true%' ORDER BY id DESC LIMIT ?""", service, limit
+        )
 
     def outcomes(self) -> dict[tuple[str, Outcome], int]:
         """How many episodes of each service ended in which way."""

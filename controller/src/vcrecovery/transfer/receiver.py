@@ -17,6 +17,7 @@ import json
 import os
 import socket
 import syslog
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,8 +31,10 @@ from vcrecovery.transfer import idmap, sessions
 from vcrecovery.transfer.failback_orders import Order, read_order
 from vcrecovery.transfer.rsync_words import INSIDE, reads, server_arguments
 
-#: How long a session waits for a restore point to be made or restored.
+#: How long a session waits for a restore point to be made, kept or restored.
 WAIT_SECONDS = 60.0
+#: Seconds between two looks whether it takes files again.
+_LOOK = 0.5
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = (
     1, 2, 4, 8, 32, 4096, 8192, 16384, 1 << 18,
@@ -43,6 +46,10 @@ _TO_WRITE = frozenset({0, 1, 2, 3, 4, 6, 7, 27, 31})
 _TO_READ = frozenset({2})
 #: Numbers that a kernel does not know are passed over.
 _CAPABILITIES = range(64)
+
+
+class KeepingError(ExternalError):
+    """A failback keeps what the standby was: nothing may change in it until that is done."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +75,15 @@ def find_target(state_dir: Path, service: str) -> Target:
     """Where the files of `service` go, if it may take files now.
 
     Raises UsageError for an unknown service, ExternalError when LXD does not answer, and RefusedError when the standby
-    is not ready or serves: files from an old primary would overwrite live data then.
+    is not ready or serves: files from an old primary would overwrite live data then. KeepingError: not at this moment.
     """
     config, rootfs = _container_of(state_dir, service)
     if config.get("user.vcrecovery.role") != "standby":
         raise RefusedError(f"refused: {service} is served by its standby; its files are live")
     if config.get("user.vcrecovery.ready") != "true":
         raise RefusedError(f"refused: the standby of {service} is not ready", "run the role `secondary` again")
+    if config.get("user.vcrecovery.keeping"):
+        raise KeepingError(f"a failback of {service} keeps what its standby was", "try again later")
     return Target(rootfs, idmap.of_tree(service, config, rootfs))
 
 
@@ -145,12 +154,7 @@ def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoRe
     with refusals_noted(service, command):
         arguments = server_arguments(command)
         read_only = reads(arguments)
-        if read_only:
-            target = find_source(state_dir, service)
-        else:
-            # Before the role is read: see `sessions`.
-            sessions.join(state_dir, service, WAIT_SECONDS)
-            target = find_target(state_dir, service)
+        target = find_source(state_dir, service) if read_only else _join(state_dir, service)
     if not read_only:
         (published.withdraw if seeds else published.publish)(target.rootfs)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -160,6 +164,22 @@ def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoRe
     _give_up_rights(_TO_READ if read_only else _TO_WRITE)
     os.umask(0o022)
     os.execve("/usr/bin/rsync", arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606
+
+
+def _join(state_dir: Path, service: str) -> Target:
+    """Waits while a failback keeps what the standby was."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        # Before the role is read: see `sessions`.
+        session = sessions.join(state_dir, service, WAIT_SECONDS)
+        try:
+            return find_target(state_dir, service)
+        except KeepingError:
+            if time.monotonic() >= deadline:
+                raise
+        # Whoever sees the lock taken would believe that files arrive.
+        os.close(session)
+        time.sleep(_LOOK)
 
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)

@@ -59,15 +59,19 @@ def _until(done: Callable[[], bool], timeout: float) -> bool:
     return True
 
 
-def join(state_dir: Path, service: str, timeout: float) -> None:
+def join(state_dir: Path, service: str, timeout: float) -> int:
     """Makes this process, and all that it becomes or starts, one session; waits while the standby is set aside.
+
+    Returns the lock's descriptor: whoever closes it has left.
 
     Raises ExternalError after `timeout` seconds.
     """
     descriptor = _open(state_dir, service)
     if not _until(lambda: _take(descriptor, fcntl.LOCK_SH), timeout):
+        os.close(descriptor)
         raise ExternalError(f"the standby of {service} was busy for {timeout:.0f} s", "try again later")
     os.set_inheritable(descriptor, True)
+    return descriptor
 
 
 def are_files_arriving(state_dir: Path, service: str) -> bool:

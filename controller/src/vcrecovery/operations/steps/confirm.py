@@ -15,6 +15,7 @@ from vcrecovery.core.sighting import Place
 from vcrecovery.drivers.probe import Result
 from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations.room import keeping_problem
 from vcrecovery.operations.serving import files_arrive
 from vcrecovery.operations.steps.against import against
 from vcrecovery.operations.steps.ages import Ages, ages_of
@@ -76,6 +77,7 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
     cpu = cpu_asked.result() if cpu_asked is not None else None
     ages = _ages(subject, episode, fresh)
     point, problem = find_restore_point(subject, episode)
+    no_way_back = _no_way_back(subject, episode)
     sends, unwell = None, ""
     if episode.request.symptom is Symptom.SERVICE_DOWN:
         sends = files_arrive(subject.env, name)
@@ -111,16 +113,16 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
         standby_problem=trouble,
         freshness=ages.files,
         freshness_detail=ages.detail,
-        summary=_summary(place, str(subject.service.primary.address), found, cpu, unwell),
+        summary=_summary(place, str(subject.service.primary.address), found, cpu, unwell, no_way_back),
     )
 
 
-def _summary(place: Place, primary: str, found: list[Result], cpu: float | None, from_the_vm: str) -> str:
+def _summary(place: Place, primary: str, found: list[Result], cpu: float | None, *more: str) -> str:
     answering = [result.label for result in found if result.ok]
     unwell = [str(result) for result in found if result.reached and not result.ok]
     on_ports = f"{', '.join(answering)} answers" if answering else f"no port of {primary} answers"
     on_cpu = [] if cpu is None else [f"{cpu:.1f} % CPU"]
-    words = [f"{place.host}: {place.reading}", on_ports, *unwell, *on_cpu, from_the_vm]
+    words = [f"{place.host}: {place.reading}", on_ports, *unwell, *on_cpu, *more]
     return "; ".join(word for word in words if word)
 
 
@@ -177,6 +179,14 @@ def _is_tried_again(episode: Episode) -> bool:
     One that is refused is given up.
     """
     return episode.request.automatic and not episode.tried(Step.FENCE)
+
+
+def _no_way_back(subject: Subject, episode: Episode) -> str:
+    """Why no rollback of a failback will be possible; that forbids nothing."""
+    if not episode.request.back or not subject.lxd.is_here:
+        return ""
+    why = keeping_problem(subject.lxd, subject.secondary.storage_pool, subject.name)
+    return f"no rollback will be possible: {why}" if why else ""
 
 
 def _is_enough(subject: Subject, episode: Episode, fresh: Freshness) -> bool:

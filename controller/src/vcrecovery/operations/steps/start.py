@@ -10,7 +10,7 @@ from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import EndsAtOnceError
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY, boots_with_its_machine
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, boots_with_its_machine
 from vcrecovery.standby.promote import promote, promote_again
 from vcrecovery.transfer.sessions import end_sessions
 
@@ -38,7 +38,8 @@ def start(subject: Subject, episode: Episode) -> Started:
 
 def _claim(subject: Subject, episode: Episode) -> Instance:
     """Has the standby belong to this episode, if it may; as it was then."""
-    claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), **boots_with_its_machine(subject.env.plan, subject.name)}
+    claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), KEEPING_KEY: ""}
+    claim |= boots_with_its_machine(subject.env.plan, subject.name)
     known = subject.standby_just_read()
     if known is not None and known.config.get(ROLE_KEY) == STANDBY:
         # That nothing has changed since is shown by the write, which comes with the ETag of that reading.

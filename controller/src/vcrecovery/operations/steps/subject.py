@@ -120,6 +120,6 @@ class Subject:
             return instance
 
         def missing(found: Instance) -> Mapping[str, str]:
-            return keys if any(found.config.get(key) != value for key, value in keys.items()) else {}
+            return keys if any((found.config.get(key) or "") != value for key, value in keys.items()) else {}
 
         return self.lxd.reconfigure(read, missing)

@@ -14,7 +14,7 @@ from vcrecovery.operations import virtual_address
 from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.back.boot import is_up
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY
 from vcrecovery.transfer.freshness import wait_for_sync
 
 #: Seconds for the VM's services to start, at least; and for a comparison of the whole tree.
@@ -60,7 +60,11 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
 
     virtual_address.give_up(subject.env, subject.service)
     subject.lxd.reconfigure(
-        read, lambda found: {} if found.config.get(ROLE_KEY) == STANDBY else {ROLE_KEY: STANDBY, **_AUTOSTART_OFF}
+        read,
+        # The VM's files would change what the next step but few keeps.
+        lambda found: (
+            {} if found.config.get(ROLE_KEY) == STANDBY else {ROLE_KEY: STANDBY, KEEPING_KEY: "true", **_AUTOSTART_OFF}
+        ),
     )
     # Whoever waits for its orders asks anew, and is told that it serves.
     subject.env.vm_orders.withdraw(subject.name)

@@ -1,0 +1,51 @@
+"""What a copy of a standby takes in its pool, and whether there is room for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vcrecovery.core.drill import room_problem
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.errors import ExternalError
+
+#: A pool with another driver keeps a copy's files where the original's are, until one of the two changes them.
+_COPIES_FILES = "dir"
+
+
+def keeping_problem(lxd: LxdServer, pool: str, name: str) -> str:
+    """Why a failback cannot keep what the standby was; empty when it can."""
+    try:
+        return room_problem("a copy of the standby", pool, copied_bytes(lxd, pool, name), lxd.pool_free(pool))
+    except ExternalError as error:
+        return str(error)
+
+
+def copied_bytes(lxd: LxdServer, pool: str, name: str) -> int:
+    """What a copy of the container takes. Raises ExternalError."""
+    return size_of_tree(lxd.rootfs(pool, name)) if lxd.pool_driver(pool) == _COPIES_FILES else 0
+
+
+def size_of_tree(top: Path) -> int:
+    """The bytes that its files take on the disk, each counted once. Raises ExternalError when it cannot be read."""
+    counted: set[tuple[int, int]] = set()
+    size, folders = 0, [str(top)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        if (found.st_dev, found.st_ino) in counted:
+                            continue
+                        counted.add((found.st_dev, found.st_ino))
+                    size += found.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except FileNotFoundError:
+            continue  # a sync has just removed it
+        except OSError as error:
+            raise ExternalError(
+                f"{error.filename or top} cannot be read: {error.strerror}", "call it as root"
+            ) from error
+    return size
