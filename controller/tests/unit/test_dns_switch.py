@@ -160,6 +160,24 @@ def test_one_address_of_the_plan_beside_another_is_not_touched(there: Zone, reco
     assert caught.value.hint == f"set it to {OLD} or {NEW} by hand, or correct the plan, then run it again"
 
 
+def test_a_name_that_another_controller_has_marked_since_is_not_switched(there: Zone, records: Records) -> None:
+    """It has failed back meanwhile, so that the address is what it was."""
+    records.write(MARKER, "TXT", '"epoch=1"')
+    prepared = there.prepare(WWW, [A], 2)
+    records.write(MARKER, "TXT", '"epoch=3"')
+    with pytest.raises(ExternalError, match=f"{WWW} was just changed by another client"):
+        there.commit(prepared)
+    assert records.snapshot() == {(WWW, "A"): {OLD}, (MARKER, "TXT"): {'"epoch=3"'}}
+
+
+def test_records_of_other_types_are_in_nobodys_way(there: Zone, records: Records) -> None:
+    records.write(WWW, "A")
+    records.write(WWW, "MX", "10 mail.example.test.")
+    switch(there, 1)
+    assert records.snapshot()[WWW, "A"] == {NEW}
+    assert records.snapshot()[WWW, "MX"] == {"10 mail.example.test."}
+
+
 def test_what_a_switch_writes(there: Zone, records: Records) -> None:
     switch(there, 1)
     assert records.ttl[WWW, "A"] == 30
@@ -214,6 +232,16 @@ def test_an_alias_that_goes_while_the_name_is_read_was_there(there: Zone, record
     records.asked = asked
     with pytest.raises(RefusedError, match=f"{SHOP} is an alias of elsewhere.invalid."):
         switch(there, 1, A, AAAA, name=SHOP)
+
+
+def test_an_alias_that_comes_to_a_name_without_records_is_not_covered_up(there: Zone, records: Records) -> None:
+    """Servers ignore records beside it, and say that all is well."""
+    prepared = there.prepare(SHOP, [A], 1)
+    records.write(SHOP, "CNAME", "elsewhere.invalid.")
+    before = records.snapshot()
+    with pytest.raises(ExternalError, match=f"{SHOP} was just changed by another client"):
+        there.commit(prepared)
+    assert records.snapshot() == before
 
 
 # -- whom it believes ------------------------------------------------------------------------------------------
