@@ -22,7 +22,7 @@ import dns.tsig
 import dns.tsigkeyring
 import dns.update
 
-from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.dns import Key, Server, Zone
 
 ZONE, KEY, SECRET = "example.test", "key", base64.b64encode(b"x" * 32).decode()
@@ -60,10 +60,10 @@ def is_update(query: bytes) -> bool:
     return query[2] >> 3 & 15 == 5
 
 
-def zone(folder: Path, *servers: Server, secret: str = SECRET) -> Zone:
+def zone(folder: Path, *servers: Server, secret: str = SECRET, clock: Clock | None = None) -> Zone:
     file = folder / "secret"
     file.write_text(secret)
-    return Zone(ZONE, servers, Key(KEY, "hmac-sha256", file), SystemClock())
+    return Zone(ZONE, servers, Key(KEY, "hmac-sha256", file), clock or SystemClock())
 
 
 def _plain(name: object) -> str:

@@ -438,9 +438,44 @@ def test_servers_that_hold_it_and_one_that_does_not(records: Records, tmp_path: 
         late.write(WWW, "A")
         with pytest.raises(ExternalError, match=f"still gives nothing for {WWW}"):
             there.wait_until_everywhere(WWW, {"A": NEW}, 0.0)
-        asked: list[dns.message.Message] = []
-        records.asked = asked.append
-        late.asked = lambda _message: late.write(WWW, "A", NEW if len(asked) >= 4 else OLD)
-        assert there.wait_until_everywhere(WWW, {"A": NEW}, 60.0) == ["ns1", "ns2", "ns3"]
-        # Those that have it are not asked again.
-        assert len(asked) == 4
+
+
+class SetClock:
+    """`slept` is called by who waits."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.slept: Callable[[], None] = lambda: None
+
+    def now(self) -> float:
+        return self.time
+
+    def steady(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.slept()
+
+
+def test_only_those_that_do_not_have_it_are_asked_again(records: Records, tmp_path: Path) -> None:
+    late, clock = Records(), SetClock()
+    asked, asked_late = list[dns.message.Message](), list[dns.message.Message]()
+    records.asked, late.asked = asked.append, asked_late.append
+    records.write(WWW, "A", NEW)
+    late.write(WWW, "A", OLD)
+    clock.slept = lambda: late.write(WWW, "A", NEW)
+    with server(records, "ns1") as first, server(late, "ns2") as second:
+        found = zone(tmp_path, first, second, clock=clock).wait_until_everywhere(WWW, {"A": NEW}, 60.0)
+    assert found == ["ns1", "ns2"]
+    # Each time for the marker and the address.
+    assert (len(asked), len(asked_late)) == (2, 4)
+
+
+def test_after_the_time_nobody_is_asked_any_more(at: Server, records: Records, tmp_path: Path) -> None:
+    asked = list[dns.message.Message]()
+    records.asked = asked.append
+    with pytest.raises(ExternalError) as caught:
+        zone(tmp_path, at, clock=SetClock()).wait_until_everywhere(WWW, {"A": NEW}, 0.1)
+    assert caught.value.message == f"DNS server {at} still gives {OLD} for {WWW}"
+    assert len(asked) == 4

@@ -131,6 +131,14 @@ def test_a_hypervisor_without_a_fence_command_is_looked_at_again_once_it_is_back
     assert site.carry_out(Request(force=True), looked(Power.UNREACHABLE)).power is Power.SHUTOFF
 
 
+def test_without_a_fence_command_a_silent_hypervisor_proves_nothing(site: FenceStage) -> None:
+    site.set_fence(None)
+    site.hv1.reading = DomainReading(Power.UNREACHABLE)
+    with pytest.raises(ExternalError, match="hypervisor hv1 does not answer"):
+        site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE))
+    assert not site.is_powered_off
+
+
 def test_a_paused_copy_elsewhere_ends_with_the_hypervisor(site: FenceStage) -> None:
     """A migration was broken by the failure: the copy would run once its memory is complete."""
     site.hv1.reading, site.hv2.reading = DomainReading(Power.UNREACHABLE), DomainReading(Power.PAUSED)
