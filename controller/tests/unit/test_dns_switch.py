@@ -14,6 +14,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 from name_server import SECRET, ZONE, Records, server, zone
+from set_clock import SetClock
 
 from contracts import dns as contract
 from lab.waiting import wait_for
@@ -440,26 +441,18 @@ def test_servers_that_hold_it_and_one_that_does_not(records: Records, tmp_path: 
             there.wait_until_everywhere(WWW, {"A": NEW}, 0.0)
 
 
-class SetClock:
+class Waited(SetClock):
     """`slept` is called by who waits."""
 
-    def __init__(self) -> None:
-        self.time = 0.0
-        self.slept: Callable[[], None] = lambda: None
-
-    def now(self) -> float:
-        return self.time
-
-    def steady(self) -> float:
-        return self.time
+    slept: Callable[[], None] = staticmethod(lambda: None)
 
     def sleep(self, seconds: float) -> None:
-        self.time += seconds
+        super().sleep(seconds)
         self.slept()
 
 
 def test_only_those_that_do_not_have_it_are_asked_again(records: Records, tmp_path: Path) -> None:
-    late, clock = Records(), SetClock()
+    late, clock = Records(), Waited()
     asked, asked_late = list[dns.message.Message](), list[dns.message.Message]()
     records.asked, late.asked = asked.append, asked_late.append
     records.write(WWW, "A", NEW)
@@ -476,6 +469,6 @@ def test_after_the_time_nobody_is_asked_any_more(at: Server, records: Records, t
     asked = list[dns.message.Message]()
     records.asked = asked.append
     with pytest.raises(ExternalError) as caught:
-        zone(tmp_path, at, clock=SetClock()).wait_until_everywhere(WWW, {"A": NEW}, 0.1)
+        zone(tmp_path, at, clock=SetClock(0.0)).wait_until_everywhere(WWW, {"A": NEW}, 0.1)
     assert caught.value.message == f"DNS server {at} still gives {OLD} for {WWW}"
     assert len(asked) == 4

@@ -99,6 +99,35 @@ def stage(make: Callable[..., Stage]) -> Stage:
 SAID = "and no port of the primary answers"
 
 
+# -- tags, which anybody may have written ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ({"kind": "x" * 65}, f"the event's tag vcr-kind is '{'x' * 64}'"),
+        ({"kind": "vm", "uuid": "X" * 65}, f"no service of the plan has a VM '{'x' * 64}'"),
+        ({"kind": "host", "host": "x" * 65}, f"the plan has no service on hypervisor {'x' * 64}"),
+        ({"kind": "site", "site": "x" * 65}, f"the plan has no service on site {'x' * 64}"),
+    ],
+)
+def test_what_names_nothing_is_answered_for_good_and_in_short(stage: Stage, tags: dict[str, Any], said: str) -> None:
+    assert stage.answer(**tags) == Answer(f"nothing done: {said}", final=True)
+
+
+def test_a_uuid_may_stand_between_blanks_and_in_any_letters(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    assert "web: served by" in stage.answer(kind="vm", uuid=f" {UUID.format(1).upper()} ").text
+
+
+def test_a_problem_that_is_over_calls_for_nothing_any_more(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    over = FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}, is_problem=False)
+    answer = EventMeaning(stage.env, stage.recover, stage.api.acknowledge).handle(over)
+    assert answer == Answer("nothing done: this problem is over", final=True)
+    assert stage.recover.calls == []
+
+
 # -- hypervisors and sites -------------------------------------------------------------------------------------
 
 

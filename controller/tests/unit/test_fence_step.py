@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from set_clock import SetClock
 from test_whereabouts import UUID, FakeHost, Stage
 
 from vcrecovery.core.domain import DomainReading
@@ -17,22 +18,6 @@ from vcrecovery.plan.model import Fence
 
 NOW = 1_000_000.0
 WAY_OUT = "`vcrecovery failover web --primary-is-down web`"
-
-
-class Clock:
-    """Stands still, but for those who wait."""
-
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> float:
-        return self.time
-
-    def steady(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 class Host(FakeHost):
@@ -64,14 +49,16 @@ class FenceStage(Stage):
         self.hv1, self.hv2 = Host("hv1", Power.RUNNING), Host("hv2")
         self.env.hosts = {"hv1": self.hv1, "hv2": self.hv2}  # type: ignore[dict-item]
         self.open: tuple[str, ...] = ()
+        self.asked = 0
         self.env.probes = self  # type: ignore[assignment]
-        self.env.clock = Clock()
+        self.env.clock = SetClock(NOW)
 
     def set_fence(self, fence: Fence | None) -> None:
         hypervisors = self.env.plan.hypervisors
         hypervisors["hv1"] = hypervisors["hv1"].model_copy(update={"fence": fence})
 
     def alive(self, _address: str, _ports: object, _timeout: float) -> list[str]:
+        self.asked += 1
         return list(self.open)
 
     def carry_out(self, request: Request, *steps: StepRecord) -> Fenced:
@@ -121,6 +108,20 @@ def test_it_is_not_while_a_primary_on_it_answers(site: FenceStage) -> None:
     with pytest.raises(ExternalError, match=r"powering it off would end what does: web \(127\.0\.0\.1:80\)"):
         site.carry_out(AUTOMATIC, looked(Power.SHUTOFF), tried(15.0))
     assert not site.is_powered_off
+
+
+def test_what_a_confirmation_has_just_asked_is_not_asked_again(site: FenceStage) -> None:
+    site.hv1.reading = DomainReading(Power.UNREACHABLE)
+    site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE, 3.0))
+    assert (site.is_powered_off, site.asked) == (True, 0)
+
+
+def test_what_answers_for_a_primary_that_was_proved_off_does_not_keep_its_hypervisor_on(site: FenceStage) -> None:
+    """It came back with that, and must not serve."""
+    site.hv1.reading, site.open = DomainReading(Power.UNREACHABLE), ("127.0.0.1:80",)
+    proved = StepRecord(Step.FENCE, NOW - 50, NOW - 50, True, Fenced("hv1 was powered off"))
+    site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE, 55.0), proved)
+    assert (site.is_powered_off, site.asked) == (True, 1)
 
 
 def test_a_hypervisor_without_a_fence_command_is_looked_at_again_once_it_is_back(site: FenceStage) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from journal_cases import finish
+from set_clock import SetClock
 
 from evidence_cases import proof
 from lab.waiting import wait_for
@@ -501,22 +502,6 @@ def test_one_need_that_does_not_come_up_is_enough(tmp_path: Path) -> None:
     found = gate.readiness("web")
     assert isinstance(found, Unmet)
     assert found.reason == "needs app, which is not up: no such image"
-
-
-class SetClock:
-    """`monotonic` seconds, as a test sets them."""
-
-    def __init__(self) -> None:
-        self.monotonic = 100.0
-
-    def now(self) -> float:
-        return self.monotonic
-
-    def steady(self) -> float:
-        return self.monotonic
-
-    def sleep(self, seconds: float) -> None:
-        self.monotonic += seconds
 
 
 def test_a_need_that_is_silent_gets_its_time_each_time(tmp_path: Path) -> None:
