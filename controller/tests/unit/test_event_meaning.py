@@ -148,6 +148,27 @@ def test_each_silent_hypervisor_is_asked_once(stage: Stage) -> None:
     assert {name: host.asked for name, host in stage.watched.items()} == {"hv1": 1, "hv2": 1}
 
 
+def test_each_event_of_a_hypervisor_and_each_obstacle_is_logged(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.silent("hv2")
+    state, tries = stage.env.journal.state, list[int]()
+
+    def once(service: str) -> Any:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ExternalError("the journal cannot be used: database is locked")
+        return state(service)
+
+    monkeypatch.setattr(stage.env.whereabouts, "homes", lambda: {"web": "hv1", "mail": "hv1", "shop": "hv2"})
+    monkeypatch.setattr(stage.env.journal, "state", once)
+    stage.answer(kind="host", host="hv2")
+    assert caplog.messages == [
+        "hypervisor hv2 does not answer (event 5)",
+        "shop: the journal cannot be used: database is locked; trying again",
+    ]
+
+
 def test_a_service_that_was_moved_off_a_silent_hypervisor_is_looked_at_where_it_is(stage: Stage) -> None:
     """The question was put for web, and that one is elsewhere: of mail it says nothing."""
     stage.env.journal.saw({"mail": (Sighting(Power.RUNNING, "", 900.0, 900.0, "hv1"), None)})
@@ -217,6 +238,24 @@ def test_one_that_never_ran_as_far_as_is_known_ran_when_its_problem_began(stage:
     assert stage.env.journal.state("web").seen_running_at == 1111.0
 
 
+def test_what_is_known_of_its_runs_is_not_written_over(stage: Stage) -> None:
+    stage.env.journal.saw_running("web", 900.0)
+    stage.answer(kind="vm", uuid=UUID.format(1))
+    assert stage.env.journal.state("web").seen_running_at == 900.0
+
+
+@pytest.mark.parametrize(("embedded", "failed"), [("true", False), ("false", True)])
+def test_what_was_seen_long_ago_counts_only_where_somebody_goes_on_looking(
+    make: Callable[..., Stage], embedded: str, failed: bool
+) -> None:
+    """It was shut down once. Without a watcher it may have been started since, which only Zabbix has seen."""
+    stage = make(embedded=embedded)
+    stage.env.journal.saw({"web": (Sighting(Power.SHUTOFF, "shutdown", 500.0, 900.0, "hv1"), None)})
+    stage.say(Power.SHUTOFF)
+    stage.answer(kind="vm", uuid=UUID.format(1))
+    assert stage.recover.calls == ([("web", Symptom.LOST)] if failed else [])
+
+
 @pytest.mark.parametrize("embedded", ["true", "false"])
 def test_where_it_was_moved_is_written_down_by_whoever_looks(make: Callable[..., Stage], embedded: str) -> None:
     stage = make(embedded=embedded)
@@ -224,7 +263,14 @@ def test_where_it_was_moved_is_written_down_by_whoever_looks(make: Callable[...,
     stage.watched["hv2"].has = 1
     stage.answer(kind="vm", uuid=UUID.format(1))
     # With its own watcher, that is the one to write it down.
+    assert (stage.env.journal.state("web").seen is None) is (embedded == "true")
     assert stage.env.whereabouts.home("web") == ("hv1" if embedded == "true" else "hv2")
+
+
+def test_where_it_has_always_been_there_is_nothing_to_write_down(make: Callable[..., Stage]) -> None:
+    stage = make(embedded="false")
+    stage.answer(kind="vm", uuid=UUID.format(1))
+    assert stage.env.journal.state("web").seen is None
 
 
 @pytest.mark.parametrize(("autostart_within", "is_started"), [("201s", True), ("200s", False)])
@@ -238,6 +284,12 @@ def test_one_that_its_hypervisor_starts_gets_the_time_for_that(
     assert ("its hypervisor is back and starts it (autostart)" in answer.text) is is_started
     assert (stage.recover.calls == []) is is_started
     assert answer.final is not is_started
+
+
+def test_the_time_for_that_begins_with_the_problem(stage: Stage) -> None:
+    for host in stage.hosts.values():
+        host.reading = DomainReading(Power.SHUTOFF, "", "", "autostart")
+    assert "starts it (autostart)" in stage.answer(at=NOW, kind="vm", uuid=UUID.format(1)).text
 
 
 def test_one_whose_problem_begins_in_the_future_is_not_waited_for(stage: Stage) -> None:

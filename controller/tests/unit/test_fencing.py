@@ -88,3 +88,21 @@ def test_whether_one_that_runs_is_looked_at_again(steps: list[StepRecord], force
 )
 def test_the_fence_of_a_standby_that_has_just_ended_holds(ended: float | None, holds: bool) -> None:
     assert served_just_now(Request(began_at=ended), Policy(fence_valid_for=60.0), NOW) is holds
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([], 0.0),
+        ([looked(RUNS, 5)], 0.0),
+        ([looked(RUNS, 25), looked(RUNS, 5)], 20.0),
+        ([looked(RUNS, 25), TRIED, looked(RUNS, 5)], 20.0),
+        ([looked(RUNS, 45), looked(OFF, 25), looked(RUNS, 15), looked(RUNS, 5)], 10.0),
+        ([looked(RUNS, 45), looked(RUNS, 25), looked(AWAY, 5)], 0.0),
+        # A look that came to nothing says nothing, and so does one that goes on.
+        ([looked(RUNS, 25), StepRecord(Step.CONFIRM, NOW - 9, NOW - 8, False, Failed("no")), looked(RUNS, 5)], 20.0),
+        ([looked(RUNS, 25), looked(RUNS, 5), StepRecord(Step.CONFIRM, NOW - 1)], 20.0),
+    ],
+)
+def test_for_how_long_every_look_has_found_it_running(steps: list[StepRecord], seconds: float) -> None:
+    assert episode(*steps).seen_running_for == seconds
