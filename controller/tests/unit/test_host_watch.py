@@ -13,6 +13,7 @@ from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
 from vcrecovery.detect import host_watch
 from vcrecovery.detect.host_watch import Began, Connected, Happened, Heard, HostWatch, Lost, Message, NotHeard
+from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Threads
 from vcrecovery.errors import ExternalError
 
@@ -117,7 +118,16 @@ class Stage:
     def __init__(self) -> None:
         self.clock, self.runtime = SetClock(100.0), Runtime()
         self.host, self.inbox = Host(self.clock), queue.Queue[Message]()
-        self.watch = HostWatch("hv1", self.host, [WEB], self.inbox, self.clock, self.runtime)  # type: ignore[arg-type]
+        self.rounds = Rounds()
+        self.watch = HostWatch(
+            "hv1",
+            self.host,  # type: ignore[arg-type]
+            [WEB],
+            self.inbox,
+            self.clock,
+            self.runtime,
+            self.rounds,
+        )
 
     def runs(self, task: str, waits: int) -> list[Message]:
         """What one of the tasks tells until it has waited so often."""
@@ -127,6 +137,10 @@ class Stage:
         found = list(self.inbox.queue)
         self.inbox.queue.clear()
         return found
+
+    def hung(self, beats: int = 20) -> list[str]:
+        """What has not gone round for so many signs of life."""
+        return [self.rounds.hung() for _ in range(beats)][-1]
 
     def subscribed(self, waits: int) -> list[Message]:
         return self.runs("_keep_subscribed", waits)
@@ -169,6 +183,16 @@ def test_a_connection_whose_loss_libvirt_reports_is_not_waited_for(stage: Stage)
     stage.host.subscriptions = [None, AWAY]
     assert stage.subscribed(1) == [Connected("hv1"), LOST, Lost("hv1", str(AWAY))]
     assert stage.runtime.waits == [1.0]
+
+
+def test_a_loss_that_libvirt_has_reported_does_not_end_the_next_connection(stage: Stage) -> None:
+    def closes_once() -> None:
+        stage.host.on_subscribed = lambda: None
+        stage.host.on_close()
+
+    stage.host.is_alive, stage.host.on_subscribed = [True], closes_once
+    assert stage.subscribed(3) == [Connected("hv1"), LOST, Connected("hv1")]
+    assert stage.host.ended == 2
 
 
 def test_the_end_of_the_watch_is_no_loss(stage: Stage) -> None:
@@ -252,3 +276,58 @@ def test_once_it_is_connected_it_is_asked_without_a_wait(stage: Stage) -> None:
     stage.runtime.waits.clear()
     assert len(asked(stage, 1)) == 2
     assert stage.runtime.waits == [5.0]
+
+
+# -- the watcher's own signs of life ---------------------------------------------------------------------------
+
+ALL = ["questions to hypervisor hv1", "reading of VMs on hypervisor hv1", "subscription to hypervisor hv1"]
+
+
+def test_a_task_that_does_not_go_round_is_named_from_the_start_on(stage: Stage) -> None:
+    assert stage.hung() == []
+    stop: Any = Flag([])
+    stage.watch.start(stop)
+    assert stage.hung() == ALL
+
+
+@pytest.mark.parametrize(("task", "hung"), [("_keep_asking", ALL[1:]), ("_keep_subscribed", ALL[:2])])
+def test_one_that_goes_round_is_not(stage: Stage, task: str, hung: list[str]) -> None:
+    stop: Any = Flag(stage.runtime.waits, 1)
+    stage.watch.start(stop)
+    assert stage.hung() == ALL
+    stage.runtime.tasks[task]()
+    assert stage.hung(beats=1) == hung
+
+
+def test_a_connection_that_lasts_goes_round(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waits_long() -> bool:
+        stage.hung()
+        return True
+
+    monkeypatch.setattr(stage.host, "alive", waits_long)
+    stage.subscribed(2)
+    assert "subscription to hypervisor hv1" not in stage.hung(beats=1)
+
+
+@pytest.mark.parametrize(("well_for", "said"), [(60.0, 1), (60.1, 2)])
+def test_what_breaks_again_after_a_minute_is_told_again(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    well_for: float,
+    said: int,
+) -> None:
+    asked: list[int] = []
+
+    def breaks(_uuids: Sequence[str]) -> dict[str, DomainUsage]:
+        asked.append(1)
+        if len(asked) == 2:
+            stage.clock.sleep(well_for)
+        if len(asked) != 2:
+            raise RuntimeError("can't start new thread")
+        return {}
+
+    monkeypatch.setattr(stage.host, "usage", breaks)
+    assert len(stage.runs("_keep_asking", 3)) == 1
+    wanted = "hypervisor hv1: RuntimeError: can't start new thread; restarting its watch"
+    assert caplog.messages == [wanted] * said

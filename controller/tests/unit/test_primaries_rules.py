@@ -8,9 +8,9 @@ import pytest
 from test_primaries import ABSENT, MIGRATED, OFF, PLAN, RUNS, UUID, Stage
 
 from vcrecovery.core.cpu import CpuSample
-from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.domain import DomainEvent, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
-from vcrecovery.core.sighting import Sighting
+from vcrecovery.core.sighting import OffTime, Sighting
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 
@@ -55,6 +55,8 @@ def test_a_vm_that_is_nobodys_service_says_nothing(stage: Stage) -> None:
     other = UUID[:-1] + "9"
     assert stage.primaries.service_of(UUID) == "web"
     assert stage.primaries.began("hv1", other) is None
+    event = DomainEvent(other, stopped=True, reason="crashed")
+    assert stage.primaries.happened("hv1", event, ABSENT, stage.clock.time) is None
     assert stage.primaries.service_of(other) is None
     assert stage.seen == (Power.RUNNING, "", "hv1")
 
@@ -174,6 +176,41 @@ def test_where_it_is_missed_is_said(tmp_path: Path, hypervisors: int, said: str)
     assert stage.primaries["web"].reading.detail == f"{said} {UUID}"
 
 
+# -- how it ended ----------------------------------------------------------------------------------------------
+
+
+def test_how_a_transient_vm_ended_only_its_event_says(stage: Stage) -> None:
+    stage.event("hv1", "stopped", "crashed", ABSENT)
+    assert stage.primaries["web"].reading.reason == "crashed"
+    # Neither another event, nor silence, nor a list takes that back.
+    stage.event("hv1", "undefined", "removed", ABSENT)
+    assert stage.primaries["web"].reading.reason == "crashed"
+    stage.primaries.lost("hv1", "no route")
+    assert stage.primaries["web"].reading == DomainReading(Power.UNREACHABLE, "crashed", "no route")
+    stage.hears(hv1=None)
+    assert stage.primaries["web"].reading.reason == "crashed"
+
+
+def test_one_that_can_be_read_after_its_event_is_what_is_read(stage: Stage) -> None:
+    stage.event("hv1", "stopped", "shutdown", DomainReading(Power.SHUTOFF, "shutdown"))
+    assert stage.seen == (Power.SHUTOFF, "shutdown", "hv1")
+
+
+def test_one_that_nobody_has_any_more_is_missed_where_it_was_last(stage: Stage) -> None:
+    stage.hears(hv1=None, hv2=RUNS)
+    stage.hears(hv2=None)
+    assert stage.primaries["web"].place.host == "hv2"
+
+
+def test_the_time_of_a_fault_begins_once_and_ends_with_it(stage: Stage) -> None:
+    stalled, began = DomainReading(Power.PAUSED, "I/O error"), stage.clock.time + 5
+    since: list[float | None] = []
+    for reading in (stalled, stalled, RUNS, stalled):
+        stage.hears(hv1=reading)
+        since.append(stage.primaries["web"].stalled_since)
+    assert since == [began, began, None, began + 15]
+
+
 # -- CPU -------------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +259,14 @@ def test_one_that_nobody_starts_is_not_waited_for(stage: Stage) -> None:
     assert stage.primaries.starting("web") == ""
 
 
+def test_while_it_is_away_nobody_knows_how_long_it_takes(stage: Stage) -> None:
+    """An event comes before its first answer."""
+    stage.hears(1000.0, hv1=RUNS)
+    stage.primaries.lost("hv1", "no route")
+    stage.event("hv1", "defined", "", WAITS)
+    assert stage.primaries.starting("web") == "autostart"
+
+
 def test_on_one_that_was_never_away_nothing_is_started_by_itself(plan: Plan) -> None:
     """Its autostart was at its boot; since then somebody has stopped the VM."""
     stage = Stage(plan)
@@ -251,16 +296,26 @@ def test_nothing_is_no_news(plan: Plan) -> None:
     assert stage.primaries.news("web") is None
 
 
+def test_that_it_is_off_is_told_while_it_lasts_and_not_at_each_word(stage: Stage) -> None:
+    primaries, stopped = stage.primaries, DomainReading(Power.SHUTOFF, "shutdown")
+    stage.hears(hv1=stopped)
+    stage.hears(hv1=stopped)
+    news = primaries.news("web")
+    assert news is not None
+    assert news[1] == OffTime(1010.0, 1015.0)
+    primaries.told("web")
+    stage.hears(hv1=stopped)
+    assert primaries.news("web") is None
+
+
 def test_a_time_in_which_it_was_off_is_told_although_it_runs_as_before(stage: Stage) -> None:
     """It was off between two words to the journal, which has it running all the time."""
     primaries, stopped = stage.primaries, DomainReading(Power.SHUTOFF, "shutdown")
     primaries.told("web")
-    stage.hears(hv1=stopped)
-    stage.hears(hv1=stopped)
-    stage.hears(hv1=RUNS)
+    for reading in (stopped, stopped, RUNS, RUNS):
+        stage.hears(hv1=reading)
     news = primaries.news("web")
     assert news is not None
-    assert news[1] is not None
-    assert (news[1].since, news[1].until) == (1010.0, 1015.0)
+    assert news[1] == OffTime(1010.0, 1015.0)
     primaries.told("web")
     assert primaries.news("web") is None
