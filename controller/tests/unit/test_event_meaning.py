@@ -141,6 +141,15 @@ def test_of_a_site_only_the_hypervisor_that_is_silent_has_failed(stage: Stage) -
     assert set(stage.recover.causes) == {f"Zabbix event 5 (VM crashed): {site}, {SAID}"}
 
 
+def test_a_hypervisor_of_the_site_that_has_no_service_is_not_asked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage.env.whereabouts, "homes", lambda: dict.fromkeys(("web", "mail", "shop"), "hv1"))
+    stage.silent("hv1", "hv2")
+    assert "3 of 3 services" in stage.answer(kind="site", site="east").text
+    assert stage.watched["hv2"].asked == 0
+
+
 def test_each_silent_hypervisor_is_asked_once(stage: Stage) -> None:
     """Each question takes its whole time, and the failovers wait for it."""
     stage.silent("hv1", "hv2")
@@ -363,6 +372,15 @@ def test_a_refusal_that_may_be_over_in_a_moment_is_not_the_last_word(
 def test_what_was_asked_for_stays_no_failure(stage: Stage, power: Power, reason: str, final: bool) -> None:
     stage.say(power, reason)
     assert stage.answer(kind="vm", uuid=UUID.format(1)).final is final
+
+
+def test_a_vm_that_was_shut_down_stays_so_though_a_failover_of_it_was_begun_before(stage: Stage) -> None:
+    """Its operator has ended it since: nothing was done yet that must be brought to an end."""
+    stage.env.journal.saw_running("web", 900.0)
+    stage.env.journal.open("web", "hypervisor hv1 does not answer", Request(automatic=True), 950.0)
+    stage.say(Power.SHUTOFF, "destroyed")
+    assert "requested shutdown, no failure" in stage.answer(kind="vm", uuid=UUID.format(1)).text
+    assert stage.recover.calls == []
 
 
 def test_of_all_the_trouble_zabbix_hears_the_first(stage: Stage) -> None:

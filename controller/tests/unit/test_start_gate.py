@@ -548,6 +548,11 @@ def test_what_happens_to_a_need_wakes_who_waits_for_it(
     assert time.monotonic() - begun < 10
 
 
+def test_one_that_has_a_place_keeps_it_when_it_asks_again(tmp_path: Path) -> None:
+    gate = Services(tmp_path, {"a": [], "b": [], "c": []}, most=2).start_gate
+    assert [gate.readiness(name) == Go() for name in ("a", "b", "c", "a", "b", "c")] == [True, True, False] * 2
+
+
 def test_a_place_goes_to_the_one_that_still_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_EVERY", 20.0)
     gate = Services(tmp_path, {"a": [], "b": [], "c": []}, most=1).start_gate

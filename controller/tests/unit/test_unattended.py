@@ -114,16 +114,18 @@ def test_those_that_need_it_are_told_between_two_tries_why_it_is_not_up(stage: S
     """Else they would wait for as long as it is tried, and their own failover would say nothing."""
     told: list[str] = []
     away, stale = ExternalError("LXD does not answer", "see why"), NotStartedError("needs x", unmet=True)
-    stage.tries = [fails(away), fails(stale), stage.serves]
+    full = NotStartedError("the secondary has no place")
+    stage.tries = [fails(away), fails(stale), fails(full), stage.serves]
     episode = stage.fail_over(on_trouble=lambda error: told.append(error.message))
     assert episode.outcome is Outcome.DONE
-    assert stage.during == [WAITS] * 3
+    assert stage.during == [WAITS] * 4
     assert stage.between == [
         Unmet("needs db, which is not up: LXD does not answer", WITHOUT),
         Unmet("needs db, which is not up: it needs x", WITHOUT),
+        Unmet("needs db, which is not up: the secondary has no place", WITHOUT),
     ]
-    assert told == ["LXD does not answer", "not started: needs x"]
-    assert stage.delays == [1.0, 2.0]
+    assert told == ["LXD does not answer", "not started: needs x", "the secondary has no place"]
+    assert stage.delays == [1.0, 2.0, 4.0]
     assert stage.web_is_told() == GO
 
 
