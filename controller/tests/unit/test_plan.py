@@ -153,6 +153,13 @@ def test_a_plan_that_has_no_end_is_named(plan_file: Path, text: str, said: str) 
     assert problems(plan_file) == [f"not valid YAML: {said}"]
 
 
+def test_an_alias_is_what_it_stands_for(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    plan_file.write_text(text.replace("max_staleness: 2m", "max_staleness: &age 2m\n    timeouts: {dns: *age}"))
+    service = load_plan(plan_file).services["web"]
+    assert (service.max_staleness, service.timeouts.dns) == (120, 120)
+
+
 def test_aliases_that_multiply_are_named(plan_file: Path) -> None:
     levels = [f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 10)}]" for n in range(9)]
     plan_file.write_text("\n".join(["a: &a [x, x, x, x, x, x, x, x, x, x]", *levels]))
@@ -384,6 +391,14 @@ def test_nonsense_is_refused(plan_file: Path, content: str, said: list[str]) -> 
         ("max_staleness: 2m", "max_staleness: 2m: 3", "line 24: not valid YAML: mapping values are not allowed here"),
         ("max_staleness: 2m", 'max_staleness: "2m', "line 25: not valid YAML: found unexpected end of stream"),
         ("version: 1", "version: *x", "line 1: not valid YAML: found undefined alias 'x'"),
+        # Of a character that YAML does not have nobody says where it is.
+        ("version: 1", "version: 1\0", "not valid YAML: it is not YAML"),
+        # It is one problem, not that the plan has no such key too.
+        (
+            "max_staleness: 2m",
+            "<<: {mode: hot}",
+            "line 24: services.web.<<: merge keys are not read: write out what it merges",
+        ),
     ],
 )
 def test_what_is_no_yaml_is_named_with_its_line(plan_file: Path, old: str, new: str, said: str) -> None:
