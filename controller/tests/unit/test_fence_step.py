@@ -200,6 +200,22 @@ def test_a_vm_that_does_not_end_is_no_proof(site: FenceStage) -> None:
     assert caught.value.hint == "power it off by hand, then run it again"
 
 
+def test_a_vm_that_takes_a_moment_to_end_is_waited_for(site: FenceStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.hv1.heeds = False
+    clock = site.env.clock
+    ends_at, read = clock.steady() + 1.0, site.hv1.read
+
+    def later(uuid: str) -> DomainReading:
+        return DomainReading(Power.SHUTOFF, "destroyed") if clock.steady() >= ends_at else read(uuid)
+
+    monkeypatch.setattr(site.hv1, "read", later)
+    assert site.carry_out(AUTOMATIC, looked(Power.RUNNING)).power is Power.SHUTOFF
+    # As long as the plan's `timeouts.fence`, and no longer.
+    ends_at = clock.steady() + 1.2
+    with pytest.raises(ExternalError, match="is still running on hv1 after its destroy"):
+        site.carry_out(AUTOMATIC, looked(Power.RUNNING))
+
+
 @pytest.mark.parametrize("power", [Power.RUNNING, Power.PAUSED])
 def test_a_vm_that_left_between_the_look_and_the_fence_is_fenced_where_it_is(
     site: FenceStage, power: Power, monkeypatch: pytest.MonkeyPatch
