@@ -130,7 +130,15 @@ def keep_making(plan: Plan, stop: threading.Event) -> None:
 
 
 def test_the_loop_ends_at_once_without_work(plan_file: Path) -> None:
-    keep_making(plan(plan_file), threading.Event())
+    class NobodyWaits(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise AssertionError(f"it waits {timeout} s for nothing")
+
+    stop = NobodyWaits()
+    keep_making(plan(plan_file), stop)
+    assert not stop.is_set()
+    with pytest.raises(AssertionError, match="it waits"):
+        keep_making(plan(plan_file, keep=3), stop)
 
 
 def test_the_loop_says_a_failure_once(plan_file: Path, caplog: pytest.LogCaptureFixture) -> None:
