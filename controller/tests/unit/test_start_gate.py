@@ -712,11 +712,11 @@ def test_an_error_is_told_in_one_line(error: Exception, result: Result) -> None:
 def test_how_long_it_took_is_known_once_it_is_over(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
     episode = done(journal, "web")
-    assert result_of("web", episode).seconds is None
+    assert result_of("web", episode, Request()).seconds is None
     finish(journal, episode, 3.5, "served by its standby")
-    found = result_of("web", journal.history("web", 1)[0])
+    found = result_of("web", journal.history("web", 1)[0], Request())
     assert found == Result("web", "done", "served by its standby", epoch=1, seconds=2.5)
-    assert result_of("web", None) == Result("web", "nothing to do", "its standby serves already")
+    assert result_of("web", None, Request()) == Result("web", "nothing to do", "its standby serves already")
     assert as_data([found])[0] == {
         "service": "web",
         "result": "done",
