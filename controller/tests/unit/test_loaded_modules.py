@@ -125,6 +125,8 @@ LOADED_LATE = {
     "cli/complete.py": "completion: YAML (8) and SQLite (1), where an answer needs them",
     "cli/drill.py": "completion and --help: what carries it out (160)",
     "cli/failover.py": "completion and --help: what carries it out (160)",
+    "cli/failback.py": "completion and --help: the same",
+    "cli/rollback.py": "completion and --help: the same",
     "cli/switchover.py": "completion and --help: the same",
     "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (125)",
     "cli/explain.py": "completion and --help: the same",
