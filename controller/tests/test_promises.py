@@ -64,6 +64,7 @@ OTHERS = [
     "operator",
     "force",
     "switchover",
+    "failback",
     "operator_starts_the_primary",
     "operator_stops_the_primary",
     "crash",
@@ -115,7 +116,12 @@ class Walk(RuleBasedStateMachine):
     def under_way(self, name: str) -> bool:
         """From the fence on: what was begun must be brought to its end."""
         episode = self.open_episode(name)
-        return episode is not None and episode.tried(Step.FENCE)
+        return episode is not None and (episode.tried(Step.FENCE) or episode.tried(Step.STOP))
+
+    def goes_back(self, name: str) -> bool:
+        """Neither side serves, or the VM is about to: `standby reset` is refused."""
+        episode = self.open_episode(name)
+        return episode is not None and episode.request.back and episode.has_acted
 
     def watch(self, seconds: float) -> None:
         self.site.watch(seconds, to_the_end=False)
@@ -454,6 +460,7 @@ class Promises(Walk):
             "operator": self.site.begin_failover,
             "force": lambda: self.site.begin_failover(force=True),
             "switchover": lambda: self.site.begin_failover(verb="switchover"),
+            "failback": lambda: self.site.begin_failover(verb="failback"),
             "operator_stops_the_primary": lambda: self.operator_stops_the_primary("shutdown"),
             "clock": lambda: self.the_clock_jumps(forward=after_noon(seconds)),
             "second watcher": self.site.start_another_watcher,
@@ -527,6 +534,56 @@ class Promises(Walk):
             self.let(self.site.begin_failover(**words))
         self.change(shuts_down_within=3.0, syncs=True)
 
+    @rule(
+        what=st.sampled_from(["", "", *TROUBLE, "a kill", "a kill", "a crash", "a full disk", "the standby ends"]),
+        place=st.sampled_from(PLACES),
+        within=st.sampled_from([0.5, 2.0, 8.0]),
+        meanwhile=st.sampled_from([None, None, *OTHERS]),
+        after=st.sampled_from([0.05, 0.7, 3.0, 5.0, 8.0]),
+        lost=st.sampled_from([0.0, 0.0, 0.1]),
+        then=st.sampled_from(["failback", "failback", "watch", "mended", "force"]),
+    )
+    def a_failback_under_fire(
+        self,
+        what: str,
+        place: str,
+        within: float,
+        meanwhile: str | None,
+        after: float,
+        lost: float,
+        then: str,
+    ) -> None:
+        """The standby serves, the operator returns to the VM, and then something goes wrong at some place."""
+        if self.site.journal.state("web").side is Side.PRIMARY:
+            self.site.crash("web")
+        self.everything_is_mended()
+        self.change(primary_ports_open=True, cpu=5.0, syncs=True, fetches_within=within)
+        self.site.scheduler.loses = lost
+        wrong: dict[str, Callable[[], object]] = {
+            "a crash": lambda: self.site.crash("web"),
+            "a full disk": lambda: self.change(fetches_within=None),
+            "the standby ends": lambda: self.change(standby_running=False) if self.web.serves else None,
+        }
+        if what == "a kill":
+            self.site.kill_at = place
+        elif what in wrong:
+            self.site.then[place] = [lambda: void(wrong[what]())]
+        elif what and (what != "second dns" or self.web.ns2 is not None):
+            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
+        if meanwhile is not None:
+            self.meanwhile(seconds=after, what=meanwhile)
+        self.let(self.site.begin_failover(verb="failback"))
+        self.site.then.clear()
+        self.site.kill_at = None
+        self.change(fetches_within=2.0)
+        if then == "mended":
+            self.everything_is_mended()
+        elif then == "watch":
+            self.watch(12.0)
+        else:
+            words: dict[str, Any] = {"force": True} if then == "force" else {"verb": then}
+            self.let(self.site.begin_failover(**words))
+
     @rule(seconds=st.sampled_from([None, 30.0, 1000.0]))
     def suspend(self, seconds: float | None) -> None:
         with suppress(ExternalError):
@@ -547,6 +604,8 @@ class Promises(Walk):
     @rule()
     def operator_brings_the_primary_back(self) -> None:
         """Stops the container, starts the VM, points DNS back, and then `vcrecovery standby reset`."""
+        if self.goes_back("web"):
+            self.everything_is_mended()
         self.all_is_well_again()
         self.site.kill_other_watchers()
         for process in self.site.operators:

@@ -1,4 +1,4 @@
-"""The demonstration: change a page on the primary, crash it, and show how the standby takes over."""
+"""The demonstration: change a page on the primary, crash it, show how the standby takes over, and go back to the VM."""
 
 from __future__ import annotations
 
@@ -56,8 +56,20 @@ def demo(layout: Layout, image: Image) -> None:
     _show(layout, crashed, visible)
     _say(f"\n$ curl {url}\n{fetch(layout.name_server, url) or ''}")
     _say(controller(layout, "status").rstrip())
+    _go_back(layout, url)
     _say(f"\nLook around: export VCRECOVERY_PLAN={layout.plan_file}; .venv/bin/vcrecovery history")
     _say("Remove everything: make lab-down")
+
+
+def _go_back(layout: Layout, url: str) -> None:
+    """Raises LabError when something that the standby has written is not on the VM."""
+    page = f"written in the standby at {datetime.now(UTC).astimezone():%H:%M:%S.%f}"
+    inside = ["lxc", "exec", SERVICE, "--", "sh", "-c", f"echo '{page}' > /var/www/html/index.html"]
+    run(inside, timeout=30)
+    _say(f"\nThe page was changed in the standby:\n  {page}\nNow back to the VM, which has been off since:\n")
+    _say(f"$ vcrecovery failback {SERVICE}\n{controller(layout, 'failback', SERVICE, timeout=600).rstrip()}")
+    _wait_for(layout, url, page)
+    _say(f"\n$ curl {url}\n{page}\n{controller(layout, 'status').rstrip()}")
 
 
 def _wait_for(layout: Layout, url: str, page: str) -> float:

@@ -25,6 +25,7 @@ def test_it_can_be_listened_on_by_both_protocols() -> None:
     port = free_port("127.0.1.7")
     with socket.create_server(("127.0.1.7", port)), socket.socket(type=socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.1.7", port))
+        assert udp.getsockname() == ("127.0.1.7", port)
 
 
 def test_neither_those_in_use_nor_those_of_another_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,16 @@ def test_the_second_command_of_a_killed_run_is_made_up_for(tmp_path: Path, numbe
     assert log.read_text() == "before\nafter\nbefore\nafter\n"
 
 
-def test_a_damaged_note_is_none(tmp_path: Path) -> None:
-    (tmp_path / HELD).write_text("{")
+@pytest.mark.parametrize(
+    "note", ["{", "", "[]", "5", '{"timeout": 5}', '{"after": "touch RAN", "timeout": "soon"}', "\udcff"]
+)
+def test_a_damaged_note_is_none(tmp_path: Path, note: str) -> None:
+    """Half of a command is not run. The next pair runs its own, and takes the note away."""
+    ran = tmp_path / "ran"
+    (tmp_path / HELD).write_bytes(note.replace("RAN", str(ran)).encode("utf-8", "surrogateescape"))
     release_what_is_held(str(tmp_path))
+    assert not ran.exists()
+    with between(Hook("true", f"touch {ran}", 5), str(tmp_path)):
+        assert not ran.exists()
+    assert ran.exists()
+    assert not (tmp_path / HELD).exists()

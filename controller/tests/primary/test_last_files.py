@@ -85,6 +85,13 @@ def test_a_file_system_that_is_gone_is_not_emptied_in_the_standby(settings: Sett
     assert not (tmp_path / "tree/var/lib/vcrecovery/heartbeat").exists()
 
 
+@pytest.mark.parametrize("point", ["secret", "secret/below"])
+def test_a_file_system_of_which_nothing_is_sent_may_be_gone(point: str, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "run/sent-mounts").write_text(f"{tmp_path}/tree/{point}\0")
+    assert send_last_files(settings, stopping, lambda: 200.0) is not None
+    assert heartbeat(tmp_path / "standby")["final"] is True
+
+
 MOUNTINFO = """\
 22 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw
 23 22 0:21 / /proc rw - proc proc rw

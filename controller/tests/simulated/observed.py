@@ -58,6 +58,9 @@ class Observed(Site):
                 if not episode.ever_fenced and not episode.request.planned:
                     self._may_fence(episode, now)
                 self._tried[episode.id] = now
+            case "ended protect":
+                # Who goes back has seen the failover.
+                self.acknowledged.add(episode.service)
             case "ended probe":
                 self._starting.pop(episode.service, None)
                 answered = service.vm_answered if episode.request.back else episode.epoch in service.answered

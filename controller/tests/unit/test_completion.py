@@ -111,10 +111,13 @@ def test_nothing_private_of_another_library_is_used() -> None:
 
 
 def test_completion_of_a_broken_plan_is_empty(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yml"
     for text in ("services: [", "- a", "services: 3", "", "services: {web: }\x00"):
-        plan = tmp_path / "plan.yml"
         plan.write_text(text)
-        assert completed("vcrecovery status ", plan) in ([], ["web"])
+        assert completed("vcrecovery status ", plan) == [], text
+    # One with a mistake in it is not broken: its names are known.
+    plan.write_text("services: {web: , 1: x}\nhypervisors: 3\n")
+    assert completed("vcrecovery status ", plan) == ["web", "1"]
     assert completed("vcrecovery explain ", tmp_path / "none.yml") == ["last"]
     assert not (tmp_path / "state").exists()
 

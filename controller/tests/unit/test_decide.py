@@ -188,11 +188,12 @@ def test_before_each_further_try_somebody_looks_again(since: tuple[StepRecord, .
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-def test_a_primary_that_is_seen_to_serve_is_not_fenced_again(automatic: bool) -> None:
-    decision = decide(tried(looked(**SERVES), automatic=automatic), POLICY, NOW)
+@pytest.mark.parametrize(("summary", "said"), [("hv1: running; 10.0.0.1:80 is open",) * 2, ("", "running")])
+def test_a_primary_that_is_seen_to_serve_is_not_fenced_again(automatic: bool, summary: str, said: str) -> None:
+    decision = decide(tried(looked(**SERVES, summary=summary), automatic=automatic), POLICY, NOW)
     assert isinstance(decision, Close)
     assert decision.outcome is Outcome.WITHDRAWN
-    assert "never proved" in decision.sentence
+    assert decision.sentence == f"the primary of web serves ({said}); its fence was never proved"
     assert ("see why the fence did not work" if automatic else "--force") in decision.hint
 
 
@@ -225,6 +226,8 @@ RUNS: dict[str, Any] = {"power": "running", "reason": "", "open_ports": []}
     [
         ([], False),
         ([looked(NOW - 10, **RUNS)], False),
+        ([looked(NOW - 15.5, **RUNS)], False),
+        ([looked(NOW - 16, **RUNS)], True),
         ([looked(NOW - 20, **RUNS)], True),
         ([looked(NOW - 20, **RUNS), looked(NOW - 10, **RUNS)], True),
         ([looked(NOW - 20, **RUNS, reached=["10.0.0.1:80 http /"])], True),
@@ -248,6 +251,22 @@ def test_behind_a_network_that_comes_back_its_ports_get_their_time(
         assert "no port answers yet; it is fenced when none has for 15 s" in decision.sentence
 
 
+def test_one_whose_hypervisor_was_never_away_gets_no_time() -> None:
+    """Nothing that comes back piece by piece lies between: it was seen to hang."""
+    decision = decide(episode(confirm(power="running"), NOT_PROVED, looked(**RUNS)), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
+def test_where_a_container_is_kept_up_neighbours_are_in_no_danger() -> None:
+    """The fence powers no hypervisor off for it."""
+    steps = (confirm(**AWAY), NOT_PROVED, looked(**AWAY, neighbours=OTHERS))
+    again = replace(episode(*steps), request=Request(automatic=True, again=True))
+    decision = decide(again, POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.FENCE
+
+
 def test_force_says_that_what_it_ends_serves() -> None:
     decision = decide(tried(looked(**SERVES), automatic=False, force=True), POLICY, NOW)
     assert isinstance(decision, Run)
@@ -261,11 +280,15 @@ def test_force_says_that_what_it_ends_serves() -> None:
         ({**AWAY, "reached": ["10.0.0.1:80 http /"]}, {}, "still answers on 10.0.0.1:80 http /"),
         ({**AWAY, "open_ports": ["10.0.0.1:80"]}, {"automatic": False}, "still answers on 10.0.0.1:80"),
         ({**AWAY, "neighbours": OTHERS}, {}, "shop (10.0.0.2:443)"),
-        ({"open_ports": ["10.0.0.1:80"]}, {}, "it may run elsewhere"),
+        (
+            {"open_ports": ["10.0.0.1:80"]},
+            {},
+            "shutoff on its hypervisor but 10.0.0.1:80 answers: it may run elsewhere",
+        ),
         ({"open_ports": ["10.0.0.1:80"]}, {"force": True}, "it may run elsewhere"),
         ({"power": "absent", "open_ports": ["10.0.0.1:80"]}, {}, "it may run elsewhere"),
         ({"power": "paused", "open_ports": ["10.0.0.1:80"]}, {}, "it may run elsewhere"),
-        ({"reason": "migrated"}, {}, "it may run elsewhere"),
+        ({"reason": "migrated"}, {}, "shutoff on its hypervisor but it was migrated: it may run elsewhere"),
     ],
 )
 def test_signals_that_contradict_each_other_are_left_to_a_later_call(
@@ -276,6 +299,14 @@ def test_signals_that_contradict_each_other_are_left_to_a_later_call(
     assert decision.step is Step.FENCE
     assert said in decision.sentence
     assert decision.hint
+
+
+@pytest.mark.parametrize(("command", "offers"), [(True, True), (False, False)])
+def test_force_is_offered_where_it_can_power_the_hypervisor_off(command: bool, offers: bool) -> None:
+    decision = decide(tried(looked(**{**AWAY, "fence_command": command, "open_ports": ["10.0.0.1:80"]})), POLICY, NOW)
+    assert isinstance(decision, Blocked)
+    assert decision.hint.startswith("fix libvirt there")
+    assert ("`vcrecovery failover web --force` powers the hypervisor off" in decision.hint) is offers
 
 
 def test_the_operators_word_does_not_outlive_a_hypervisor_that_contradicts_it() -> None:
@@ -376,6 +407,7 @@ def test_a_guest_that_hangs_is_fenced(symptom: Symptom, evidence: dict[str, Any]
     [
         ({}, {}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
         ({"fence_command": False}, {"symptom": Symptom.HOST}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
+        ({"detail": ""}, {}, Outcome.REFUSED, "web cannot be fenced: its hypervisor does not answer"),
         ({}, {"symptom": Symptom.CPU_ZERO}, Outcome.REFUSED, "cannot be fenced: hv1 does not answer"),
         ({"open_ports": ["10.0.0.1:80"]}, {"symptom": Symptom.HOST}, Outcome.FALSE_ALARM, "web still answers"),
         ({"neighbours": OTHERS}, {"automatic": False}, Outcome.REFUSED, "still answers: shop (10.0.0.2:443)"),

@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
-import base64
 import random
-import socketserver
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import dns.flags
 import dns.message
-import dns.update
+import dns.query
+import dns.rrset
 import pytest
+from name_server import Answer, framed, is_update, server, zone
 
 from vcrecovery.drivers import dns as driver
-from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.dns import Change, Key, Server, Zone
+from vcrecovery.drivers.dns import Change, Server
 from vcrecovery.errors import ExternalError
 
 CHANGE = Change("A", "10.10.0.10", "10.20.0.10", 30)
-Answer = Callable[[bytes], bytes]
-
-
-@contextmanager
-def server(answer: Answer) -> Iterator[Server]:
-    """A TCP server that reads one message and sends what `answer` makes of it."""
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            (length,) = struct.unpack("!H", self.request.recv(2))
-            self.request.sendall(answer(self.request.recv(length)))
-
-    class Threads(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-
-    with Threads(("127.0.0.1", 0), Handler) as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield Server("ns1", "127.0.0.1", made.server_address[1])
-        finally:
-            made.shutdown()
-            thread.join()
-
-
-def framed(message: bytes) -> bytes:
-    return struct.pack("!H", len(message)) + message
 
 
 def reply(query: bytes, flags: int = dns.flags.AA) -> dns.message.Message:
     made = dns.message.make_response(dns.message.from_wire(query))
     made.flags |= flags
     return made
-
-
-def zone(at: Server, folder: Path) -> Zone:
-    secret = folder / "secret"
-    secret.write_text(base64.b64encode(b"x" * 32).decode())
-    return Zone("example.test", [at], Key("key", "hmac-sha256", secret), SystemClock())
 
 
 def one_line_about(at: Server, caught: pytest.ExceptionInfo[ExternalError]) -> None:
@@ -95,7 +58,7 @@ def one_line_about(at: Server, caught: pytest.ExceptionInfo[ExternalError]) -> N
 def test_what_is_no_answer(answer: Answer, tmp_path: Path) -> None:
     with server(answer) as at:
         with pytest.raises(ExternalError) as caught:
-            zone(at, tmp_path).read(at, "www.example.test", ["A"])
+            zone(tmp_path, at).read(at, "www.example.test", ["A"])
         one_line_about(at, caught)
 
 
@@ -112,7 +75,7 @@ def test_anything_at_all(tmp_path: Path) -> None:
     with server(noise) as at:
         for _ in range(300):
             try:
-                zone(at, tmp_path).read(at, "www.example.test", ["A", "SRV"])
+                zone(tmp_path, at).read(at, "www.example.test", ["A", "SRV"])
             except ExternalError as error:
                 said.append(str(error))
     assert said
@@ -129,7 +92,7 @@ def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     with server(silence) as at:
         with pytest.raises(ExternalError, match="timed out") as caught:
-            zone(at, tmp_path).read(at, "www.example.test", ["A"])
+            zone(tmp_path, at).read(at, "www.example.test", ["A"])
         one_line_about(at, caught)
         gone.set()
 
@@ -151,7 +114,7 @@ def test_a_whole_site_does_not_ask_at_once(tmp_path: Path, monkeypatch: pytest.M
         return framed(reply(query).to_wire())
 
     with server(slowly) as at:
-        asked = zone(at, tmp_path)
+        asked = zone(tmp_path, at)
         with ThreadPoolExecutor(150) as pool:
             found = list(pool.map(lambda n: asked.read(at, f"s{n}.example.test", ["A"]), range(150)))
     assert len(found) == 150
@@ -170,7 +133,7 @@ def test_a_whole_site_waits_for_a_silent_server_once(tmp_path: Path, monkeypatch
         return b""
 
     with server(silence) as at:
-        there = zone(at, tmp_path)
+        there = zone(tmp_path, at)
 
         def ask(number: int) -> None:
             with pytest.raises(ExternalError, match="timed out"):
@@ -185,13 +148,13 @@ def test_a_whole_site_waits_for_a_silent_server_once(tmp_path: Path, monkeypatch
 
 def test_an_update_that_somebody_else_answers(tmp_path: Path) -> None:
     def unsigned(query: bytes) -> bytes:
-        if query[2] >> 3 & 15 == 5:  # an update
+        if is_update(query):
             # Without the key its question and its signature cannot be read, only answered.
             return framed(query[:2] + b"\xa8\x00" + bytes(8))
         return framed(reply(query).to_wire())
 
     with server(unsigned) as at:
-        asked = zone(at, tmp_path)
+        asked = zone(tmp_path, at)
         prepared = asked.prepare("www.example.test", [CHANGE], 1)
         with pytest.raises(ExternalError, match=r"TSIG|signature") as caught:
             asked.commit(prepared)
@@ -200,11 +163,33 @@ def test_an_update_that_somebody_else_answers(tmp_path: Path) -> None:
 
 def test_an_update_on_which_the_server_hangs_up(tmp_path: Path) -> None:
     def hangs_up(query: bytes) -> bytes:
-        return b"" if query[2] >> 3 & 15 == 5 else framed(reply(query).to_wire())
+        return b"" if is_update(query) else framed(reply(query).to_wire())
 
     with server(hangs_up) as at:
-        asked = zone(at, tmp_path)
+        asked = zone(tmp_path, at)
         prepared = asked.prepare("www.example.test", [CHANGE], 1)
         with pytest.raises(ExternalError, match="hangs up") as caught:
             asked.commit(prepared)
         one_line_about(at, caught)
+
+
+def test_records_that_nobody_asked_for_are_none_of_the_name(tmp_path: Path) -> None:
+    def more(query: bytes) -> bytes:
+        made = reply(query)
+        name = made.question[0].name
+        made.answer += [dns.rrset.from_text(name, 5, "IN", *more) for more in (("HINFO", "a b"), ("NS", "x."))]
+        return framed(made.to_wire())
+
+    with server(more) as at:
+        found = zone(tmp_path, at).read(at, "www.example.test", ["A"])
+    assert (found.all_values, found.alias, found.marker) == ([], "", ())
+
+
+def test_an_error_without_a_word_is_named_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tcp(*_words: object, **_more: object) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(dns.query, "tcp", tcp)
+    at = Server("ns1", "127.0.0.1", 9)
+    with pytest.raises(ExternalError, match=r"DNS server ns1 .* does not answer: ConnectionResetError"):
+        zone(tmp_path, at).read(at, "www.example.test", ["A"])

@@ -96,7 +96,10 @@ def test_an_editor_accepts_the_documented_plan(key: str) -> None:
     """By the JSON Schema: durations with units, ports by their number."""
     jsonschema = importlib.import_module("jsonschema")
     (*_, part) = (part for part in map(yaml.safe_load, documented_yaml()) if key in part)
-    jsonschema.validate(plan_with(part), Plan.model_json_schema())
+    schema = Plan.model_json_schema()
+    jsonschema.validate(plan_with(part), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**plan_with(part), "servics": {}}, schema)
 
 
 @_named

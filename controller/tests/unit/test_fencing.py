@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from vcrecovery.core.episode import Episode, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced
-from vcrecovery.core.fencing import Silent, must_be_silent, must_look_again, waited_for_libvirt
+from vcrecovery.core.fencing import Silent, must_be_silent, must_look_again, served_just_now, waited_for_libvirt
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 
 NOW = 1000.0
@@ -27,10 +30,13 @@ def episode(*steps: StepRecord, force: bool = False) -> Episode:
     ("steps", "force", "silent"),
     [
         # Asked just now, by the confirmation that the fence rests on.
+        ([looked(AWAY, 0)], False, Silent.NOTHING),
         ([looked(AWAY, 3)], False, Silent.NOTHING),
         ([looked(AWAY, 3.1)], False, Silent.PRIMARY_TOO),
         # A clock that was set back: how long ago it was, nobody knows.
         ([looked(AWAY, -1)], False, Silent.PRIMARY_TOO),
+        # Nobody has looked.
+        ([], False, Silent.PRIMARY_TOO),
         # libvirt went away since: the hypervisor was no question then.
         ([looked(OFF, 1)], False, Silent.PRIMARY_TOO),
         ([looked(OFF, 15), TRIED, looked(RUNS, 1)], False, Silent.PRIMARY_TOO),
@@ -53,6 +59,8 @@ def test_what_must_be_silent(steps: list[StepRecord], force: bool, silent: Silen
         ([looked(OFF, 1)], False),
         ([looked(OFF, 15), TRIED, looked(AWAY, 1)], False),  # 14 s
         ([looked(OFF, 16), StepRecord(Step.FENCE, NOW - 15, NOW - 14, False, Failed("no"))], True),
+        # From the first try on.
+        ([looked(OFF, 16), replace(TRIED, begun_at=NOW - 15), looked(AWAY, 3), replace(TRIED, begun_at=NOW - 2)], True),
         ([looked(AWAY, 15), TRIED, looked(RUNS, 1)], True),
     ],
 )
@@ -72,3 +80,29 @@ def test_how_long_libvirt_is_waited_for(steps: list[StepRecord], waited: bool) -
 )
 def test_whether_one_that_runs_is_looked_at_again(steps: list[StepRecord], force: bool, again: bool) -> None:
     assert must_look_again(episode(*steps, force=force)) is again
+
+
+@pytest.mark.parametrize(
+    ("ended", "holds"),
+    [(NOW, True), (NOW - 60, True), (NOW - 60.1, False), (NOW - 3600, False), (NOW + 1, False), (None, False)],
+)
+def test_the_fence_of_a_standby_that_has_just_ended_holds(ended: float | None, holds: bool) -> None:
+    assert served_just_now(Request(began_at=ended), Policy(fence_valid_for=60.0), NOW) is holds
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([], 0.0),
+        ([looked(RUNS, 5)], 0.0),
+        ([looked(RUNS, 25), looked(RUNS, 5)], 20.0),
+        ([looked(RUNS, 25), TRIED, looked(RUNS, 5)], 20.0),
+        ([looked(RUNS, 45), looked(OFF, 25), looked(RUNS, 15), looked(RUNS, 5)], 10.0),
+        ([looked(RUNS, 45), looked(RUNS, 25), looked(AWAY, 5)], 0.0),
+        # A look that came to nothing says nothing, and so does one that goes on.
+        ([looked(RUNS, 25), StepRecord(Step.CONFIRM, NOW - 9, NOW - 8, False, Failed("no")), looked(RUNS, 5)], 20.0),
+        ([looked(RUNS, 25), looked(RUNS, 5), StepRecord(Step.CONFIRM, NOW - 1)], 20.0),
+    ],
+)
+def test_for_how_long_every_look_has_found_it_running(steps: list[StepRecord], seconds: float) -> None:
+    assert episode(*steps).seen_running_for == seconds

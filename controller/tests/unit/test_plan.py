@@ -140,10 +140,24 @@ def test_the_state_is_in_one_place_wherever_a_verb_is_called(plan_file: Path, st
     assert problems(plan_file) == ["line 2: state_dir: is no absolute path; start it with a slash"]
 
 
-@pytest.mark.parametrize("text", [f"a: {'[' * 1500}{']' * 1500}", "a: &a [*a]", "services: &a\n  web: *a\n"])
-def test_a_plan_that_has_no_end_is_named(plan_file: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"a: {'[' * 1500}{']' * 1500}", "it is nested too deeply"),
+        ("a: &a [*a]", "a value stands for itself, by an alias"),
+        ("services: &a\n  web: *a\n", "a value stands for itself, by an alias"),
+    ],
+)
+def test_a_plan_that_has_no_end_is_named(plan_file: Path, text: str, said: str) -> None:
     plan_file.write_text(text)
-    assert problems(plan_file)
+    assert problems(plan_file) == [f"not valid YAML: {said}"]
+
+
+def test_an_alias_is_what_it_stands_for(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    plan_file.write_text(text.replace("max_staleness: 2m", "max_staleness: &age 2m\n    timeouts: {dns: *age}"))
+    service = load_plan(plan_file).services["web"]
+    assert (service.max_staleness, service.timeouts.dns) == (120, 120)
 
 
 def test_aliases_that_multiply_are_named(plan_file: Path) -> None:
@@ -348,12 +362,89 @@ def test_what_replicates_itself_is_left_out_only_if_the_plan_says_so(plan_file: 
     assert left_out == {"native": ("/a", "/b"), "files": ("/a",)}
 
 
+NO_MAPPING = "line 1: is empty, or no mapping of keys to values"
+
+
 @pytest.mark.parametrize(
-    "content", ["", "just text", "- a\n- b\n", "services: 5\n", "services: {web: 5}\nversion: 1\n"]
+    ("content", "said"),
+    [
+        ("", [NO_MAPPING]),
+        ("just text", [NO_MAPPING]),
+        ("- a\n- b\n", [NO_MAPPING]),
+        (
+            "services: 5\n",
+            ["line 1: services: should be a mapping of keys to values", "line 1: version: field required"],
+        ),
+        ("version: 1\nservices: {web: 5}\n", ["line 2: services.web: should be a mapping of keys to values"]),
+    ],
 )
-def test_nonsense_is_refused(plan_file: Path, content: str) -> None:
+def test_nonsense_is_refused(plan_file: Path, content: str, said: list[str]) -> None:
     plan_file.write_text(content)
-    assert problems(plan_file)
+    assert problems(plan_file) == said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("version: 1", "version: [1", "line 2: not valid YAML: expected ',' or ']', but got ':'"),
+        ("  web:", "\tweb:", "line 18: not valid YAML: found character '\\t' that cannot start any token"),
+        ("max_staleness: 2m", "max_staleness: 2m: 3", "line 24: not valid YAML: mapping values are not allowed here"),
+        ("max_staleness: 2m", 'max_staleness: "2m', "line 25: not valid YAML: found unexpected end of stream"),
+        ("version: 1", "version: *x", "line 1: not valid YAML: found undefined alias 'x'"),
+        # Of a character that YAML does not have nobody says where it is.
+        ("version: 1", "version: 1\0", "not valid YAML: it is not YAML"),
+        # It is one problem, not that the plan has no such key too.
+        (
+            "max_staleness: 2m",
+            "<<: {mode: hot}",
+            "line 24: services.web.<<: merge keys are not read: write out what it merges",
+        ),
+    ],
+)
+def test_what_is_no_yaml_is_named_with_its_line(plan_file: Path, old: str, new: str, said: str) -> None:
+    assert problems(plan_file, (old, new)) == [said]
+
+
+def test_what_is_no_text_is_named(plan_file: Path) -> None:
+    plan_file.write_bytes(b"\xff\xfe")
+    with pytest.raises(PlanError) as caught:
+        load_plan(plan_file)
+    assert str(caught.value).startswith(f"plan {plan_file}: cannot be read: it is not UTF-8 text; see ")
+
+
+@pytest.mark.parametrize(
+    ("users", "known"),
+    [
+        ("", "(none is defined)"),
+        ("snmp: {users: {vcr: {auth_file: /a, privacy_file: /b}}}\n", "(known: vcr; did you mean vcr?)"),
+    ],
+)
+def test_an_snmp_user_that_does_not_exist_is_named(plan_file: Path, users: str, known: str) -> None:
+    plan_file.write_text(plan_file.read_text() + users)
+    agent = "hv1: {snmp: {address: 10.0.0.1, user: vcs}, "
+    said = f"line 4: hypervisors.hv1.snmp.user: no SNMP user is called 'vcs' {known}"
+    assert problems(plan_file, ("hv1: {", agent)) == [said]
+
+
+def test_an_snmp_user_that_exists_is_no_problem(plan_file: Path) -> None:
+    users = "snmp: {users: {vcr: {auth_file: /a, privacy_file: /b}}}\n"
+    text = plan_file.read_text().replace("hv1: {", "hv1: {snmp: {address: 10.0.0.1, user: vcr}, ")
+    plan_file.write_text(text + users)
+    agent = load_plan(plan_file).hypervisors["hv1"].snmp
+    assert agent is not None
+    assert agent.user == "vcr"
+
+
+def test_what_is_wrong_in_one_place_is_said_once_and_in_the_order_of_the_lines(plan_file: Path) -> None:
+    changes = [
+        ("secondary: sec1", "secondary: 2"),
+        ("bridge: vcr0", "bridge: a/b"),
+        ("hypervisor: hv1", "hypervisor: 3"),
+    ]
+    found = problems(plan_file, *changes)
+    assert len(found) == len(set(found)) >= 3
+    numbers = [int(problem.split()[1].rstrip(":")) for problem in found]
+    assert numbers == sorted(numbers)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

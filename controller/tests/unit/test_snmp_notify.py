@@ -18,7 +18,7 @@ from vcrecovery.snmp.mib import ENTERPRISE, GuestState
 from vcrecovery.snmp.notifier import receivers_of
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import Destination, load_settings
-from vcrecovery.snmp.sink import variables
+from vcrecovery.snmp.sink import NotificationSink, variables
 from vcrecovery.snmp.unconfirmed import Unconfirmed
 
 A, B = UUID(int=1), UUID(int=2)
@@ -193,17 +193,22 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     return {"host": "hv1", "users": {"vcr": user}, "destinations": [{"address": "127.0.0.1", "user": "vcr"}]}
 
 
-def load(tmp_path: Path, settings: object) -> None:
+def load(tmp_path: Path, settings: object) -> list[NotificationSink]:
     file = tmp_path / "snmp-agent.yml"
     file.write_text(settings if isinstance(settings, str) else yaml.safe_dump(settings))
-    receivers_of(load_settings(file))
+    return receivers_of(load_settings(file))
 
 
 def test_good_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
     settings["destinations"].append(
         {"address": "10.0.0.1", "port": 1162, "community_file": str(tmp_path / "community")}
     )
-    load(tmp_path, settings)
+    receivers = load(tmp_path, settings)
+    # SNMPv3 informs are confirmed, SNMPv2c traps are not.
+    assert [(str(receiver.destination), receiver.confirms) for receiver in receivers] == [
+        ("127.0.0.1:162", True),
+        ("10.0.0.1:1162", False),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,16 @@ Threads, locks and journal are real; what the services run on is not.
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from journal_cases import finish
+from set_clock import SetClock
 
 from evidence_cases import proof
 from lab.waiting import wait_for
@@ -23,11 +27,11 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
-from vcrecovery.errors import ExitCode, ExternalError, NotStartedError, RefusedError
+from vcrecovery.errors import BusyError, ExitCode, ExternalError, NotStartedError, RefusedError, TakenBackError
 from vcrecovery.operations import start_gate as module
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import fail_over
-from vcrecovery.operations.several import Result, fail_over_all, worst
+from vcrecovery.operations.several import Result, as_data, fail_over_all, result_of, result_of_error, worst
 from vcrecovery.operations.start_conditions import GIB, LiveConditions, starts_at_once
 from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.load import load_plan
@@ -434,6 +438,138 @@ def test_one_that_is_tried_again_is_waited_for_again(tmp_path: Path) -> None:
     assert gate.readiness("web") == Go()
 
 
+def done(journal: Journal, service: str, *steps: Step, again: bool = False) -> Episode:
+    """A failover that is open, with these steps done."""
+    episode = journal.open(service, "a test", Request(again=again, planned=Step.SHUTDOWN in steps), 1.0)
+    for step in steps:
+        journal.end(journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
+    return episode
+
+
+TO_START = (Step.CONFIRM, Step.FENCE, Step.START)
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_up"),
+    [
+        ((), True),
+        ((Step.CONFIRM,), True),
+        # What is fenced, or was ended by its switchover, is not there any more, whoever answers at its address.
+        ((Step.CONFIRM, Step.FENCE), False),
+        ((Step.CONFIRM, Step.SHUTDOWN), False),
+        # It has started, and no port was seen open yet.
+        (TO_START, False),
+        ((*TO_START, Step.PROBE), True),
+    ],
+)
+def test_a_need_is_up_while_nothing_was_done_to_its_primary_or_once_its_standby_answers(
+    tmp_path: Path, steps: tuple[Step, ...], is_up: bool
+) -> None:
+    services = Services(tmp_path, {"web": ["db"], "db": []})
+    services.answers.add("db")
+    done(services.journal, "db", *steps)
+    assert (services.start_gate.readiness("web") == Go()) is is_up
+
+
+def test_a_need_whose_standby_has_ended_is_not_up_because_its_old_primary_answers(tmp_path: Path) -> None:
+    """That one came back behind the failover, with the files of before."""
+    services = Services(tmp_path, {"web": ["db"], "db": []})
+    finish(services.journal, done(services.journal, "db"), 2.0)
+    assert services.start_gate.readiness("web") == Go()
+    services.answers.add("db")
+    done(services.journal, "db", Step.CONFIRM, again=True)
+    waits = "waiting for db, which it needs, and which does not answer"
+    assert services.start_gate.readiness("web") == Wait(waits)
+
+
+def test_a_need_that_two_calls_are_at_work_on_is_waited_for_until_both_have_ended(tmp_path: Path) -> None:
+    gate = Services(tmp_path, {"web": ["db"], "db": []}).start_gate
+    gate.begin(["db"])
+    gate.begin(["db"])
+    gate.end("db")
+    assert gate.is_at_work("db")
+    assert gate.readiness("web") == Wait("waiting for db, which it needs")
+    gate.end("db", "LXD does not answer")
+    assert not gate.is_at_work("db")
+    assert isinstance(gate.readiness("web"), Unmet)
+    # What came of it before says nothing of a new try.
+    gate.begin(["db"])
+    assert gate.readiness("web") == Wait("waiting for db, which it needs")
+
+
+def test_one_need_that_does_not_come_up_is_enough(tmp_path: Path) -> None:
+    gate = Services(tmp_path, {"web": ["db", "app"], "db": [], "app": []}).start_gate
+    gate.begin(["db", "app"])
+    gate.end("app", "no such image")
+    found = gate.readiness("web")
+    assert isinstance(found, Unmet)
+    assert found.reason == "needs app, which is not up: no such image"
+
+
+def test_a_need_that_is_silent_gets_its_time_each_time(tmp_path: Path) -> None:
+    services, clock = Services(tmp_path, {"web": ["db"], "db": []}), SetClock()
+    gate = StartGate(services, clock)
+
+    def silent_for(seconds: float) -> type[Readiness]:
+        assert isinstance(gate.readiness("web"), Wait)
+        clock.sleep(seconds)
+        return type(gate.readiness("web"))
+
+    assert silent_for(29.9) is Wait
+    services.answers.add("db")
+    assert gate.readiness("web") == Go()
+    services.answers.clear()
+    assert silent_for(29.9) is Wait
+    clock.sleep(0.1)
+    assert isinstance(gate.readiness("web"), Unmet)
+    # Up by its standby, for a while.
+    episode = done(services.journal, "db")
+    finish(services.journal, episode, 2.0)
+    assert gate.readiness("web") == Go()
+    done(services.journal, "db", Step.CONFIRM, again=True)
+    assert silent_for(29.9) is Wait
+
+
+@pytest.mark.parametrize("what", ["begin", "try_again", "failed", "end"])
+def test_what_happens_to_a_need_wakes_who_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY", 20.0)
+    gate = Services(tmp_path, {"web": ["db"], "db": []}).start_gate
+    gate.begin(["db"])
+    assert isinstance(gate.readiness("web"), Wait)
+    happens: dict[str, Callable[[], None]] = {
+        "begin": lambda: gate.begin(["db"]),
+        "try_again": lambda: gate.try_again("db"),
+        "failed": lambda: gate.failed("db", "LXD does not answer"),
+        "end": lambda: gate.end("db"),
+    }
+    happens[what]()
+    begun = time.monotonic()
+    gate.wait("web")
+    assert time.monotonic() - begun < 10
+
+
+def test_one_that_has_a_place_keeps_it_when_it_asks_again(tmp_path: Path) -> None:
+    gate = Services(tmp_path, {"a": [], "b": [], "c": []}, most=2).start_gate
+    assert [gate.readiness(name) == Go() for name in ("a", "b", "c", "a", "b", "c")] == [True, True, False] * 2
+
+
+def test_a_place_goes_to_the_one_that_still_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY", 20.0)
+    gate = Services(tmp_path, {"a": [], "b": [], "c": []}, most=1).start_gate
+    assert gate.readiness("a") == Go()
+    assert isinstance(gate.readiness("b"), Wait)
+    assert isinstance(gate.readiness("c"), Wait)
+    gate.left("b")
+    gate.left("a")
+    begun = time.monotonic()
+    gate.wait("c")
+    assert time.monotonic() - begun < 10
+    assert gate.readiness("c") == Go()
+    assert isinstance(gate.readiness("b"), Wait)
+
+
 def test_one_that_is_alone_does_not_ask_how_big_the_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     services = Services(tmp_path, {"web": [], "db": []})
     asked: list[str] = []
@@ -502,6 +638,109 @@ def test_a_secondary_that_hangs_holds_no_start_on_another_back(
         assert found == [8]
     finally:
         release.set()
+
+
+def test_a_secondary_that_says_how_big_it_is_is_asked_once_and_one_that_does_not_is_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "plan.yml").write_text(PLAN.format(folder=tmp_path))
+    env = Environment(load_plan(tmp_path / "plan.yml"))
+    asked: list[int] = []
+
+    def away_at_first() -> None:
+        asked.append(1)
+        if len(asked) == 1:
+            raise ExternalError("LXD on secondary answers does not answer")
+
+    env.lxd = {"hangs": Machine(), "answers": Machine(away_at_first)}  # type: ignore[dict-item]
+    around = LiveConditions(env)
+    assert [around.most("answers") for _ in range(3)] == [2, 8, 8]
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("mode", "boots"), [("cold", True), ("warm", True), ("frozen", False), ("hot", False)])
+def test_one_that_runs_already_takes_no_part_of_the_machine(tmp_path: Path, mode: str, boots: bool) -> None:
+    text = PLAN.format(folder=tmp_path).replace("    ports: [80]", f"    ports: [80]\n    mode: {mode}")
+    (tmp_path / "plan.yml").write_text(text)
+    assert LiveConditions(Environment(load_plan(tmp_path / "plan.yml"))).boots("web") is boots
+
+
+@pytest.mark.parametrize(("listens", "answers"), [(True, True), (False, False)])
+def test_whether_a_primary_answers_is_asked_of_its_ports(tmp_path: Path, listens: bool, answers: bool) -> None:
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        text = PLAN.format(folder=tmp_path).replace("10.10.0.10", "127.0.0.1")
+        (tmp_path / "plan.yml").write_text(text.replace("[80]", f"[{port.getsockname()[1]}]"))
+        if listens:
+            port.listen()
+        around = LiveConditions(Environment(load_plan(tmp_path / "plan.yml")))
+        assert around.primary_answers("web") is answers
+
+
+# -- what came of it -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (
+            NotStartedError("needs db, which is not up", "mend db", unmet=True),
+            Result("web", "not started", "needs db, which is not up", "mend db", ExitCode.EXTERNAL),
+        ),
+        (
+            RefusedError("it answers", "say --force"),
+            Result("web", "refused", "it answers", "say --force", ExitCode.REFUSED),
+        ),
+        (BusyError("another is at work", "wait"), Result("web", "busy", "another is at work", "wait", ExitCode.BUSY)),
+        (
+            TakenBackError("its last files did not come", "see why"),
+            Result("web", "taken back", "its last files did not come", "see why", ExitCode.EXTERNAL),
+        ),
+        (ExternalError("LXD is away"), Result("web", "failed", "LXD is away", "", ExitCode.EXTERNAL)),
+        (
+            ValueError("two\nlines"),
+            Result("web", "internal error", "ValueError: two lines; this is a bug", "", ExitCode.INTERNAL),
+        ),
+        (
+            ValueError(),
+            Result("web", "internal error", "ValueError: no message; this is a bug", "", ExitCode.INTERNAL),
+        ),
+    ],
+)
+def test_an_error_is_told_in_one_line(error: Exception, result: Result) -> None:
+    assert result_of_error("web", error) == result
+
+
+def test_how_long_it_took_is_known_once_it_is_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    episode = done(journal, "web")
+    assert result_of("web", episode).seconds is None
+    finish(journal, episode, 3.5, "served by its standby")
+    found = result_of("web", journal.history("web", 1)[0])
+    assert found == Result("web", "done", "served by its standby", epoch=1, seconds=2.5)
+    assert result_of("web", None) == Result("web", "nothing to do", "its standby serves already")
+    assert as_data([found])[0] == {
+        "service": "web",
+        "result": "done",
+        "reason": "served by its standby",
+        "hint": "",
+        "epoch": 1,
+        "seconds": 2.5,
+        "exit_code": 0,
+    }
+
+
+def test_one_that_another_controller_is_at_work_on_may_come_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what it needs counts as silent, not as failed."""
+    monkeypatch.setattr(module, "SHOWS_WITHIN", 0.2)
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.05)
+    services = Services(tmp_path, {"web": ["db"], "db": []})
+
+    def busy() -> None:
+        raise BusyError("another controller is at work on db")
+
+    services.acts["db", Step.CONFIRM] = busy
+    results = services.all()
+    assert results["db"].result == "busy"
+    assert results["web"].reason == "needs db, which is not up: neither its primary nor its standby serves"
 
 
 def test_the_worst_status() -> None:

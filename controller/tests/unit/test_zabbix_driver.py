@@ -402,5 +402,13 @@ def test_the_token_is_in_no_log_whatever_the_level(
     assert TOKEN not in caplog.text
 
 
-def test_no_io_before_the_first_question(tmp_path: Path) -> None:
-    ZabbixServer(ZabbixApi(url="http://127.0.0.1:1", token_file=tmp_path / "none", ca_file=None))
+def test_no_io_before_the_first_question(fake: Fake, tmp_path: Path) -> None:
+    """Neither the server nor the token need be there when a controller starts."""
+    token_file = tmp_path / "later"
+    server = ZabbixServer(ZabbixApi(url=fake.url, token_file=token_file, ca_file=None), timeout=30.0)
+    assert fake.asked == []
+    assert str(token_file) in told(server.open_problems)
+    token_file.touch(mode=0o600)
+    token_file.write_text(TOKEN)
+    assert server.open_problems() == []
+    assert fake.headers[-1]["Authorization"] == f"Bearer {TOKEN}"

@@ -7,13 +7,21 @@ from typing import Any
 
 import click
 
-from vcrecovery.cli.failover import dry_run_option, services_meant
+from vcrecovery.cli import complete
+from vcrecovery.cli.failover import ONE, dry_run_option, services_meant
 from vcrecovery.cli.loading import without_collection
 from vcrecovery.cli.options import json_option, plan_option, seconds_of
 
 
 @click.command()
 @services_meant
+@click.option(
+    "--into",
+    **ONE,
+    shell_complete=complete.vm,
+    metavar="UUID",
+    help="Into a rebuilt VM, which the plan names by now: it is booted anew, and gets everything.",
+)
 @click.option(
     "--commit-after",
     callback=seconds_of,

@@ -12,7 +12,7 @@ from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
-from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
+from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
@@ -104,6 +104,7 @@ def run(
     restore_point: str | None = None,
     planned: bool = False,
     back: bool = False,
+    into: str | None = None,
     commit_after: float | None = None,
     dry_run: bool = False,
     as_json: bool,
@@ -122,6 +123,7 @@ def run(
         restore_point=restore_point,
         planned=planned,
         back=back,
+        into=into,
         commit_after=commit_after,
         dry_run=dry_run,
         as_json=as_json,
@@ -142,6 +144,7 @@ def carry_out(
     restore_point: str | None = None,
     planned: bool = False,
     back: bool = False,
+    into: str | None = None,
     commit_after: float | None = None,
     dry_run: bool = False,
     as_json: bool,
@@ -151,6 +154,8 @@ def carry_out(
     word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
+    if into is not None:
+        _refuse_another_vm(env, meant, into.lower(), plan_path)
     by = operator()
     request = Request(
         force=force,
@@ -159,6 +164,7 @@ def carry_out(
         restore_point=restore_point,
         planned=planned,
         back=back,
+        rebuilt=into is not None,
         commit_after=commit_after,
     )
     if dry_run:
@@ -168,6 +174,22 @@ def carry_out(
         _alone(env, meant.name, request, as_json)
     else:
         _all_of(env, meant, request, as_json)
+
+
+def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Path) -> None:
+    """Whoever has rebuilt a VM has to have told the plan: everything else acts on that one."""
+    if not meant.alone:
+        raise UsageError("--into belongs to one service", "return its service by name")
+    name, services = meant.name, env.plan.services
+    theirs = next((other for other, s in services.items() if other != name and str(s.primary.uuid) == into), None)
+    if theirs is not None:
+        raise RefusedError(f"VM {into} is the primary of {theirs}, not of {name}", "`virsh list --all --uuid --name`")
+    known = str(services[name].primary.uuid)
+    if known != into:
+        raise RefusedError(
+            f"plan {plan_path} says that the VM of {name} is {known}",
+            f"set services.{name}.primary.uuid to {into}, lay it out with site.yml, then run it again",
+        )
 
 
 def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None:

@@ -83,6 +83,7 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
         stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
+        env.vm_orders.withdraw(service)
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
@@ -123,6 +124,9 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from error
     env = Environment(plan)
+    if env.journal.state(service).side is Side.STANDBY:
+        click.echo(f"{service}: its standby serves: nothing is synced before `vcrecovery failback {service}`")
+        return
     secondary = plan.services[service].standby.secondary
     lxd, place = env.lxd[secondary], plan.secondaries[secondary]
     age = wait_for_sync(

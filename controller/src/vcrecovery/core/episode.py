@@ -169,6 +169,8 @@ class Request:
     planned: bool = False
     #: A failback: the standby serves until its VM has everything, and then the VM does.
     back: bool = False
+    #: Into a VM that was rebuilt: it is booted anew first, since it does not know yet that its standby serves.
+    rebuilt: bool = False
     #: Seconds from the end of a failback for which what its standby was is kept; None: COMMIT_AFTER.
     commit_after: float | None = None
 

@@ -121,7 +121,7 @@ class Booted:
 
 @dataclass(frozen=True)
 class Copied:
-    """The VM has fetched what the standby had; `seconds` of the newest pass, and what it has brought."""
+    """The VM has fetched what the standby had; `seconds`: of the newest pass, the rest: of all of them."""
 
     summary: str = ""
     boot: str = ""

@@ -256,6 +256,10 @@ class Zone:
                 f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
                 f"make {self._key.secret_file} and the server's key the same, then run it again",
             ) from error
+        except dns.exception.FormError as error:
+            # Mostly one without a signature: newer versions of dnspython take none.
+            mend = f"that it is the zone's primary server and has the key in {self._key.secret_file}"
+            raise self._silent(server, error, f"{mend}, then run it again") from error
         except _NO_ANSWER as error:
             raise self._silent(server, error, "run it again") from error
         if answer.rcode() in (dns.rcode.NOTAUTH, dns.rcode.NOTIMP):

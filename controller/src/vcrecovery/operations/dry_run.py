@@ -48,8 +48,10 @@ class DryRun:
 def dry_run(env: Environment, service: str, cause: str, request: Request) -> DryRun:
     """Raises ExternalError when the primary or its standby cannot be looked at."""
     state, policy = env.journal.state(service), policy_for(env, service)
-    history = env.journal.history(service, LOOKED_THROUGH)
     open_episode = state.open_episode
+    back = request.back or (open_episode is not None and open_episode.has_acted and open_episode.request.back)
+    # The two ways have steps of the same name.
+    history = [e for e in env.journal.history(service, LOOKED_THROUGH) if e.request.back == back]
     if request.back and open_episode is None and state.side is Side.PRIMARY:
         return DryRun(service, nothing_to_do="its primary serves")
     if open_episode is None and state.side is Side.STANDBY and not request.back:

@@ -138,8 +138,9 @@ def _as_begun(state: ServiceState, request: Request) -> Request:
         return episode.request
     if episode.request.back and episode.has_acted:
         # Neither side serves, or the VM has begun to: a failback goes on, or back, whoever has come.
-        after = episode.request.commit_after if request.commit_after is None else request.commit_after
-        return Request(request.automatic, by=request.by, back=True, commit_after=after)
+        before = episode.request
+        after = before.commit_after if request.commit_after is None else request.commit_after
+        return Request(request.automatic, by=request.by, back=True, rebuilt=before.rebuilt, commit_after=after)
     if episode.request.planned and episode.has_acted and not _insists(request):
         return replace(request, planned=True)
     return request

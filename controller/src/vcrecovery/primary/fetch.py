@@ -10,6 +10,7 @@ from typing import Callable, Iterator, List, Optional, Set
 from ..excludes.dialects import rsync_pattern
 from ..excludes.machine_specific import kept_out
 from .fstab import FSTAB, wanted_mounts
+from .hidden import is_hidden
 from .mounts import read_mounts
 from .programs import ProgramError
 from .reconcile import alone
@@ -60,7 +61,7 @@ class Fetch:
         source = self._settings.source
         mounted = {mount.point for mount in read_mounts().values()}
         for point in wanted_mounts(source, self._fstab):
-            if point not in mounted and not _is_hidden(os.fsencode("/" + os.path.relpath(point, source)), hidden):
+            if point not in mounted and not is_hidden(os.fsencode("/" + os.path.relpath(point, source)), hidden):
                 raise ProgramError(f"{point} is in /etc/fstab and not mounted: `mount {point}`")
 
     def _teller(self, say: Say) -> Callable[[Progress], None]:
@@ -127,9 +128,3 @@ def _devices(top: bytes, hidden: Set[bytes]) -> Iterator[bytes]:
                             yield path
         except FileNotFoundError:  # it has gone meanwhile
             continue
-
-
-def _is_hidden(path: bytes, hidden: Set[bytes]) -> bool:
-    while path and path not in hidden:
-        path = path.rpartition(b"/")[0]
-    return bool(path)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Optional
+from typing import Callable, Optional, Set
 
 from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
+from .hidden import hidden_paths, is_hidden
 from .programs import ProgramError, Run
 from .reconcile import alone
 from .sent_mounts import mount_points, sent_mounts
@@ -30,7 +31,7 @@ def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = tim
         return None
     with alone(settings.run_dir):
         at = now()
-        gone = sent_mounts(settings.run_dir) - mount_points(settings.source)
+        gone = _that_matter(settings, sent_mounts(settings.run_dir) - mount_points(settings.source))
         if gone:
             # To rsync their folders are empty now, and those in the standby would be emptied.
             raise ProgramError(
@@ -42,3 +43,11 @@ def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = tim
         folder = os.path.relpath(settings.state_dir, settings.source)
         named_paths(settings.source, settings, [os.fsencode(folder + "/" + HEARTBEAT_NAME)])
         return done
+
+
+def _that_matter(settings: Settings, mounts: Set[str]) -> Set[str]:
+    """Nothing of the others is sent, such as kernel modules that a boot has mounted for a while."""
+    hidden = hidden_paths(settings.lists["rsync-filter"])
+    return {
+        point for point in mounts if not is_hidden(os.fsencode("/" + os.path.relpath(point, settings.source)), hidden)
+    }

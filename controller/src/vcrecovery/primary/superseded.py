@@ -14,6 +14,7 @@ from .heartbeat import boot_id
 from .programs import ProgramError, Run
 from .settings import Settings
 from .system_name import own_system
+from .transfer import shared_connection
 from .who_serves import PRIMARY, QUESTION, Say, ask
 
 HOLD, COPY, LAST = "hold", "copy", "last"
@@ -44,11 +45,11 @@ def until_it_may_serve(
     """Waits until the secondary says that this VM serves, and has the boot go on then."""
     first = Report(boot_id() or "", own_system())
     fetch = fetch or Fetch(settings)
-    epoch, report, rested = 0, first, True
+    epoch, report, rested, control = 0, first, True, shared_connection(settings)
     while True:
         asked = now()
         question = f"{QUESTION} {json.dumps(report._asdict())}" if epoch else QUESTION
-        words = ask(settings, run, question, _ANSWER_SECONDS)
+        words = ask(settings, run, question, _ANSWER_SECONDS, control)
         if words and words[0] == PRIMARY:
             break
         order, wanted = _order(words)

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from typing import IO, Callable, Iterable, List, NamedTuple, Optional, Sequence
 
+from .hidden import HIDDEN, hidden_paths, is_hidden
 from .programs import ProgramError
 from .settings import Settings
 
@@ -19,6 +20,8 @@ _DELETE = ("--delete", "--delete-delay", "--force")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24
+#: A long transfer would hold up lsyncd's small ones on a connection that they share.
+OWN_CONNECTION = "ControlPath=none"
 _PROGRESS = re.compile(rb"\s*([\d,]+)\s+(\d+)%\s.*?(?:\(xfr#(\d+), (?:ir|to)-chk=(\d+)/(\d+)\))?\s*\Z")
 _CHANGE = re.compile(rb"(?:[<>ch.*][fdLDS][^ ]{9}|\*deleting  ) (.*)\Z", re.S)
 _OCTAL = re.compile(rb"\\#([0-7]{3})")
@@ -64,7 +67,7 @@ def fetch_tree(
     settings = settings._replace(bandwidth=None) if last else settings
     command = [
         *_rsync(settings), *_DELETE, "--info=progress2", f"--filter=merge {filter_file}",
-        *_shell(settings), settings.target, settings.source.rstrip("/") + "/",
+        *_shell(settings, shared_connection(settings)), settings.target, settings.source.rstrip("/") + "/",
     ]  # fmt: skip
     reader = _Reader(tell)
     _stream(command, None, reader, (0,) if last else (0, _VANISHED))
@@ -111,16 +114,8 @@ def _not_hidden(paths: List[bytes], filter_file: str) -> List[bytes]:
 
     A pattern with escapes is not looked at: what it hides would be sent again, and deleted by the next reconcile.
     """
-    with open(filter_file, "rb") as file:
-        hidden = {line[3:].rstrip(b"/") for line in file.read().split(b"\n") if line.startswith(b"H /")}
-    kept = []
-    for path in paths:
-        above = path.strip(b"/")
-        while above and above not in hidden:
-            above = above.rpartition(b"/")[0]
-        if not above:
-            kept.append(path)
-    return kept
+    hidden = hidden_paths(filter_file, (HIDDEN,))
+    return [path for path in paths if not is_hidden(b"/" + path.strip(b"/"), hidden)]
 
 
 def _rsync(settings: Settings) -> List[str]:
@@ -134,9 +129,16 @@ def _ends(tree: str, settings: Settings) -> List[str]:
     return [*_shell(settings), tree.rstrip("/") + "/", settings.target]
 
 
-def _shell(settings: Settings) -> List[str]:
-    # A connection of its own: a long transfer would hold up lsyncd's small ones on a shared one.
-    return ["-e", f"ssh -F {settings.ssh_config} -o ControlPath=none"] if ":" in settings.target else []
+def _shell(settings: Settings, control: str = OWN_CONNECTION) -> List[str]:
+    return ["-e", f"ssh -F {settings.ssh_config} -o {control}"] if ":" in settings.target else []
+
+
+def shared_connection(settings: Settings) -> str:
+    """Of passes back and the questions between them: an emulated machine needs two seconds for each new one.
+
+    Not lsyncd's, which is ended by somebody else.
+    """
+    return f"ControlPath={settings.run_dir}/back-%C"
 
 
 def _stream(

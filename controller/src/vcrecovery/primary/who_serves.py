@@ -12,12 +12,13 @@ from typing import Callable, Optional, Sequence
 
 from .programs import ProgramError, Run
 from .settings import Settings
+from .transfer import OWN_CONNECTION
 from .unit_states import system_state
 
 #: What is asked for over the key of the sync, and what is answered.
 QUESTION, PRIMARY, STANDBY = "who-serves", "primary", "standby"
 SUPERSEDED = "vcrecovery-superseded.target"
-_NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
+NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
 #: Seconds for one question; between two while nobody answers.
 _ANSWER_SECONDS, _AGAIN_SECONDS = 20.0, 1.0
 
@@ -30,9 +31,11 @@ def who_serves(settings: Settings, run: Run) -> Optional[str]:
     return words[0] if words else None
 
 
-def ask(settings: Settings, run: Run, question: str, timeout: float) -> Optional[Sequence[str]]:
-    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above."""
-    command = ["ssh", "-F", settings.ssh_config, "-o", "ControlPath=none", "receiver", question]
+def ask(
+    settings: Settings, run: Run, question: str, timeout: float, control: str = OWN_CONNECTION
+) -> Optional[Sequence[str]]:  # fmt: skip
+    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above. `control`: see `transfer`."""
+    command = ["ssh", "-F", settings.ssh_config, "-o", control, "receiver", question]
     try:
         words = run(command, timeout).split()
     except ProgramError:
@@ -48,7 +51,7 @@ def at_boot(
     if system_state(run) != "initializing":
         say("this VM has booted: nothing is asked")
         return
-    if os.path.exists(root + _NETWORK_MANAGER):
+    if os.path.exists(root + NETWORK_MANAGER):
         # Its network comes up with the services.
         patience = 0.0
     deadline = now() + patience

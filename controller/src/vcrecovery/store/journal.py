@@ -47,7 +47,8 @@ _OFF_KEPT = 30 * 86400.0
 _TO_THE_STANDBY = """outcome = 'done' AND request NOT LIKE '%"back": true%'"""
 _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 
-_UNSAID = (("began_at", None), ("again", False), ("planned", False), ("back", False), ("commit_after", None))
+_OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
+_UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK)
 
 
 def _written(request: Request) -> str:

@@ -227,7 +227,7 @@ def _number(value: Any) -> float:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 <= value <= _MOST else None
+    return value if type(value) is int and 0 <= value <= _MOST else None
 
 
 def _units(value: Any) -> dict[str, str] | None:

@@ -152,6 +152,15 @@ class Rootfs:
         except (ExternalError, OSError):
             return False
 
+    def is_there(self, inside: str) -> bool:
+        """Whether anything of that name is, also a symbolic link that leads nowhere."""
+        try:
+            with self._parent(inside, make=False) as (parent, name):
+                os.lstat(name, dir_fd=parent)
+        except (ExternalError, OSError):
+            return False
+        return True
+
     def read(self, inside: str, at_most: int = -1) -> bytes | None:
         """The content of a regular file, or None; with `at_most` no more bytes than that, however large it is."""
         try:

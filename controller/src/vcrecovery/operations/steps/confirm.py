@@ -11,15 +11,13 @@ from vcrecovery.core.episode import SEEN_TO_END, Episode, Step, Symptom
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_down import FromTheVm
-from vcrecovery.core.service_state import Side
 from vcrecovery.core.sighting import Place
 from vcrecovery.drivers.probe import Result
 from vcrecovery.drivers.runtime import ask
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.records import names_of
-from vcrecovery.operations.records import problems as dns_problems
 from vcrecovery.operations.room import keeping_problem
-from vcrecovery.operations.serving import files_arrive, standby_serves
+from vcrecovery.operations.serving import files_arrive
+from vcrecovery.operations.steps.against import against
 from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
@@ -111,7 +109,7 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
         sends=sends,
         boot=fresh.boot,
         final=fresh.final,
-        problems=_against(subject, episode),
+        problems=against(subject, episode),
         standby_problem=trouble,
         freshness=ages.files,
         freshness_detail=ages.detail,
@@ -181,30 +179,6 @@ def _is_tried_again(episode: Episode) -> bool:
     One that is refused is given up.
     """
     return episode.request.automatic and not episode.tried(Step.FENCE)
-
-
-def _against(subject: Subject, episode: Episode) -> tuple[str, ...]:
-    """What would stop a planned move half-way, beside the VM and the container."""
-    if episode.request.back:
-        found = [*_against_a_failback(subject), *dns_problems(names_of(subject.env, subject.service, Side.PRIMARY))]
-    elif episode.request.planned:
-        found = dns_problems(subject.names)
-    else:
-        return ()
-    consistency = subject.service.sync.consistency
-    if consistency.kind == "native":
-        listed = ", ".join(consistency.paths)
-        found.append(f"{listed} is replicated by {consistency.by}: nobody can prove here that nothing of it is lost")
-    return tuple(found)
-
-
-def _against_a_failback(subject: Subject) -> list[str]:
-    name, lxd = subject.name, subject.lxd
-    if not lxd.is_here:
-        return [f"its VM fetches from secondary {lxd.name}, which is another machine: run it there"]
-    if not standby_serves(subject.env, name):
-        return [f"its standby is to serve and does not answer; `vcrecovery failover {name}` brings it up"]
-    return []
 
 
 def _no_way_back(subject: Subject, episode: Episode) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from vcrecovery.core.domain import DomainReading
@@ -58,9 +59,10 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
 def _keep_off(subject: Subject, episode: Episode) -> Fenced:
     """It has shut down by itself. One that runs again is not ended: it has written since."""
     place, shut = subject.find_primary(), episode.done(Step.SHUTDOWN)
-    if place.reading.power is Power.UNREACHABLE and shut is not None and shut.ended_at is not None:
+    if place.reading.power is Power.UNREACHABLE:
         # Nobody can start it there now. The standby has everything, and would wait for a hypervisor that has failed.
-        age = subject.env.clock.now() - shut.ended_at
+        off_at = -math.inf if shut is None or shut.ended_at is None else shut.ended_at
+        age = subject.env.clock.now() - off_at
         if 0 <= age <= subject.policy.fence_valid_for:
             said = f"{place.host} does not answer; {age:.0f} s ago the VM was off"
             return Fenced(said, ProvedBy.LIBVIRT, Power.SHUTOFF)

@@ -8,7 +8,9 @@ from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Booted
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.serving import standby_runs
 from vcrecovery.operations.steps.confirm import ask_ports
+from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.vm_orders import Order, Report
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
@@ -31,11 +33,15 @@ def boot(subject: Subject, episode: Episode) -> Booted:
     orders, name = subject.env.vm_orders, subject.name
     given, report = orders.given(name), orders.report(name)
     runs = subject.find_primary().reading.power is Power.RUNNING
-    under_way = given is not None and given.epoch == episode.epoch and given.order is not Order.HOLD
-    if not (runs and under_way and report is not None):
+    ours = given is not None and given.epoch == episode.epoch
+    # In the middle of a pass it says nothing.
+    in_a_pass = ours and given is not None and given.order is not Order.HOLD
+    if not (runs and ours and report is not None and (in_a_pass or _is_fresh(subject, report))):
         # What it has said before says nothing of now.
         orders.withdraw(name)
         orders.give(name, episode.epoch, Order.HOLD)
+        if runs and episode.request.rebuilt:
+            shut_down(subject)
         _have_it_run(subject)
         report = _wait(subject, episode)
     _refuse_another_system(subject, report)
@@ -47,6 +53,19 @@ def is_up(subject: Subject) -> None:
     reading = subject.find_primary().reading
     if reading.power is not Power.RUNNING:
         raise ExternalError(f"VM {subject.uuid} is {reading} on {subject.host.name}", "see its console")
+
+
+def standby_is_up(subject: Subject) -> None:
+    """Raises ExternalError when it has ended: nobody brings it up while we wait for the VM."""
+    if not standby_runs(subject.env, subject.name):
+        raise ExternalError(
+            f"the standby of {subject.name}, which serves, has ended",
+            f"a running `vcrecovery watch` brings it up, or `vcrecovery failover {subject.name}`; then run it again",
+        )
+
+
+def _is_fresh(subject: Subject, report: Report) -> bool:
+    return 0 <= subject.env.clock.now() - report.at <= ASKS_WITHIN
 
 
 def _have_it_run(subject: Subject) -> None:
@@ -71,12 +90,13 @@ def _wait(subject: Subject, episode: Episode) -> Report:
     look_at = begun
     while True:
         report = orders.report(subject.name)
-        if report is not None and 0 <= clock.now() - report.at <= ASKS_WITHIN:
+        if report is not None and _is_fresh(subject, report):
             return report
         now = clock.steady()
         if now >= look_at:
             look_at = now + LOOK_AT_THE_PORTS_EVERY
             is_up(subject)
+            standby_is_up(subject)
             serves = all(result.ok for result in ask_ports(subject)())
             answered_since = (now if answered_since is None else answered_since) if serves else None
             if answered_since is not None and now - answered_since >= SERVES_AFTER:
@@ -84,7 +104,7 @@ def _wait(subject: Subject, episode: Episode) -> Report:
         if now - begun > WITHIN:
             raise ExternalError(
                 f"VM {subject.uuid} runs, and has not asked for {WITHIN:.0f} s who serves",
-                "see its console; its role `primary` must be of this version (`site.yml`), then run it again",
+                f"see its console, and run the role `primary`; `--into {subject.uuid}` boots it anew",
             )
         clock.sleep(LOOK_EVERY)
 

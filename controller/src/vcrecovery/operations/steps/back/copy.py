@@ -8,12 +8,12 @@ from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied
 from vcrecovery.core.failback import is_copied
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.steps.back.boot import is_up
+from vcrecovery.operations.steps.back.boot import is_up, standby_is_up
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.vm_orders import Order, Report
 
 LOOK_EVERY = 0.1
-LOOK_AT_THE_VM_EVERY = 5.0
+LOOK_AT_BOTH_EVERY = 5.0
 #: Seconds for the last pass: so many, or so many times as long as the one before.
 LAST_WITHIN, LAST_TAKES = 120.0, 5.0
 
@@ -23,6 +23,7 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
     orders = subject.env.vm_orders
     before = orders.report(subject.name)
     counted, took = (before.passes if before is not None and before.epoch == episode.epoch else 0), list[float]()
+    files = size = 0
     orders.give(subject.name, episode.epoch, Order.COPY)
     try:
         for report in _reports(subject, episode, Order.COPY, None):
@@ -33,10 +34,12 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
                 continue
             counted = report.passes
             took.append(report.seconds)
-            said = f"pass {len(took)}: {_brought(report)} in {report.seconds:.1f} s"
-            tell(said)
+            files, size = files + report.files, size + report.bytes
+            tell(f"pass {len(took)}: {_brought(report.files, report.bytes)} in {report.seconds:.1f} s")
             if is_copied(took):
-                return _copied(said, report)
+                return Copied(
+                    f"{_brought(files, size)} in {len(took)} passes", report.boot, report.seconds, size, files
+                )
     finally:
         # Also when whoever has asked for it goes: the standby would be read for ever.
         orders.give(subject.name, episode.epoch, Order.HOLD)
@@ -50,7 +53,8 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     before = proof.seconds if isinstance(proof, Copied) else 0.0
     subject.env.vm_orders.give(subject.name, episode.epoch, Order.LAST)
     report = next(_reports(subject, episode, Order.LAST, max(LAST_WITHIN, LAST_TAKES * before)))
-    return _copied(f"{_brought(report)} in {report.seconds:.1f} s", report)
+    said = f"{_brought(report.files, report.bytes)} in {report.seconds:.1f} s"
+    return Copied(said, report.boot, report.seconds, report.bytes, report.files)
 
 
 def _reports(subject: Subject, episode: Episode, order: Order, limit: float | None) -> Iterator[Report]:
@@ -66,16 +70,14 @@ def _reports(subject: Subject, episode: Episode, order: Order, limit: float | No
                 raise ExternalError(f"the VM of {subject.name} cannot fetch: {report.error}", "fix that in the VM")
         now = clock.steady()
         if now >= look_at:
-            look_at = now + LOOK_AT_THE_VM_EVERY
+            look_at = now + LOOK_AT_BOTH_EVERY
             is_up(subject)
+            if order is Order.COPY:
+                standby_is_up(subject)
         if limit is not None and now - begun > limit:
             raise ExternalError(f"the VM of {subject.name} has not fetched the rest within {limit:.0f} s")
         clock.sleep(LOOK_EVERY)
 
 
-def _brought(report: Report) -> str:
-    return f"{report.files} file{'' if report.files == 1 else 's'}, {report.bytes / 1e6:.1f} MB"
-
-
-def _copied(said: str, report: Report) -> Copied:
-    return Copied(said, report.boot, report.seconds, report.bytes, report.files)
+def _brought(files: int, size: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'}, {size / 1e6:.1f} MB"

@@ -1,0 +1,50 @@
+"""What would stop a planned move half-way, beside what is seen of the VM and the container."""
+
+from __future__ import annotations
+
+import os
+
+from vcrecovery.core.episode import Episode
+from vcrecovery.core.service_state import Side
+from vcrecovery.operations import records
+from vcrecovery.operations.serving import standby_serves
+from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.primary.who_serves import NETWORK_MANAGER
+from vcrecovery.transfer.rootfs import Rootfs
+
+#: A unit that is started at each boot.
+_ASKS = "/etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
+
+
+def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
+    """Nothing speaks against a failover."""
+    if episode.request.back:
+        found = _against_a_failback(subject, episode)
+        found += records.problems(records.names_of(subject.env, subject.service, Side.PRIMARY))
+    elif episode.request.planned:
+        found = records.problems(subject.names)
+    else:
+        return ()
+    consistency = subject.service.sync.consistency
+    if consistency.kind == "native":
+        listed = ", ".join(consistency.paths)
+        found.append(f"{listed} is replicated by {consistency.by}: nobody can prove here that nothing of it is lost")
+    return tuple(found)
+
+
+def _against_a_failback(subject: Subject, episode: Episode) -> list[str]:
+    name, lxd = subject.name, subject.lxd
+    if not lxd.is_here:
+        return [f"its VM fetches from secondary {lxd.name}, which is another machine: run it there"]
+    if not standby_serves(subject.env, name):
+        return [f"its standby is to serve and does not answer; `vcrecovery failover {name}` brings it up"]
+    rootfs = lxd.rootfs(subject.secondary.storage_pool, name)
+    if episode.request.rebuilt or not os.access(rootfs, os.R_OK | os.X_OK):
+        return []
+    # The standby has what its VM starts at its boot, though masked.
+    tree = Rootfs(rootfs, [])
+    if not tree.is_there(_ASKS):
+        return ["its VM does not ask at its boot who serves, and would serve beside it: run the role `primary`"]
+    if tree.is_there(NETWORK_MANAGER) and subject.service.primary.unanswered == "serve":
+        return ["NetworkManager brings its VM's network up too late to ask who serves: set `primary.unanswered: wait`"]
+    return []

@@ -1,0 +1,85 @@
+"""What a failback is refused for before its VM is touched, when enough is copied, and what it leaves in the journal."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from simulated.observed import Observed
+from vcrecovery.core.episode import Outcome
+from vcrecovery.core.failback import PASSES, is_copied
+from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import Side
+
+WANTS = "etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
+NETWORK_MANAGER = "etc/systemd/system/multi-user.target.wants/NetworkManager.service"
+
+
+def failed_over(folder: Path, *links: str) -> Observed:
+    """Its standby has these units enabled, as its VM had."""
+    site = Observed(folder)
+    site.watch(1)
+    site.crash("web")
+    site.watch(3)
+    tree = folder / "lxd/storage-pools/default/containers/web/rootfs"
+    tree.mkdir(parents=True)
+    for link in links:
+        (tree / link).parent.mkdir(parents=True)
+        (tree / link).symlink_to("/nowhere")
+    # Nothing else of it is simulated in files.
+    site.then["ended confirm"] = [lambda: shutil.rmtree(tree)]
+    return site
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ((), "its VM does not ask at its boot who serves, and would serve beside it: run the role `primary`"),
+        ((WANTS, NETWORK_MANAGER), "NetworkManager brings its VM's network up too late to ask who serves"),
+    ],
+)
+def test_a_vm_that_would_serve_beside_its_standby_is_not_started(
+    links: tuple[str, ...], said: str, memory_path: Path
+) -> None:
+    site = failed_over(memory_path, *links)
+    site.failback()
+    assert said in site.log[-1]
+    assert site.world.services["web"].power is Power.SHUTOFF
+    assert site.journal.history("web")[0].outcome is Outcome.REFUSED
+
+
+def test_one_that_asks_is_started_and_serves_in_the_end(memory_path: Path) -> None:
+    site = failed_over(memory_path, WANTS)
+    site.failback()
+    state = site.journal.state("web")
+    assert (state.side, state.open_episode, site.world.services["web"].open_ports) == (Side.PRIMARY, None, True)
+
+
+def test_who_goes_back_has_seen_the_failover(memory_path: Path) -> None:
+    site = failed_over(memory_path, WANTS)
+    failover = site.journal.newest_done("web")
+    site.failback()
+    state = site.journal.state("web")
+    assert not state.cools(3600.0, site.scheduler.wall)
+    assert site.journal.newest_done("web") == failover
+
+
+@pytest.mark.parametrize(
+    ("seconds", "enough"),
+    [
+        ([], False),
+        ([1.0], False),
+        ([900.0, 1.0], True),
+        ([900.0, 100.0], False),
+        ([900.0, 100.0, 60.0], False),
+        ([900.0, 100.0, 80.0], True),
+        ([900.0 / 2**n for n in range(PASSES - 1)], False),
+        ([900.0 / 2**n for n in range(PASSES)], True),
+    ],
+)
+def test_the_standby_stops_when_another_pass_would_not_make_the_last_one_shorter(
+    seconds: list[float], enough: bool
+) -> None:
+    assert is_copied(seconds) is enough
