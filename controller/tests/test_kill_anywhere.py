@@ -172,8 +172,8 @@ def test_killed_at_on_the_way_back(
     assert site.scheduler.broken is None
 
 
-# Eleven steps with four boundaries each, and two in the middle of the one that keeps what the standby was.
-EVERY_BOUNDARY_OF_A_FAILBACK = range(1, 47)
+# Ten steps with four boundaries each, and two in the middle of the one that keeps what the standby was.
+EVERY_BOUNDARY_OF_A_FAILBACK = range(1, 43)
 
 
 def served_by_its_standby(folder: Path, **world: object) -> Observed:

@@ -155,7 +155,7 @@ def test_a_client_that_writes_all_the_time_loses_nothing(lab: Lab) -> None:
     assert client.acknowledged.keys() - written == set()
     # How often it looks again depends on how long the VM takes to boot.
     done = [step["step"] for step in newest_episode(lab)["steps"] if step["ok"] and step["step"] != "confirm"]
-    assert done == ["boot", "copy", "stop", "last copy", "hand over", "probe", "switch", "verify", "protect"]
+    assert done == ["boot", "copy", "stop", "last copy", "hand over", "probe", "switch", "verify", "keep"]
     assert "the standby serves: no service is started here" in lab.primary("journalctl -b -u vcrecovery-who-serves")
     assert in_the_vm(lab, "systemctl is-active nginx rows") == "active active"
     assert lab.primary(f"python3 - <<'EOF'\n{LOOK_AT_IT}EOF\n").split() == ["as", "it", "was", "left"]

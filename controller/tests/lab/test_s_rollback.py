@@ -108,7 +108,6 @@ def test_kept_then_changed_then_served_again(site: SmallSite, tmp_path: Path, mo
         assert kept.restore_point, kept
         assert sending.wait(timeout=100) == 0, sending.stderr and sending.stderr.read()
     assert page_in(site).read_text() == f"{OF_THE_VM}\n"
-    failback.is_said_to_do(Step.PROTECT)
     failback.ends()
     assert "kept until its failback is committed" in site.vcrecovery("standby", "snapshots", WEB).stdout
     # Each restore point of the plan is of what the VM has sent: that one neither counts nor goes.

@@ -58,7 +58,7 @@ class Observed(Site):
                 if not episode.ever_fenced and not episode.request.planned:
                     self._may_fence(episode, now)
                 self._tried[episode.id] = now
-            case "ended protect":
+            case "ended keep":
                 # Who goes back has seen the failover.
                 self.acknowledged.add(episode.service)
             case "ended probe":

@@ -260,7 +260,7 @@ class Primary(Lxd):
 def wait(
     lxd: Primary, secondary: Secondary, clock: SetClock, newer: bool = True, tell: Callable[[str], None] = print
 ) -> float:
-    return wait_for_sync(cast("LxdServer", lxd), "web", secondary, clock, 10.0, tell, newer)
+    return wait_for_sync(cast("LxdServer", lxd), "web", secondary, clock, 10.0, tell, newer=newer)
 
 
 def test_what_was_there_at_the_call_is_waited_for(secondary: Secondary) -> None:

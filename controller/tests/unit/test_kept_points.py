@@ -223,4 +223,4 @@ def test_the_step_is_part_of_every_failback(memory_path: Path) -> None:
     site = served_by_its_standby(memory_path)
     site.failback()
     steps = [record.step for record in site.journal.history("web", 1)[0].steps]
-    assert steps[-2:] == [Step.KEEP, Step.PROTECT]
+    assert steps[-1] is Step.KEEP

@@ -16,6 +16,7 @@ from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryErro
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
+from vcrecovery.operations.protection import until_protected
 from vcrecovery.operations.several import Result, as_data, fail_over_all, result_of, result_of_error, worst
 from vcrecovery.operations.start_conditions import LiveConditions
 from vcrecovery.operations.start_gate import StartGate
@@ -196,21 +197,36 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
     reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline()
     try:
         episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
+        if not as_json:
+            _tell_the_end(env, request, name, episode)
+        _until_protected(env, name, episode, quietly=as_json)
     except VCRecoveryError as error:
         if as_json:
             print_json("service", name, [result_of_error(name, error)])
         raise
     if as_json:
         print_json("service", name, [result_of(name, episode, request)])
-    elif episode is None:
-        serves = "primary" if request.back else f"standby serves since epoch {env.journal.state(name).epoch}"
-        say(f"{name}: nothing to do: its {serves}{' serves' if request.back else ''}")
+
+
+def _tell_the_end(env: Environment, request: Request, name: str, episode: Episode | None) -> None:
+    if episode is None:
+        serves = "primary serves" if request.back else f"standby serves since epoch {env.journal.state(name).epoch}"
+        say(f"{name}: nothing to do: its {serves}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         seconds = took(episode.opened_at, episode.closed_at)
-        whom = "VM, and protected," if episode.request.back else "standby"
+        whom = "VM" if episode.request.back else "standby"
         say(colour(f"{name}: served by its {whom} after {seconds}", "green"))
     else:
         say(f"{name}: {episode.reason}")
+
+
+def _until_protected(env: Environment, name: str, episode: Episode | None, *, quietly: bool) -> None:
+    """After a failback. It is not part of it: a VM that fails meanwhile is failed over."""
+    if episode is None or not episode.request.back or episode.outcome is not Outcome.DONE:
+        return
+    age = until_protected(env, name, lambda text: None if quietly else say(f"{name}: its standby is compared: {text}"))
+    if not quietly:
+        say(colour(f"{name}: protected: its standby has everything, {age:.0f} s old", "green"))
 
 
 def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) -> None:
@@ -220,7 +236,9 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
 
     def attempt(name: str) -> Episode | None:
         reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
-        return fail_over_locked(env, name, cause, request, reporter=reporter, gate=start_gate)
+        episode = fail_over_locked(env, name, cause, request, reporter=reporter, gate=start_gate)
+        _until_protected(env, name, episode, quietly=True)
+        return episode
 
     def tell(result: Result) -> None:
         if not as_json and result.exit_code is not ExitCode.DONE:

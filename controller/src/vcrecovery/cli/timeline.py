@@ -28,7 +28,6 @@ _RUNNING_WORD = {
     Step.SWITCH: "switching DNS",
     Step.VERIFY: "asking the DNS servers",
     Step.KEEP: "keeping what the standby was",
-    Step.PROTECT: "waiting until the standby has everything",
 }
 
 

@@ -18,7 +18,7 @@ class Step(StrEnum):
     """The steps of an operation, in the order in which the promises want them.
 
     RESTORE is only there when the operator names a restore point; SHUTDOWN and LAST_FILES only in a switchover, and
-    TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, KEEP and PROTECT are
+    TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, and KEEP are
     those of a failback, in which START has the standby serve again.
     """
 
@@ -38,7 +38,6 @@ class Step(StrEnum):
     SWITCH = "switch"
     VERIFY = "verify"
     KEEP = "keep"
-    PROTECT = "protect"
 
 
 #: How the timeline names a step that is done.
@@ -59,7 +58,6 @@ DONE_WORD: Mapping[Step, str] = {
     Step.SWITCH: "DNS switched",
     Step.VERIFY: "DNS checked",
     Step.KEEP: "kept",
-    Step.PROTECT: "protected",
 }
 
 

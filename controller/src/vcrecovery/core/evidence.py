@@ -155,13 +155,6 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Protected:
-    """A comparison has shown that the standby has everything."""
-
-    summary: str = ""
-
-
-@dataclass(frozen=True)
 class Restored:
     """The standby is back at a restore point. `asked`: as the operator named it."""
 
@@ -240,6 +233,5 @@ Proof = (
     | Switched
     | Verified
     | Kept
-    | Protected
 )
 Evidence = Proof | Failed | Unreadable

@@ -138,6 +138,4 @@ def _up_to_the_end(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
     if episode.done(Step.KEEP) is None:
         return Run(Step.KEEP, "the VM serves: keeping what its standby was")
-    if episode.done(Step.PROTECT) is None:
-        return Run(Step.PROTECT, "the VM serves: waiting until its standby has everything")
-    return Close(Outcome.DONE, f"{name} is served by its VM, and protected")
+    return Close(Outcome.DONE, f"{name} is served by its VM")

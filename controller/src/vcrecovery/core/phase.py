@@ -52,8 +52,6 @@ class Phase(StrEnum):
     SERVES_AGAIN = "serves again"
     KEEPING = "keeping"
     KEPT = "kept"
-    PROTECTING = "protecting"
-    PROTECTED = "protected"
     CLOSED = "closed"
 
 
@@ -92,8 +90,6 @@ def _from_the_ports_on(episode: Episode) -> Phase:
 
 def _of_failback(episode: Episode) -> Phase:
     if episode.done(Step.HAND_OVER) is not None:
-        if episode.tried(Step.PROTECT):
-            return Phase.PROTECTED if episode.done(Step.PROTECT) is not None else Phase.PROTECTING
         if episode.tried(Step.KEEP):
             return Phase.KEPT if episode.done(Step.KEEP) is not None else Phase.KEEPING
         return _from_the_ports_on(episode) if episode.tried(Step.PROBE) else Phase.HANDED_OVER
@@ -199,9 +195,7 @@ ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
     Phase.VERIFIED: _GIVEN_UP | {Step.KEEP},
     Phase.KEEPING: _GIVEN_UP | {Step.KEEP},
-    Phase.KEPT: _GIVEN_UP | {Step.PROTECT},
-    Phase.PROTECTING: _GIVEN_UP | {Step.PROTECT},
-    Phase.PROTECTED: _GIVEN_UP | {Outcome.DONE},
+    Phase.KEPT: _GIVEN_UP | {Outcome.DONE},
     Phase.CLOSED: frozenset(),
 }
 

@@ -20,7 +20,7 @@ LOOKED_THROUGH = 50
 _PLANNED = (Step.SHUTDOWN, Step.LAST_FILES)
 _ALWAYS = (Step.FENCE, Step.START, Step.PROBE)
 _DNS = (Step.SWITCH, Step.VERIFY)
-_BACK = (Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, Step.PROBE, Step.KEEP, Step.PROTECT)
+_BACK = (Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, Step.PROBE, Step.KEEP)
 
 
 @dataclass(frozen=True)

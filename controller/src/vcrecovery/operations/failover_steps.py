@@ -113,8 +113,6 @@ class FailoverSteps:
                 return verify_back(subject)
             case Step.KEEP:
                 return keep.keep(subject, episode)
-            case Step.PROTECT:
-                return hand_over.protect(subject, tell)
             case _:
                 raise InternalError(f"{step} is no step of a failback")
 

@@ -22,7 +22,6 @@ from vcrecovery.core.evidence import (
     HandedOver,
     Kept,
     Proof,
-    Protected,
     Restored,
     ShutDown,
     Started,
@@ -52,7 +51,6 @@ _PROOF_OF: Mapping[Step, type[Proof]] = {
     Step.SWITCH: Switched,
     Step.VERIFY: Verified,
     Step.KEEP: Kept,
-    Step.PROTECT: Protected,
 }
 
 _ADAPTERS: dict[type[Evidence], TypeAdapter[Any]] = {}

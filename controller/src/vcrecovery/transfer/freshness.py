@@ -156,11 +156,14 @@ def wait_for_sync(
     clock: Clock,
     timeout: float,
     tell: Callable[[str], None],
+    meanwhile: Callable[[], None] = lambda: None,
+    *,
     newer: bool = True,
 ) -> float:
     """Waits until everything has arrived that the primary had at the call; the newest state's age in seconds.
 
-    Without `newer`, one whole sync at any time is enough. `tell` gets a line when a first sync has come further.
+    Without `newer`, one whole sync at any time is enough. `tell` gets a line when a first sync has come further,
+    and `meanwhile` is called between two looks; it may raise what ends the waiting.
     Raises ExternalError after `timeout` seconds.
     """
     deadline = clock.steady() + timeout
@@ -181,6 +184,7 @@ def wait_for_sync(
                 + (f": {fresh.detail}" if fresh.detail else ""),
                 "see `journalctl -u vcrecovery-sync -u vcrecovery-reconcile` on the primary",
             )
+        meanwhile()
         clock.sleep(0.2)
 
 

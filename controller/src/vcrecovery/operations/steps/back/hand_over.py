@@ -1,11 +1,9 @@
-"""Stop, hand over, and serve: the standby ends, the VM is told that it serves, and its standby is whole again."""
+"""Stop, hand over, and serve: the standby ends, and the VM is told that it serves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from vcrecovery.core.episode import Episode, Step
-from vcrecovery.core.evidence import Answered, Fenced, HandedOver, Protected, ShutDown, Stopped
+from vcrecovery.core.evidence import Answered, Fenced, HandedOver, ShutDown, Stopped
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import STOPPED
@@ -15,11 +13,9 @@ from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.back.boot import is_up
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY
-from vcrecovery.transfer.freshness import wait_for_sync
 
-#: Seconds for the VM's services to start, at least; and for a comparison of the whole tree.
+#: Seconds for the VM's services to start, at least.
 PORTS_WITHIN = 300.0
-WHOLE_WITHIN = 3600.0
 LOOK_EVERY = 5.0
 _AUTOSTART_OFF = {"boot.autostart": "false", "boot.autostart.priority": ""}
 
@@ -92,12 +88,6 @@ def probe_vm(subject: Subject) -> Answered:
             f"fix that in the VM, then run it again; `vcrecovery failover {name} --force` has its standby serve",
         )
     return Answered(", ".join(result.label for result in results), str(service.primary.address))
-
-
-def protect(subject: Subject, tell: Callable[[str], None]) -> Protected:
-    """Raises ExternalError when no comparison of the whole tree ends well."""
-    age = wait_for_sync(subject.lxd, subject.name, subject.secondary, subject.env.clock, WHOLE_WITHIN, tell)
-    return Protected(f"its standby has everything, {age:.0f} s old")
 
 
 def _started_with_its_host(subject: Subject) -> bool:
