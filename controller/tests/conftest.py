@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from simulated.scheduler import START as SIMULATED_START
 from simulated.site import Site
 
 pytest.register_assert_rewrite("contracts")
+
+# A machine that has too much to do breaks no promise.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # Hundreds of tests start the program: also where no byte code may lie beside it, it is compiled once.
 sys.dont_write_bytecode = False

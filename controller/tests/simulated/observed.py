@@ -162,8 +162,10 @@ class Observed(Site):
             if newest is None or newest.id in self._seen_done:
                 continue
             self._seen_done.add(newest.id)
-            self._done[name] = self.scheduler.time
-            self.acknowledged.discard(name)
+            if not newest.request.planned:
+                # What was planned is no failure.
+                self._done[name] = self.scheduler.time
+                self.acknowledged.discard(name)
             needed = [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
             assert newest.outcome is Outcome.DONE
             if newest.request.planned:
