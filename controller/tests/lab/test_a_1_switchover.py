@@ -164,4 +164,8 @@ def test_a_client_that_writes_all_the_time_loses_nothing(lab: Lab) -> None:
     assert lab.dig(lab.layout.name, "A") == [lab.layout.plan["services"]["web"]["primary"]["address"]]
     again = lab.vcrecovery("failback", "web")
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True)
+    (point,) = json.loads(lab.vcrecovery("standby", "snapshots", "web", "--json").stdout)["restore_points"]
+    assert point["kept"]
+    committed = lab.vcrecovery("commit", "web")
+    assert (committed.returncode, committed.stdout) == (0, f"web: committed: {point['name']} removed\n")
     lab.primary(f"{rows.REMOVE} /srv/null /srv/left")
