@@ -10,7 +10,7 @@ from vcrecovery.core import planned
 from vcrecovery.core.decisions import GO, Blocked, Close, Decision, Go, Readiness, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation
-from vcrecovery.core.failback import next_of_failback, recent
+from vcrecovery.core.failback import next_of_failback
 from vcrecovery.core.fencing import not_again, not_to_be_powered_off, operators_word, served_just_now
 from vcrecovery.core.meaning import Meaning, meaning_of
 from vcrecovery.core.policy import Policy
@@ -61,7 +61,7 @@ def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
     confirm = episode.done(Step.CONFIRM)
     if confirm is None:
         return Run(Step.CONFIRM, _why_confirm(episode))
-    if not recent(confirm, policy.confirmation_valid_for, now):
+    if not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
     if confirm.saw.restore_asked != episode.request.restore_point:
         return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
@@ -83,7 +83,7 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
     if episode.ever_fenced:
         return Run(Step.FENCE, "the primary was fenced before, and may be back: fencing it again")
     seen = episode.looked_since_the_fence
-    if seen is None or not recent(seen, policy.confirmation_valid_for, now):
+    if seen is None or not seen.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, "the fence is not proved yet: checking first whether the primary serves")
     return not_again(episode, seen.saw, policy) or Run(Step.FENCE, _why_fence_again(episode, seen.saw))
 
@@ -97,7 +97,7 @@ def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, 
             return Blocked(step, reason, hint, unmet=True)
         case Go():
             pass
-    if not recent(fence, policy.fence_valid_for, now):
+    if not fence.is_recent(policy.fence_valid_for, now):
         return Run(Step.FENCE, f"{_fenced_then(fence, now)}, and may be back: fencing it again")
     if step is Step.RESTORE:
         return Run(step, f"the standby goes back to restore point {episode.to_restore}")
@@ -110,7 +110,7 @@ def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.PROBE, "the standby runs: waiting for its ports")
     if not policy.has_dns:
         return Close(Outcome.DONE, f"{episode.service} is served by its standby; no DNS name follows it")
-    if not recent(probe, policy.probe_valid_for, now):
+    if not probe.is_recent(policy.probe_valid_for, now):
         return Run(Step.PROBE, f"{_seen_open(probe, now)}: looking again")
     return Run(Step.SWITCH, "every port answers: switching DNS")
 

@@ -40,6 +40,8 @@ class Step(StrEnum):
     KEEP = "keep"
 
 
+#: The first of what is done to whoever serves: what was begun must be brought to its end.
+ACTS = (Step.FENCE, Step.SHUTDOWN, Step.STOP)
 #: How the timeline names a step that is done.
 DONE_WORD: Mapping[Step, str] = {
     Step.CONFIRM: "confirmed",
@@ -106,10 +108,6 @@ class Symptom(StrEnum):
 SEEN_TO_END = frozenset({Symptom.ENDED, Symptom.VM, Symptom.LATE_FENCE, Symptom.LOST, Symptom.STALLED})
 
 
-#: Seconds from the end of a failback for which a rollback is possible, where the operator does not say otherwise.
-COMMIT_AFTER = 3600.0
-
-
 @dataclass(frozen=True)
 class StepRecord:
     """One try of a step. `ended_at` is None while it runs, or when its controller died in it.
@@ -136,6 +134,10 @@ class StepRecord:
     def was_done(self) -> bool:
         """Whether it ended well. A confirmation that cannot be read any more is none."""
         return self.ok and (self.step is not Step.CONFIRM or isinstance(self.evidence, Confirmation))
+
+    def is_recent(self, valid_for: float, now: float) -> bool:
+        """What seems to come from the future is not recent: a clock has jumped back."""
+        return self.ended_at is not None and 0 <= now - self.ended_at <= valid_for
 
     @property
     def summary(self) -> str:
@@ -169,7 +171,7 @@ class Request:
     back: bool = False
     #: Into a VM that was rebuilt: it is booted anew first, since it does not know yet that its standby serves.
     rebuilt: bool = False
-    #: Seconds from the end of a failback for which what its standby was is kept; None: COMMIT_AFTER.
+    #: Seconds from the end of a failback for which what its standby was is kept; None: the default.
     commit_after: float | None = None
 
     @property
@@ -217,8 +219,8 @@ class Episode:
 
     @property
     def has_acted(self) -> bool:
-        """Whether something was done to whoever serves: what was begun must be brought to its end."""
-        return self.tried(Step.FENCE) or self.tried(Step.SHUTDOWN) or self.tried(Step.STOP)
+        """Whether something was done to whoever serves."""
+        return any(self.tried(step) for step in ACTS)
 
     @property
     def ever_fenced(self) -> bool:

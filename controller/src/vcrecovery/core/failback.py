@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vcrecovery.core.decisions import Close, Decision, Run
-from vcrecovery.core.episode import COMMIT_AFTER, Episode, Outcome, Step, StepRecord
+from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.core.evidence import Confirmation, Failed, Kept
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
@@ -23,6 +23,8 @@ PASSES = 6
 SHORT_PASS = 5.0
 #: The next pass would not be much shorter than one that took this part of the one before.
 _NO_SHORTER = 0.7
+#: Seconds from its end for which a rollback is possible, where the operator does not say otherwise.
+COMMIT_AFTER = 3600.0
 _UP_TO_THE_STOP = (Step.BOOT, Step.COPY)
 
 
@@ -31,12 +33,12 @@ def next_of_failback(episode: Episode, policy: Policy, now: float) -> Decision:
     if episode.tried(Step.STOP):
         return _from_the_stop_on(episode, policy, now)
     confirm = episode.done(Step.CONFIRM)
-    if confirm is None or not recent(confirm, policy.confirmation_valid_for, now):
+    if confirm is None or not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{episode.cause}: checking everything first")
     if (objection := _objection(episode, confirm.saw)) is not None:
         return objection
     newest = next((record for record in reversed(episode.steps) if record.step in _UP_TO_THE_STOP), None)
-    if newest is None or not newest.was_done or not recent(newest, COUNTS_FOR, now):
+    if newest is None or not newest.was_done or not newest.is_recent(COUNTS_FOR, now):
         return Run(Step.BOOT, "the standby serves on: the VM is to run without serving")
     if newest.step is Step.BOOT:
         return Run(Step.COPY, "the VM starts no service: it fetches what the standby has written")
@@ -75,11 +77,6 @@ def commit_after(episode: Episode) -> float:
 def is_to_be_committed(episode: Episode, now: float) -> bool:
     """A clock that was set back puts it off: what is committed cannot be had back."""
     return episode.closed_at is not None and now - episode.closed_at >= commit_after(episode)
-
-
-def recent(record: StepRecord, valid_for: float, now: float) -> bool:
-    """What seems to come from the future is not recent: a clock has jumped back."""
-    return record.ended_at is not None and 0 <= now - record.ended_at <= valid_for
 
 
 def _objection(episode: Episode, saw: Confirmation) -> Close | None:
@@ -131,7 +128,7 @@ def _up_to_the_end(episode: Episode, policy: Policy, now: float) -> Decision:
     if probe is None:
         return Run(Step.PROBE, "the VM takes over: waiting for its ports")
     if policy.has_dns and episode.done(Step.SWITCH) is None:
-        if not recent(probe, policy.probe_valid_for, now):
+        if not probe.is_recent(policy.probe_valid_for, now):
             return Run(Step.PROBE, "the ports were seen open a while ago: looking again")
         return Run(Step.SWITCH, "every port answers: switching DNS back")
     if policy.has_dns and episode.done(Step.VERIFY) is None:

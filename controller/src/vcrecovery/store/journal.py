@@ -18,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.episode import ACTS, Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.phase import allowed, phase_of
 from vcrecovery.core.power import Power
@@ -43,9 +43,13 @@ _FIRST_LOOKS, _LAST_LOOKS = 50, 150
 _OFF_KEPT = 30 * 86400.0
 
 
-#: Of an episode: one after which the standby serves; and a failover among these, no switchover.
-_TO_THE_STANDBY = """outcome = 'done' AND request NOT LIKE '%"back": true%'"""
+#: Of an episode: a failback; one after which the standby serves; and a failover among these, no switchover.
+_BACK = """request LIKE '%"back": true%'"""
+_TO_THE_STANDBY = f"outcome = 'done' AND NOT ({_BACK})"
 _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
+
+#: Of a step: see `Episode.has_acted`.
+_ACTS = f"""step IN ({", ".join(f"'{step}'" for step in ACTS)})"""
 
 _OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
 _UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK)
@@ -181,9 +185,9 @@ class Journal:
         """Of all services that have a history; of the others, the primary does."""
         rows = self.rows(
             # While its VM fetches, a standby serves as ever.
-            "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "
-            """AND NOT (request LIKE '%"back": true%' """
-            "AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND step = 'stop'))) FROM service"
+            "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "  # noqa: S608
+            f"AND NOT ({_BACK} "
+            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))) FROM service"
         )
         with self._understood():
             return {name: Serving(Side(side), epoch, bool(at_work)) for name, side, epoch, at_work in rows}
@@ -290,7 +294,8 @@ class Journal:
         """
         said = _written(request)
         acted = db.execute(
-            "SELECT 1 FROM step WHERE episode = ? AND step IN ('fence', 'shutdown', 'stop')", (episode,)
+            f"SELECT 1 FROM step WHERE episode = ? AND {_ACTS}",  # noqa: S608
+            (episode,),
         ).fetchone()
         if not acted:
             db.execute(
@@ -313,8 +318,7 @@ class Journal:
             )
 
     def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
-        """Says that `step` is about to act, and why; the row's number. The epoch is spent with the first
-        act.
+        """Says that `step` is about to act, and why; the row's number. The epoch is spent with the first act.
 
         Raises InternalError when it must not begin now.
         """
@@ -351,18 +355,15 @@ class Journal:
                 "UPDATE step SET ended_at = ?, ok = ?, evidence = ? WHERE id = ?", (at, ok, written(evidence), row)
             )
             if ok:
-                # From the start of the standby on, it is the one that serves, or will; from the end of a failback's
-                # hand-over on, the VM.
-                db.execute(
-                    "UPDATE service SET side = 'standby' WHERE name = "
-                    "(SELECT service FROM step WHERE id = ? AND step = 'start')",
-                    (row,),
-                )
-                db.execute(
-                    "UPDATE service SET side = 'primary', seen_running_at = NULL WHERE name = "
-                    "(SELECT service FROM step WHERE id = ? AND step = 'hand over')",
-                    (row,),
-                )
+                self._who_serves_now(db, row)
+
+    def _who_serves_now(self, db: sqlite3.Connection, row: int) -> None:
+        """From the start of the standby on, it serves, or will; from the end of a failback's hand-over on, the VM."""
+        service, step = db.execute("SELECT service, step FROM step WHERE id = ?", (row,)).fetchone()
+        if step == Step.START:
+            self._set(db, service, side=Side.STANDBY.value)
+        elif step == Step.HAND_OVER:
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
 
     def close(self, episode: Episode, outcome: Outcome, reason: str, at: float) -> None:
         """Raises InternalError when it must not end so now."""
@@ -399,9 +400,7 @@ class Journal:
 
     def failbacks(self, service: str, limit: int = 10) -> list[Episode]:
         """Newest first."""
-        return self._episodes(
-            """service = ? AND request LIKE '%"back": true%' ORDER BY id DESC LIMIT ?""", service, limit
-        )
+        return self._episodes(f"service = ? AND {_BACK} ORDER BY id DESC LIMIT ?", service, limit)
 
     def outcomes(self) -> dict[tuple[str, Outcome], int]:
         """How many episodes of each service ended in which way."""
