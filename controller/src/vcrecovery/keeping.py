@@ -25,6 +25,19 @@ class SayOnce:
         self._said.pop(about, None)
 
 
+def spaced(act: Callable[[], None], every: float, steady: Callable[[], float]) -> Callable[[], None]:
+    """Does `act` when so many seconds have passed since it was made, or since the last time; else nothing."""
+    last = steady()
+
+    def now_and_then() -> None:
+        nonlocal last
+        if steady() - last >= every:
+            last = steady()
+            act()
+
+    return now_and_then
+
+
 def go_on(
     turn: Callable[[], None],
     *,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Runtime
-from vcrecovery.operations.vm_orders import VmOrders
 from vcrecovery.store.journal import Journal
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from vcrecovery.drivers.probe import Probes
     from vcrecovery.drivers.virtual_ip import VirtualIp
     from vcrecovery.operations.neighbours import Neighbours
+    from vcrecovery.operations.vm_orders import VmOrders
     from vcrecovery.operations.whereabouts import Whereabouts
     from vcrecovery.plan.model import Plan, Secondary
 
@@ -89,6 +89,8 @@ class Environment:
 
     @cached_property
     def vm_orders(self) -> VmOrders:
+        from vcrecovery.operations.vm_orders import VmOrders
+
         return VmOrders(self.plan.state_dir)
 
     @cached_property

@@ -18,9 +18,9 @@ from vcrecovery.operations.steps.restore import find_restore_point, restore
 from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.start import start
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.operations.steps.switch import switch, switch_back
+from vcrecovery.operations.steps.switch import switch
 from vcrecovery.operations.steps.take_back import take_back
-from vcrecovery.operations.steps.verify import verify, verify_back
+from vcrecovery.operations.steps.verify import verify
 from vcrecovery.standby.container import EPOCH_KEY
 from vcrecovery.store.lock import after_acts
 
@@ -75,7 +75,7 @@ class FailoverSteps:
             case Step.SWITCH:
                 return switch(subject, episode)
             case Step.VERIFY:
-                return verify(subject)
+                return verify(subject, episode)
             case _:
                 raise InternalError(f"{step} is no step of a {episode.request.verb}")
 
@@ -108,9 +108,9 @@ class FailoverSteps:
             case Step.PROBE:
                 return hand_over.probe_vm(subject)
             case Step.SWITCH:
-                return switch_back(subject, episode)
+                return switch(subject, episode)
             case Step.VERIFY:
-                return verify_back(subject)
+                return verify(subject, episode)
             case Step.KEEP:
                 return keep.keep(subject, episode)
             case _:

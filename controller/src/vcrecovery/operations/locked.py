@@ -90,15 +90,14 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
 
     Raises ExternalError when its hypervisor, or LXD, does not do it.
     """
+    subject = Subject(env, state.service)
     env.vm_orders.withdraw(state.service)
     if episode.done(Step.HAND_OVER) is not None:
         # Also where the failover is refused afterwards.
-        subject = Subject(env, state.service)
         let_files_in(subject.lxd, lambda: subject.startable(episode))
-    if episode.tried(Step.BOOT) and not episode.has_acted:
-        subject = Subject(env, state.service)
-        if subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
-            subject.host.destroy(subject.uuid, subject.service.timeouts.fence)
+    booted = episode.tried(Step.BOOT) and not episode.has_acted
+    if booted and subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
+        subject.host.destroy(subject.uuid, subject.service.timeouts.fence)
     env.journal.close(episode, Outcome.GIVEN_UP, "given up for a failover", env.clock.now())
     return env.journal.state(state.service)
 

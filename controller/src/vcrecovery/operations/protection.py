@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vcrecovery.core.service_state import Side
 from vcrecovery.errors import ExternalError
+from vcrecovery.keeping import spaced
 from vcrecovery.operations.environment import Environment
 from vcrecovery.transfer.freshness import wait_for_sync
 
@@ -21,13 +22,8 @@ def until_protected(env: Environment, name: str, tell: Callable[[str], None]) ->
     """
     service, clock = env.plan.services[name], env.clock
     secondary = service.standby.secondary
-    look_at = clock.steady() + LOOK_EVERY
 
     def look() -> None:
-        nonlocal look_at
-        if clock.steady() < look_at:
-            return
-        look_at = clock.steady() + LOOK_EVERY
         state = env.journal.state(name)
         if state.side is not Side.PRIMARY or state.open_episode is not None:
             raise ExternalError(
@@ -35,4 +31,6 @@ def until_protected(env: Environment, name: str, tell: Callable[[str], None]) ->
                 f"`vcrecovery history {name}` says why",
             )
 
-    return wait_for_sync(env.lxd[secondary], name, env.plan.secondaries[secondary], clock, WHOLE_WITHIN, tell, look)
+    now_and_then = spaced(look, LOOK_EVERY, clock.steady)
+    lxd, place = env.lxd[secondary], env.plan.secondaries[secondary]
+    return wait_for_sync(lxd, name, place, clock, WHOLE_WITHIN, tell, now_and_then)

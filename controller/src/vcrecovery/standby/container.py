@@ -83,6 +83,10 @@ def boots_with_its_machine(plan: Plan, name: str) -> dict[str, str]:
     return {"boot.autostart": "true", "boot.autostart.priority": str(len(_in_need_of(plan, name)))}
 
 
+#: What keeps it from that.
+STAYS_OFF = {"boot.autostart": "false", "boot.autostart.priority": ""}
+
+
 def _in_need_of(plan: Plan, name: str) -> set[str]:
     """The services that cannot be up without it, directly or through others."""
     found: set[str] = set()
@@ -177,8 +181,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
             raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 
-    off = {"boot.autostart": "false", "boot.autostart.priority": ""}
-    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, KEEPING_KEY: "", **off})
+    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, KEEPING_KEY: "", **STAYS_OFF})
 
 
 def let_files_in(lxd: LxdServer, read: Callable[[], Instance]) -> None:

@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.errors import ExternalError, RefusedError
-from vcrecovery.primary.system_name import system_of
-
-__all__ = ["Given", "Order", "Report", "give", "read_order", "read_report", "system_of", "take_report", "withdraw"]
 
 #: A report of a VM is never longer, in bytes.
 AT_MOST = 4096
@@ -51,10 +48,10 @@ class Given:
 class Report:
     """What a VM says that it did.
 
-    `boot` is the kernel's name for its boot, `system` that of `system_of`. `epoch` and `order` are those of the newest
-    pass, 0 and "" before the first; `passes` counts the whole ones of this boot and epoch. `seconds`, `bytes` and
-    `files` are of the newest pass; `error` says why it failed, empty if it did not. `at` is when the secondary heard
-    it, by its own clock.
+    `boot` is the kernel's name for its boot, `system` that of `primary.system_name`. `epoch` and `order` are those
+    of the newest pass, 0 and "" before the first; `passes` counts the whole ones of this boot and epoch. `seconds`,
+    `bytes` and `files` are of the newest pass; `error` says why it failed, empty if it did not. `at` is when the
+    secondary heard it, by its own clock.
     """
 
     boot: str

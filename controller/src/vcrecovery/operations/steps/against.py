@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from vcrecovery.core.episode import Episode
-from vcrecovery.core.service_state import Side
 from vcrecovery.operations import records
 from vcrecovery.operations.serving import standby_serves
 from vcrecovery.operations.steps.subject import Subject
@@ -18,13 +17,10 @@ _ASKS = "/etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
 
 def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
     """Nothing speaks against a failover."""
-    if episode.request.back:
-        found = _against_a_failback(subject, episode)
-        found += records.problems(records.names_of(subject.env, subject.service, Side.PRIMARY))
-    elif episode.request.planned:
-        found = records.problems(subject.names)
-    else:
+    if not (episode.request.back or episode.request.planned):
         return ()
+    found = _against_a_failback(subject, episode) if episode.request.back else []
+    found += records.problems(subject.names_after(episode))
     consistency = subject.service.sync.consistency
     if consistency.kind == "native":
         listed = ", ".join(consistency.paths)

@@ -6,6 +6,7 @@ from vcrecovery.core.evidence import Answered
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.probe import Result
 from vcrecovery.errors import ExternalError
+from vcrecovery.keeping import spaced
 from vcrecovery.operations.serving import standby_runs, targets
 from vcrecovery.operations.steps.subject import JUST_NOW, Subject
 
@@ -31,15 +32,8 @@ def probe(subject: Subject) -> Answered:
 
 def _wait(subject: Subject) -> list[Result]:
     """For all ports. Raises ExternalError as soon as the container is seen to have ended: then none will open."""
-    steady, timeouts = subject.env.clock.steady, subject.service.timeouts
-    looked_at = steady()
-
-    def look() -> None:
-        nonlocal looked_at
-        if steady() - looked_at >= LOOK_EVERY:
-            looked_at = steady()
-            _refuse_one_that_has_ended(subject)
-
+    timeouts = subject.service.timeouts
+    look = spaced(lambda: _refuse_one_that_has_ended(subject), LOOK_EVERY, subject.env.clock.steady)
     asked = targets(subject.service, Side.STANDBY)
     return subject.env.probes.wait_for_all(asked, timeouts.ports, timeouts.stable_for, look)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.policy import Policy
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.sighting import Place
 from vcrecovery.core.text import plain
 from vcrecovery.drivers.lxd import Instance
@@ -53,6 +54,12 @@ class Subject:
     @cached_property
     def names(self) -> list[records.Name]:
         return records.names_of(self.env, self.service)
+
+    def names_after(self, episode: Episode) -> list[records.Name]:
+        """Each with what points it at the side that serves in the end."""
+        if not episode.request.back:
+            return self.names
+        return records.names_of(self.env, self.service, Side.PRIMARY)
 
     @cached_property
     def policy(self) -> Policy:

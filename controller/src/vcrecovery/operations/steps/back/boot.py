@@ -13,8 +13,8 @@ from vcrecovery.operations.steps.confirm import ask_ports
 from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.vm_orders import Order, Report
+from vcrecovery.primary.system_name import system_of
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
-from vcrecovery.transfer.failback_orders import system_of
 from vcrecovery.transfer.rootfs import Rootfs
 
 #: Seconds for a VM to boot and to ask.
@@ -33,17 +33,16 @@ def boot(subject: Subject, episode: Episode) -> Booted:
     orders, name = subject.env.vm_orders, subject.name
     given, report = orders.given(name), orders.report(name)
     runs = subject.find_primary().reading.power is Power.RUNNING
-    ours = given is not None and given.epoch == episode.epoch
+    ours = given if given is not None and given.epoch == episode.epoch else None
     # In the middle of a pass it says nothing.
-    in_a_pass = ours and given is not None and given.order is not Order.HOLD
-    if not (runs and ours and report is not None and (in_a_pass or _is_fresh(subject, report))):
+    if not (runs and ours and report and (ours.order is not Order.HOLD or _is_fresh(subject, report))):
         # What it has said before says nothing of now.
         orders.withdraw(name)
         orders.give(name, episode.epoch, Order.HOLD)
         if runs and episode.request.rebuilt:
             shut_down(subject)
         _have_it_run(subject)
-        report = _wait(subject, episode)
+        report = _wait(subject)
     _refuse_another_system(subject, report)
     return Booted(f"{subject.host.name}: VM is up, and starts no service ({report.system})", report.boot, report.system)
 
@@ -84,7 +83,7 @@ def _have_it_run(subject: Subject) -> None:
             book.release(quarantine.id, env.clock.now(), "it goes back to its VM, which was booted anew")
 
 
-def _wait(subject: Subject, episode: Episode) -> Report:
+def _wait(subject: Subject) -> Report:
     clock, orders = subject.env.clock, subject.env.vm_orders
     begun, answered_since = clock.steady(), None
     look_at = begun

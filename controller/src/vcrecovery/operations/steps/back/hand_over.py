@@ -8,28 +8,35 @@ from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.keeping import spaced
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.back.boot import is_up
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY
+from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, STAYS_OFF
 
 #: Seconds for the VM's services to start, at least.
 PORTS_WITHIN = 300.0
 LOOK_EVERY = 5.0
-_AUTOSTART_OFF = {"boot.autostart": "false", "boot.autostart.priority": ""}
 
 
 def stop(subject: Subject, episode: Episode) -> Stopped:
     """In the order that its system gives. It does not start with its machine any more."""
     name, lxd, limit = subject.name, subject.lxd, subject.service.timeouts.shutdown
-    found = subject.claim(episode, {EPOCH_KEY: str(episode.epoch), **_AUTOSTART_OFF})
+    found = subject.claim(episode, {EPOCH_KEY: str(episode.epoch), **STAYS_OFF})
     if found.status != STOPPED:
         lxd.shut_down(name, limit)
     ended = subject.read_standby()
     if ended is None or ended.status != STOPPED:
         raise ExternalError(f"container {name} has not stopped within {limit:.0f} s", "see what runs in it")
     return Stopped(f"container {name} on {lxd.name}", ended.started_at)
+
+
+def has_run_since_its_stop(found: Instance, episode: Episode) -> bool:
+    """Also where nobody can say: it may have written."""
+    stopped = episode.done(Step.STOP)
+    proof = stopped.evidence if stopped is not None else None
+    return not isinstance(proof, Stopped) or found.started_at != proof.started_at
 
 
 def hand_over(subject: Subject, episode: Episode) -> HandedOver:
@@ -41,8 +48,6 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
         is_up(subject)
     except ExternalError as error:
         raise RefusedError(error.message, error.hint) from error
-    stopped = episode.done(Step.STOP)
-    proof = stopped.evidence if stopped is not None else None
 
     def read() -> Instance:
         found = subject.startable(episode)
@@ -50,7 +55,7 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
             return found
         if int(found.config.get(EPOCH_KEY) or 0) != episode.epoch or found.status != STOPPED:
             raise RefusedError(f"container {found.name} was started or claimed after its stop: it may have written")
-        if not isinstance(proof, Stopped) or found.started_at != proof.started_at:
+        if has_run_since_its_stop(found, episode):
             raise RefusedError(f"container {found.name} has run after its stop: the VM may lack what it has written")
         return found
 
@@ -59,7 +64,7 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
         read,
         # The VM's files would change what the next step but few keeps.
         lambda found: (
-            {} if found.config.get(ROLE_KEY) == STANDBY else {ROLE_KEY: STANDBY, KEEPING_KEY: "true", **_AUTOSTART_OFF}
+            {} if found.config.get(ROLE_KEY) == STANDBY else {ROLE_KEY: STANDBY, KEEPING_KEY: "true", **STAYS_OFF}
         ),
     )
     # Whoever waits for its orders asks anew, and is told that it serves.
@@ -69,17 +74,10 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
 
 def probe_vm(subject: Subject) -> Answered:
     """Every port of the VM answers, for as long as the plan wants."""
-    service, name, clock = subject.service, subject.name, subject.env.clock
+    service, name = subject.service, subject.name
     subject.find_primary()
     subject.host.start(subject.uuid, with_host=_started_with_its_host(subject))
-    look_at = clock.steady() + LOOK_EVERY
-
-    def look() -> None:
-        nonlocal look_at
-        if clock.steady() >= look_at:
-            look_at = clock.steady() + LOOK_EVERY
-            is_up(subject)
-
+    look = spaced(lambda: is_up(subject), LOOK_EVERY, subject.env.clock.steady)
     limit = max(service.timeouts.ports, PORTS_WITHIN)
     results = subject.env.probes.wait_for_all(targets(service, Side.PRIMARY), limit, service.timeouts.stable_for, look)
     if closed := [str(result) for result in results if not result.ok]:

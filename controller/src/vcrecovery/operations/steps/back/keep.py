@@ -7,14 +7,16 @@ failback goes on.
 from __future__ import annotations
 
 from vcrecovery.core.episode import Episode, Step
-from vcrecovery.core.evidence import Kept, Stopped
+from vcrecovery.core.evidence import Kept
 from vcrecovery.core.failback import commit_after
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.operations.room import keeping_problem
+from vcrecovery.operations.steps.back.hand_over import has_run_since_its_stop
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import KEEPING_KEY, ROLE_KEY, STANDBY, let_files_in
+from vcrecovery.standby.kept_points import keep_as_of
 
 #: Seconds from the hand-over after which nothing is begun any more: the service is not protected meanwhile.
 BEGINS_WITHIN = 7200.0
@@ -22,8 +24,6 @@ BEGINS_WITHIN = 7200.0
 
 def keep(subject: Subject, episode: Episode) -> Kept:
     """Raises ExternalError when nothing can be done now; RefusedError when the container is another epoch's."""
-    from vcrecovery.standby.kept_points import keep_as_of
-
     stopped = episode.done(Step.STOP)
     # Before it is made: then it takes that room itself.
     why = _too_late(subject, episode) or keeping_problem(subject.lxd, subject.secondary.storage_pool, subject.name)
@@ -59,10 +59,9 @@ def _too_late(subject: Subject, episode: Episode) -> str:
 
 def _spoilt(subject: Subject, episode: Episode) -> str:
     """Why what is there is not what the standby was at its stop, or has no room; empty when it can be kept."""
-    found, stopped = subject.startable(episode), episode.done(Step.STOP)
-    proof = stopped.evidence if stopped is not None else None
+    found = subject.startable(episode)
     if KEEPING_KEY not in found.config or found.config.get(ROLE_KEY) != STANDBY:
         return "the standby takes files already"
-    if found.status != STOPPED or not isinstance(proof, Stopped) or found.started_at != proof.started_at:
+    if found.status != STOPPED or has_run_since_its_stop(found, episode):
         return "its container has run since its stop"
     return ""
