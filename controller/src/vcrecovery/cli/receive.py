@@ -9,7 +9,7 @@ import click
 
 from vcrecovery.cli import complete
 from vcrecovery.errors import UsageError
-from vcrecovery.primary.who_serves import QUESTION
+from vcrecovery.primary.answers import QUESTION
 from vcrecovery.transfer.question import answer
 from vcrecovery.transfer.receiver import receive as receive_files
 from vcrecovery.transfer.receiver import refusals_noted

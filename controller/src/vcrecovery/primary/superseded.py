@@ -9,13 +9,14 @@ import json
 import time
 from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
+from .answers import PRIMARY, QUESTION
+from .connections import shared_connection
 from .fetch import Fetch
 from .heartbeat import boot_id
 from .programs import ProgramError, Run
 from .settings import Settings
 from .system_name import own_system
-from .transfer import shared_connection
-from .who_serves import PRIMARY, QUESTION, Say, ask
+from .who_serves import Say, ask
 
 HOLD, COPY, LAST = "hold", "copy", "last"
 #: Seconds for one question, whose answer the secondary may hold back for 20; between two while there is no order; after

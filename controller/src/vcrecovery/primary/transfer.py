@@ -8,6 +8,7 @@ import subprocess
 import threading
 from typing import IO, Callable, Iterable, List, NamedTuple, Optional, Sequence
 
+from .connections import OWN_CONNECTION, shared_connection
 from .hidden import HIDDEN, hidden_paths, is_hidden
 from .programs import ProgramError
 from .settings import Settings
@@ -20,8 +21,6 @@ _DELETE = ("--delete", "--delete-delay", "--force")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24
-#: A long transfer would hold up lsyncd's small ones on a connection that they share.
-OWN_CONNECTION = "ControlPath=none"
 _PROGRESS = re.compile(rb"\s*([\d,]+)\s+(\d+)%\s.*?(?:\(xfr#(\d+), (?:ir|to)-chk=(\d+)/(\d+)\))?\s*\Z")
 _CHANGE = re.compile(rb"(?:[<>ch.*][fdLDS][^ ]{9}|\*deleting  ) (.*)\Z", re.S)
 _OCTAL = re.compile(rb"\\#([0-7]{3})")
@@ -131,14 +130,6 @@ def _ends(tree: str, settings: Settings) -> List[str]:
 
 def _shell(settings: Settings, control: str = OWN_CONNECTION) -> List[str]:
     return ["-e", f"ssh -F {settings.ssh_config} -o {control}"] if ":" in settings.target else []
-
-
-def shared_connection(settings: Settings) -> str:
-    """Of passes back and the questions between them: an emulated machine needs two seconds for each new one.
-
-    Not lsyncd's, which is ended by somebody else.
-    """
-    return f"ControlPath={settings.run_dir}/back-%C"
 
 
 def _stream(

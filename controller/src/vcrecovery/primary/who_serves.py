@@ -10,13 +10,12 @@ import os
 import time
 from typing import Callable, Optional, Sequence
 
+from .answers import PRIMARY, QUESTION, STANDBY
+from .connections import OWN_CONNECTION
 from .programs import ProgramError, Run
 from .settings import Settings
-from .transfer import OWN_CONNECTION
 from .unit_states import system_state
 
-#: What is asked for over the key of the sync, and what is answered.
-QUESTION, PRIMARY, STANDBY = "who-serves", "primary", "standby"
 SUPERSEDED = "vcrecovery-superseded.target"
 NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
 #: Seconds for one question; between two while nobody answers.
@@ -34,7 +33,7 @@ def who_serves(settings: Settings, run: Run) -> Optional[str]:
 def ask(
     settings: Settings, run: Run, question: str, timeout: float, control: str = OWN_CONNECTION
 ) -> Optional[Sequence[str]]:  # fmt: skip
-    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above. `control`: see `transfer`."""
+    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above. `control`: an option of ssh."""
     command = ["ssh", "-F", settings.ssh_config, "-o", control, "receiver", question]
     try:
         words = run(command, timeout).split()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vcrecovery.primary.who_serves import STANDBY
+from vcrecovery.primary.answers import STANDBY
 from vcrecovery.transfer.failback_orders import Given, Order, Report, read_order, take_report
 from vcrecovery.transfer.receiver import who_serves
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vcrecovery.errors import ExternalError, RefusedError, UsageError
-from vcrecovery.primary.who_serves import PRIMARY, STANDBY
+from vcrecovery.primary.answers import PRIMARY, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, sessions
 from vcrecovery.transfer.failback_orders import Order, read_order
