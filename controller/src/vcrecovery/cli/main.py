@@ -40,11 +40,7 @@ VERBS = {
     "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),
     "relay": ("relay", "relay", "Relay VM states from SNMP agents to Zabbix."),
     "resume": ("protection", "resume", "Resume automatic failover."),
-    "rollback": (
-        "rollback",
-        "rollback",
-        "Undo a failback: back to what the standby was.",
-    ),
+    "rollback": ("rollback", "rollback", "Undo a failback: back to what the standby was."),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Serve a hypervisor's VM states by SNMP, with traps."),
     "standby": ("standby_verbs", "standby", "Manage the standbys on this secondary."),
     "status": ("status", "status", "Show who serves what, and how fresh the standbys are."),

@@ -198,18 +198,21 @@ def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None
     try:
         episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
         if not as_json:
-            _tell_the_end(env, request, name, episode)
+            tell_the_end(env, request, name, episode, as_json=False)
         _until_protected(env, name, episode, quietly=as_json)
     except VCRecoveryError as error:
         if as_json:
-            print_json("service", name, [result_of_error(name, error)])
+            _print_json("service", name, [result_of_error(name, error)])
         raise
     if as_json:
-        print_json("service", name, [result_of(name, episode, request)])
+        tell_the_end(env, request, name, episode, as_json=True)
 
 
-def _tell_the_end(env: Environment, request: Request, name: str, episode: Episode | None) -> None:
-    if episode is None:
+def tell_the_end(env: Environment, request: Request, name: str, episode: Episode | None, *, as_json: bool) -> None:
+    """`episode`: None when there was nothing to do."""
+    if as_json:
+        _print_json("service", name, [result_of(name, episode, request)])
+    elif episode is None:
         serves = "primary serves" if request.back else f"standby serves since epoch {env.journal.state(name).epoch}"
         say(f"{name}: nothing to do: its {serves}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
@@ -246,7 +249,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
 
     results = fail_over_all(meant.services, attempt, start_gate, tell, request, env.runtime)
     if as_json:
-        print_json(meant.what, meant.name, results)
+        _print_json(meant.what, meant.name, results)
     else:
         for line in _table(results):
             say(line)
@@ -279,7 +282,7 @@ def _table(results: list[Result]) -> list[str]:
     return lines
 
 
-def print_json(what: str, name: str, results: list[Result]) -> None:
+def _print_json(what: str, name: str, results: list[Result]) -> None:
     data = {
         what: name,
         "ok": all(result.exit_code is ExitCode.DONE for result in results),

@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 
 from vcrecovery.cli import complete
-from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan, seconds_of
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
-from vcrecovery.plan.fields import parse_duration
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.container import stand_by_again
 from vcrecovery.standby.seed import seed as seed_standby
@@ -112,17 +111,13 @@ def _refuse_in_a_failback(state: ServiceState) -> None:
 
 @standby.command(short_help="Wait for a complete sync.")
 @click.argument("service", shell_complete=complete.service)
-@click.option("--timeout", default="1h", show_default=True, help="How long to wait: 90s, 10m.")
+@click.option("--timeout", default="1h", show_default=True, callback=seconds_of, help="How long to wait: 90s, 10m.")
 @click.option("--any", "any_time", is_flag=True, help="Accept a complete sync of any age.")
 @plan_option
-def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
+def wait(service: str, timeout: float, any_time: bool, plan_path: Path) -> None:
     """Wait until the standby of SERVICE has everything that its primary had when this was run."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    try:
-        seconds = parse_duration(timeout)
-    except ValueError as error:
-        raise UsageError(f"--timeout: {error}") from error
     env = Environment(plan)
     if env.journal.state(service).side is Side.STANDBY:
         click.echo(f"{service}: its standby serves: nothing is synced before `vcrecovery failback {service}`")
@@ -134,7 +129,7 @@ def wait(service: str, timeout: str, any_time: bool, plan_path: Path) -> None:
         service,
         place,
         env.clock,
-        seconds,
+        timeout,
         lambda line: click.echo(f"{service}: {line}", err=True),
         newer=not any_time,
     )

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from vcrecovery.cli import complete
-from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan
+from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan, seconds_of
 from vcrecovery.cli.standby import standby
-from vcrecovery.errors import BusyError, ExternalError, UsageError
+from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.modes import ChosenModes, refreshed
@@ -25,19 +24,15 @@ PLAN = "plan"
 @standby.command("set", short_help="Change the mode in which a standby waits.")
 @click.argument("service", shell_complete=complete.service)
 @click.argument("mode", type=click.Choice([*(mode.value for mode in Mode), PLAN]))
-@click.option("--timeout", default="5m", show_default=True, help="How long to wait: 90s, 10m.")
+@click.option("--timeout", default="5m", show_default=True, callback=seconds_of, help="How long to wait: 90s, 10m.")
 @plan_option
-def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
+def set_mode(service: str, mode: str, timeout: float, plan_path: Path) -> None:
     """Change the mode in which the standby of SERVICE waits; MODE `plan` returns it to the plan's.
 
     Waits until it is in that mode. The choice survives restarts; the watcher keeps it.
     """
     plan = read_plan(plan_path)
     entry = plan.services[known_service(plan, plan_path, service)]
-    try:
-        seconds = parse_duration(timeout)
-    except ValueError as error:
-        raise UsageError(f"--timeout: {error}") from error
     chosen, wanted = ChosenModes(plan.state_dir), None if mode == PLAN else Mode(mode)
     if entry.restore_points.keep and (wanted or entry.mode) is not Mode.COLD:
         click.echo(f"{service}: no restore points are made in mode {wanted}: its container is never off", err=True)
@@ -46,7 +41,7 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
         chosen.write(service, wanted)
     env = Environment(plan)
     keeper = StandbyKeeper(plan, env.lxd, env.journal, env.clock)
-    deadline = env.clock.steady() + seconds
+    deadline = env.clock.steady() + timeout
     while True:
         try:
             looked = keeper.look(service)
@@ -62,7 +57,7 @@ def set_mode(service: str, mode: str, timeout: str, plan_path: Path) -> None:
         if env.clock.steady() > deadline:
             why = busy or looked.sentence
             raise ExternalError(
-                f"{service} is not in mode {chosen.of(service, entry)} after {seconds:.0f} s: {why}",
+                f"{service} is not in mode {chosen.of(service, entry)} after {timeout:.0f} s: {why}",
                 "`vcrecovery watch` goes on with it",
             )
         if busy is not None or looked.act is None:

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 from vcrecovery.cli.output import say
-from vcrecovery.cli.recovery import carry_out, print_json
+from vcrecovery.cli.recovery import carry_out, tell_the_end
 from vcrecovery.core.episode import Request
 from vcrecovery.core.text import clock_time, day_and_time, plain, span
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rollback import Loss, loss_of
-from vcrecovery.operations.several import result_of
 from vcrecovery.standby.kept_points import commit
 from vcrecovery.store.lock import KEEPER_PATIENCE
 
@@ -23,7 +22,7 @@ def roll_back(env: Environment, plan_path: Path, service: str, word: str | None,
         raise UsageError(f"--drop-new-writes {word} is not the service's name", f"type {service} to mean it")
     loss = loss_of(env, service)
     if loss is None:
-        _say_that_it_is_done(env, service, as_json=as_json)
+        tell_the_end(env, Request(force=True), service, None, as_json=as_json)
         return
     if not as_json:
         for line in _lines(service, loss):
@@ -47,13 +46,6 @@ def roll_back(env: Environment, plan_path: Path, service: str, word: str | None,
         restore_point=loss.restore_point,
         as_json=as_json,
     )
-
-
-def _say_that_it_is_done(env: Environment, service: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json("service", service, [result_of(service, None, Request(force=True))])
-        return
-    say(f"{service}: nothing to do: its standby serves since epoch {env.journal.state(service).epoch}")
 
 
 def commit_now(env: Environment, service: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import stat
 from pathlib import Path
 
 from vcrecovery.core.drill import room_problem
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import ExternalError
+from vcrecovery.transfer.tree_walk import everything_in
 
 #: A pool with another driver keeps a copy's files where the original's are, until one of the two changes them.
 _COPIES_FILES = "dir"
@@ -29,23 +30,11 @@ def copied_bytes(lxd: LxdServer, pool: str, name: str) -> int:
 def size_of_tree(top: Path) -> int:
     """The bytes that its files take on the disk, each counted once. Raises ExternalError when it cannot be read."""
     counted: set[tuple[int, int]] = set()
-    size, folders = 0, [str(top)]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                        if (found.st_dev, found.st_ino) in counted:
-                            continue
-                        counted.add((found.st_dev, found.st_ino))
-                    size += found.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-        except FileNotFoundError:
-            continue  # a sync has just removed it
-        except OSError as error:
-            raise ExternalError(
-                f"{error.filename or top} cannot be read: {error.strerror}", "call it as root"
-            ) from error
+    size = 0
+    for _name, found in everything_in(top):
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if (found.st_dev, found.st_ino) in counted:
+                continue
+            counted.add((found.st_dev, found.st_ino))
+        size += found.st_blocks * 512
     return size

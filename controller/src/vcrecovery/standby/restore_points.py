@@ -65,7 +65,7 @@ def find(points: Sequence[RestorePoint], service: str, wanted: str) -> RestorePo
 
     Raises RefusedError, which names those that there are.
     """
-    if wanted == LATEST and (sent := [point for point in points if not point.kept]):
+    if wanted == LATEST and (sent := _sent(points)):
         return sent[-1]
     for point in points:
         if point.name == wanted:
@@ -138,13 +138,14 @@ def remove_unfinished(lxd: LxdServer, service: str) -> None:
             lxd.delete_snapshot(service, name, COPY_TIMEOUT)
 
 
-def _sent(lxd: LxdServer, service: str) -> list[RestorePoint]:
-    return [point for point in restore_points(lxd, service) if not point.kept]
+def _sent(points: Sequence[RestorePoint]) -> list[RestorePoint]:
+    """Those that the primary has sent."""
+    return [point for point in points if not point.kept]
 
 
 def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> list[str]:
     # What was made before and has a later time is of a clock that was set back since: that goes first.
-    points = sorted(_sent(lxd, service), key=lambda point: (point <= newest, point))
+    points = sorted(_sent(restore_points(lxd, service)), key=lambda point: (point <= newest, point))
     surplus = [point.name for point in points[:-keep]]
     for name in surplus:
         lxd.delete_snapshot(service, name, COPY_TIMEOUT)
@@ -154,7 +155,7 @@ def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> lis
 def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
     """Why none is to be made; empty when one is."""
     entry, now = plan.services[service], clock.now()
-    points = _sent(lxd, service)
+    points = _sent(restore_points(lxd, service))
     # One of a clock that was set back since must not keep others from being made until its time has come.
     if recent := [point for point in points if abs(now - point.taken_at) < entry.restore_points.every]:
         return f"nothing to do: the newest is {age_in_words(now - recent[-1].taken_at)} old"

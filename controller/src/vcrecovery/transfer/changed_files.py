@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcrecovery.errors import ExternalError
+from vcrecovery.transfer.tree_walk import everything_in
 
 #: So many of the newest are named.
 NAMED = 10
 #: How the VM and its secondary keep in touch, which no user wrote.
-_OURS = "/var/lib/vcrecovery"
+_OURS = "/var/lib/vcrecovery/"
 
 
 @dataclass(frozen=True)
@@ -31,33 +29,11 @@ def changed_since(rootfs: Path, moment: float) -> Changed:
     Raises ExternalError when the tree cannot be read.
     """
     count, newest = 0, list[tuple[float, str]]()
-    for at, name in _files(rootfs):
-        if at > moment:
+    for name, found in everything_in(rootfs):
+        at = found.st_ctime
+        if at > moment and not stat.S_ISDIR(found.st_mode) and not name.startswith(_OURS):
             count += 1
             heapq.heappush(newest, (at, name))
             if len(newest) > NAMED:
                 heapq.heappop(newest)
     return Changed(count, tuple(sorted(newest, reverse=True)))
-
-
-def _files(rootfs: Path) -> Iterator[tuple[float, str]]:
-    """Without following a link: the tree is the primary's."""
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(f"{rootfs}{folder or '/'}") as entries:
-                for entry in entries:
-                    name = f"{folder}/{entry.name}"
-                    if name == _OURS:
-                        continue
-                    found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(found.st_mode):
-                        folders.append(name)
-                    else:
-                        yield found.st_ctime, name
-        except FileNotFoundError:
-            continue  # a sync has just removed it
-        except OSError as error:
-            where = error.filename or rootfs
-            raise ExternalError(f"{where} cannot be read: {error.strerror}", "call it as root") from error
