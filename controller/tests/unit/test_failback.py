@@ -17,9 +17,9 @@ WANTS = "etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
 NETWORK_MANAGER = "etc/systemd/system/multi-user.target.wants/NetworkManager.service"
 
 
-def failed_over(folder: Path, *links: str) -> Observed:
+def failed_over(folder: Path, *links: str, autostart: bool = False) -> Observed:
     """Its standby has these units enabled, as its VM had."""
-    site = Observed(folder)
+    site = Observed(folder, world={"autostart": autostart})
     site.watch(1)
     site.crash("web")
     site.watch(3)
@@ -83,3 +83,15 @@ def test_the_standby_stops_when_another_pass_would_not_make_the_last_one_shorter
     seconds: list[float], enough: bool
 ) -> None:
     assert is_copied(seconds) is enough
+
+
+def test_a_failback_that_was_refused_does_not_forget_that_the_vm_started_with_its_host(memory_path: Path) -> None:
+    site = failed_over(memory_path, WANTS, autostart=True)
+    web = site.world.services["web"]
+    assert not web.autostart
+    site.change(["web"], {"dns_answers": False})
+    site.failback()
+    assert site.journal.history("web")[0].outcome is Outcome.REFUSED
+    site.change(["web"], {"dns_answers": True})
+    site.failback()
+    assert (web.open_ports, web.autostart) == (True, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.core.evidence import Answered, Fenced, HandedOver, ShutDown, Stopped
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd import Instance
@@ -91,7 +91,8 @@ def probe_vm(subject: Subject) -> Answered:
 def _started_with_its_host(subject: Subject) -> bool:
     """Before it was fenced, or shut down for its switchover."""
     for episode in subject.env.journal.history(subject.name):
-        if episode.request.back and episode.closed_at is not None:
+        if episode.request.back and episode.outcome is Outcome.DONE:
+            # What was said before that has been seen to.
             break
         for record in episode.steps:
             if isinstance(record.evidence, Fenced | ShutDown) and record.evidence.starts_with_host:
