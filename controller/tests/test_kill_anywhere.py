@@ -115,7 +115,12 @@ def goes_on(site: Site, who: str) -> None:
     """Whoever is next."""
     if who == "the same words":
         site.switchover()
-    elif who == "a failover":
+    else:
+        another_goes_on(site, who)
+
+
+def another_goes_on(site: Site, who: str) -> None:
+    if who == "a failover":
         site.failover()
     else:
         site.kill_watcher()
@@ -196,11 +201,8 @@ def goes_on_back(site: Site, who: str) -> None:
     episode = site.journal.state("web").open_episode
     if who == "the same words" or episode is None or not episode.has_acted:
         site.failback()
-    elif who == "a failover":
-        site.failover()
     else:
-        site.kill_watcher()
-        site.watch(3, again=False)
+        another_goes_on(site, who)
 
 
 @pytest.mark.parametrize("second_kill", [None, 1, 5])

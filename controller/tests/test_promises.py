@@ -274,10 +274,7 @@ class Promises(Walk):
         self.acknowledge()
         self.watch(1.5)
         self.site.scheduler.loses = lost
-        if what == "a kill":
-            self.site.kill_at = place
-        elif what != "second dns" or self.web.ns2 is not None:
-            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
+        self.goes_wrong(what, place)
         if turns is not None and self.site.watcher is not None:
             self.site.scheduler.kill_in = (self.site.watcher, turns)
         if meanwhile is not None:
@@ -490,6 +487,29 @@ class Promises(Walk):
             self.web.operators_word = True
         self.let(self.site.begin_failover(**{key: value for key, value in said.items() if value}))
 
+    def goes_wrong(self, what: str, place: str) -> None:
+        """Once, at that place; empty: nothing does."""
+        if what == "a kill":
+            self.site.kill_at = place
+        elif what and (what != "second dns" or self.web.ns2 is not None):
+            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
+
+    def move_under_fire(self, verb: str, meanwhile: str | None, after: float) -> None:
+        if meanwhile is not None:
+            self.meanwhile(seconds=after, what=meanwhile)
+        self.let(self.site.begin_failover(verb=verb))
+        self.site.then.clear()
+        self.site.kill_at = None
+
+    def and_then(self, then: str) -> None:
+        if then == "mended":
+            self.everything_is_mended()
+        elif then == "watch":
+            self.watch(12.0)
+        else:
+            words: dict[str, Any] = {"force": True} if then == "force" else {"verb": then}
+            self.let(self.site.begin_failover(**words))
+
     @rule(
         what=st.sampled_from(["", "", *TROUBLE, "a kill", "a kill", "no last files"]),
         place=st.sampled_from(PLACES),
@@ -514,24 +534,12 @@ class Promises(Walk):
         self.watch(1.5)
         self.change(shuts_down_within=within, sends_last_files=True)
         self.site.scheduler.loses = lost
-        if what == "a kill":
-            self.site.kill_at = place
-        elif what == "no last files":
+        if what == "no last files":
             self.site.then["journalled shutdown"] = [lambda: self.change(syncs=False)]
-        elif what and (what != "second dns" or self.web.ns2 is not None):
-            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
-        if meanwhile is not None:
-            self.meanwhile(seconds=after, what=meanwhile)
-        self.let(self.site.begin_failover(verb="switchover"))
-        self.site.then.clear()
-        self.site.kill_at = None
-        if then == "mended":
-            self.everything_is_mended()
-        elif then == "watch":
-            self.watch(12.0)
         else:
-            words: dict[str, Any] = {"force": True} if then == "force" else {"verb": then}
-            self.let(self.site.begin_failover(**words))
+            self.goes_wrong(what, place)
+        self.move_under_fire("switchover", meanwhile, after)
+        self.and_then(then)
         self.change(shuts_down_within=3.0, syncs=True)
 
     @rule(
@@ -564,25 +572,13 @@ class Promises(Walk):
             "a full disk": lambda: self.change(fetches_within=None),
             "the standby ends": lambda: self.change(standby_running=False) if self.web.serves else None,
         }
-        if what == "a kill":
-            self.site.kill_at = place
-        elif what in wrong:
+        if what in wrong:
             self.site.then[place] = [lambda: void(wrong[what]())]
-        elif what and (what != "second dns" or self.web.ns2 is not None):
-            self.site.then[place] = [lambda: self.change(**TROUBLE[what])]
-        if meanwhile is not None:
-            self.meanwhile(seconds=after, what=meanwhile)
-        self.let(self.site.begin_failover(verb="failback"))
-        self.site.then.clear()
-        self.site.kill_at = None
-        self.change(fetches_within=2.0)
-        if then == "mended":
-            self.everything_is_mended()
-        elif then == "watch":
-            self.watch(12.0)
         else:
-            words: dict[str, Any] = {"force": True} if then == "force" else {"verb": then}
-            self.let(self.site.begin_failover(**words))
+            self.goes_wrong(what, place)
+        self.move_under_fire("failback", meanwhile, after)
+        self.change(fetches_within=2.0)
+        self.and_then(then)
 
     @rule(seconds=st.sampled_from([None, 30.0, 1000.0]))
     def suspend(self, seconds: float | None) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery_lab import rows
 from vcrecovery_lab.demo import controller
 from vcrecovery_lab.image import DEFAULT_CACHE, Image, ensure_image
 from vcrecovery_lab.layout import SERVICE, Layout
 from vcrecovery_lab.machine import qemu_pid, ssh
+from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.run import LabError
 
@@ -47,8 +49,8 @@ class Bench:
 
     @property
     def rows_of_the_standby(self) -> set[int]:
-        pool = f"/var/lib/lxd/storage-pools/{self.layout.pool}/containers/{SERVICE}/rootfs/srv/rows"
-        return {int(name) for name in os.listdir(pool)}
+        rootfs = LxdServer("sec1", self.layout.lxd_socket, SystemClock()).rootfs(self.layout.pool, SERVICE)
+        return {int(row.name) for row in (rootfs / "srv/rows").iterdir()}
 
     def newest(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(controller(self.layout, "history", SERVICE, "--limit", "1", "--json"))
@@ -67,11 +69,7 @@ def the_bench(layout: Layout) -> Bench:
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise LabError(f"{what}: not within {_PATIENCE:.0f} s")
-        time.sleep(0.2)
+    wait_until(condition, what, _PATIENCE, poll=0.2)
 
 
 def is_protected(bench: Bench) -> bool:
