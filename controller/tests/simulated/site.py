@@ -544,6 +544,8 @@ class Site:
         if service.power is not Power.PAUSED:
             self.start_primary(name)
         service.operators_word, service.tree = False, "synced"
+        # What the standby has written was copied by hand, or is given up.
+        service.has_everything = True
         self.reset(name)
 
     def reset(self, name: str) -> None:
