@@ -81,17 +81,21 @@ def is_to_be_committed(episode: Episode, now: float) -> bool:
 
 def _objection(episode: Episode, saw: Confirmation) -> Close | None:
     """Why nothing is begun: everything that is known to speak against it."""
-    found = [*_of_the_vm(saw), *([saw.standby_problem] if saw.standby_problem else []), *saw.problems]
+    found = [*_of_the_vm(episode, saw), *([saw.standby_problem] if saw.standby_problem else []), *saw.problems]
     if not found:
         return None
     return Close(Outcome.REFUSED, f"{episode.service} does not go back to its VM: {'; '.join(found)}", "fix that first")
 
 
-def _of_the_vm(saw: Confirmation) -> list[str]:
+def _of_the_vm(episode: Episode, saw: Confirmation) -> list[str]:
     if saw.also_on:
         return [f"its VM is also on {listed(saw.also_on)}"]
     if saw.power in (Power.ABSENT, Power.UNREACHABLE) or saw.reason == "migrated":
         return [saw.detail or f"its VM is {saw.power} on {saw.host}"]
+    serves = saw.power is Power.RUNNING and saw.open_ports and not saw.closed_ports
+    if serves and not (episode.tried(Step.BOOT) or episode.request.rebuilt):
+        # Somebody has started it beside its standby. What it has written since is theirs to give up.
+        return [f"its VM answers on {', '.join(saw.open_ports)}: it may serve too; shut it down"]
     return []
 
 
