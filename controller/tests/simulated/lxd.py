@@ -157,7 +157,8 @@ class SimulatedLxd(LxdServer):
         service, container = self._of(instance)
         if container.status != RUNNING:
             raise self._says(f"Instance is {'frozen' if container.status == FROZEN else 'not running'}")
-        if "promote" in command and service.mode in ("warm", "hot"):
+        starts_them = service.mode in ("warm", "hot") or service.booted_at != service.epoch
+        if "promote" in command and starts_them:
             service.boots(MODES[service.mode][1])
         if "start" in command and service.standby_service_ended:
             service.serves_inside_again()

@@ -541,7 +541,7 @@ class Site:
         service.virtual_ip_is_here = False
         for records in service.records.values():
             records["A"] = {service.address}
-        if service.power is not Power.PAUSED:
+        if service.power is not Power.PAUSED or not service.quarantined:
             self.start_primary(name)
         service.operators_word, service.tree = False, "synced"
         # What the standby has written was copied by hand, or is given up.

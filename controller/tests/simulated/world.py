@@ -142,6 +142,8 @@ class Service:
     #: The epochs at which all ports of the standby were seen open since it was started.
     answered: set[int] = field(default_factory=set)
     starts: int = 0
+    #: The epoch at which its services were started last.
+    booted_at: int = 0
     restores: int = 0
     #: By its server: type -> values.
     records: dict[str, dict[str, set[str]]] = field(default_factory=dict)
@@ -301,6 +303,7 @@ class Service:
             if self.tree == "half":
                 self.violated(f"the standby of {self.name} starts from half a restore point")
             self.starts += 1
+            self.booted_at = self.epoch
             self.untouched = True
             self.has_everything = False
             self.on_start(self)
