@@ -157,9 +157,11 @@ class SimulatedLxd(LxdServer):
         service, container = self._of(instance)
         if container.status != RUNNING:
             raise self._says(f"Instance is {'frozen' if container.status == FROZEN else 'not running'}")
-        starts_them = service.mode in ("warm", "hot") or service.booted_at != service.epoch
-        if "promote" in command and starts_them:
+        if "promote" in command and service.mode in ("warm", "hot"):
             service.boots(MODES[service.mode][1])
+        elif "promote" in command and service.took_over_at != service.epoch:
+            # It ran by chance, with all of its services.
+            service.takes_over()
         if "start" in command and service.standby_service_ended:
             service.serves_inside_again()
             return 0, "started nginx.service"

@@ -142,8 +142,8 @@ class Service:
     #: The epochs at which all ports of the standby were seen open since it was started.
     answered: set[int] = field(default_factory=set)
     starts: int = 0
-    #: The epoch at which its services were started last.
-    booted_at: int = 0
+    #: The epoch at which it began to serve.
+    took_over_at: int = 0
     restores: int = 0
     #: By its server: type -> values.
     records: dict[str, dict[str, set[str]]] = field(default_factory=dict)
@@ -299,17 +299,21 @@ class Service:
         self.standby_service_ended = False
         self.answered.clear()
         if container.config.get("user.vcrecovery.role") == "active":
-            self.may_start()
-            if self.tree == "half":
-                self.violated(f"the standby of {self.name} starts from half a restore point")
-            self.starts += 1
-            self.booted_at = self.epoch
-            self.untouched = True
-            self.has_everything = False
-            self.on_start(self)
+            self.takes_over()
         if self.standby_ends_after is not None:
             since = self.scheduler.time
             self.scheduler.at(since + self.standby_ends_after, lambda: self.ends_by_itself(since))
+
+    def takes_over(self) -> None:
+        """What runs in it serves from now on."""
+        self.may_start()
+        if self.tree == "half":
+            self.violated(f"the standby of {self.name} starts from half a restore point")
+        self.starts += 1
+        self.took_over_at = self.epoch
+        self.untouched = True
+        self.has_everything = False
+        self.on_start(self)
 
     def ends_by_itself(self, since: float) -> None:
         """What was started then."""
