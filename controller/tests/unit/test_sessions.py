@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,21 @@ sessions.join(Path(sys.argv[1]), "web", 5)
 if os.fork() == 0:
     print("child", flush=True)
 os.execvp("sleep", ["sleep", "1000"])
+"""
+#: A receiver, whose child is in an attacker's hands and tries to be in no session.
+RECEIVER = """\
+import fcntl, os, sys, time
+from pathlib import Path
+from vcrecovery.transfer import sessions
+lock = sessions.join(Path(sys.argv[1]), "web", 5)
+child = os.fork()
+if child == 0:
+    sessions.hold_apart(lock)
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    print(os.getpid(), flush=True)
+    time.sleep(1000)
+_, status = os.waitpid(child, 0)
+sys.exit(7)
 """
 Opener = Callable[[], "subprocess.Popen[str]"]
 
@@ -79,6 +96,23 @@ def test_a_child_that_outlives_its_receiver_is_ended(tmp_path: Path, open_sessio
     assert orphan != receiver.pid
     assert sessions.end_sessions(tmp_path, "web", 10) == 1
     assert held(tmp_path) == {}
+
+
+def test_a_child_that_has_left_the_lock_is_ended_before_its_receiver(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", RECEIVER, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as receiver:
+        try:
+            assert receiver.stdout is not None
+            child = int(receiver.stdout.readline())
+            # Nor has it given up its receiver's hold.
+            assert held(tmp_path) == {receiver.pid: "READ"}
+            assert sessions.end_sessions(tmp_path, "web", 10) == 1
+            assert not Path(f"/proc/{child}").exists()
+            # It has not been killed, but has seen its child end.
+            assert receiver.wait(10) == 7
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(receiver.pid, signal.SIGKILL)
 
 
 def test_only_holders_are_ended(tmp_path: Path, open_session: Opener) -> None:

@@ -1,8 +1,12 @@
 """The receiver's open sessions: who writes into a standby now, and how that is brought to an end.
 
 A session holds its service's lock shared, from before it reads whether the standby may take files until its last
-process has ended: rsync and its children inherit the lock. So who has told LXD that the standby serves, and then sees
-that nobody holds the lock shared, knows that no session writes any more and that none will.
+process has ended. So who has told LXD that the standby serves, and then sees that nobody holds the lock shared, knows
+that no session writes any more and that none will.
+
+The receiver holds it while it waits for its rsync. rsync and its children hold it a second time, for themselves: should
+the receiver be killed, and without a way to let go of the receiver's. An rsync that is in an attacker's hands may leave
+the lock, but it remains the receiver's child.
 
 Standard library only: the receiver uses it.
 """
@@ -15,7 +19,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,6 +78,19 @@ def join(state_dir: Path, service: str, timeout: float) -> int:
     return descriptor
 
 
+def hold_apart(descriptor: int) -> None:
+    """For a child: gives up what it has inherited of its parent's hold, after it has taken one of its own.
+
+    Processes that share an open file share its lock: each could give it up for all.
+    """
+    own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+    if not _take(own, fcntl.LOCK_SH):
+        raise ExternalError("a session's lock was given up while it began", "try again")
+    # To the same number, which no child has open as anything else.
+    os.dup2(own, descriptor)
+    os.close(own)
+
+
 def are_files_arriving(state_dir: Path, service: str) -> bool:
     """Whether a session is open, or the standby set aside. Raises ExternalError when the lock cannot be used."""
     descriptor = _open(state_dir, service)
@@ -129,16 +146,20 @@ def end_sessions(state_dir: Path, service: str, timeout: float) -> int:
 
 def _end_sessions(descriptor: int, path: Path, service: str, timeout: float, *, alone: bool) -> int:
     ended: set[int] = set()
+    known: set[int] = set()
 
     def none_left() -> bool:
         if _take(descriptor, fcntl.LOCK_EX):
             return True
         held = holders(path)
         sharing = {pid for pid, kind in held.items() if kind == "READ"}
-        # A session is a receiver and the children that rsync has started in it.
-        ended.update(pid for pid in sharing if _parent(pid) not in sharing | ended)
+        parents = _parents()
+        # A session is a receiver and all that was started in it; those that lose their parent belong to no new one.
+        new = (sharing - known) & parents.keys()
+        ended.update(pid for pid in new if parents[pid] not in sharing | known)
+        known.update(sharing)
         for pid in sharing:
-            _kill(pid, path)
+            _end(pid, path, parents)
         return not alone and "WRITE" in held.values()
 
     if not _until(none_left, timeout):
@@ -178,20 +199,38 @@ def _holds(process: Path, there: os.stat_result) -> str:
     return ""
 
 
-def _parent(pid: int) -> int:
+def _parents() -> dict[int, int]:
+    """Of each process that lives, whose child it is."""
+    numbers = [int(process.name) for process in Path("/proc").iterdir() if process.name.isdigit()]
+    return {pid: parent for pid in numbers if (parent := _parent(pid)) is not None}
+
+
+def _parent(pid: int) -> int | None:
+    """None when there is no such process, or it has ended."""
     with contextlib.suppress(OSError):
-        status = Path(f"/proc/{pid}/status").read_text()
-        if found := re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE):
-            return int(found[1])
-    return 0
+        # The program's name may hold anything, and ends with the last bracket.
+        state, parent = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:2]
+        if state not in (b"Z", b"X"):
+            return int(parent)
+    return None
 
 
-def _kill(pid: int, path: Path) -> None:
-    """Kills `pid` if it still is a process that holds the lock, and not a later one of the same number."""
+def _end(pid: int, path: Path, parents: Mapping[int, int]) -> None:
+    """Kills the children of `pid`, and itself only when it has none: so it holds the lock until they have ended.
+
+    Those may have left the lock.
+    """
+    children = [child for child, parent in parents.items() if parent == pid]
+    for target in children or [pid]:
+        _kill(target, pid, path)
+
+
+def _kill(pid: int, holder: int, path: Path) -> None:
+    """Not a later process of the same number: `pid` is the lock's `holder`, or its child."""
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
-            if _holds(Path(f"/proc/{pid}"), path.stat()) == "READ":
+            if holder in (pid, _parent(pid)) and _holds(Path(f"/proc/{holder}"), path.stat()) == "READ":
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
             os.close(handle)
