@@ -1,0 +1,260 @@
+"""Two standbys on one secondary: the key of one is in an attacker's hands, the other is its neighbour.
+
+Only sshd is missing in between. Around them lies what nobody may reach: a canary folder, and the neighbour.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from vcrecovery.standby.container import ROLE_KEY, STANDBY
+from vcrecovery.transfer import idmap, sessions
+from vcrecovery_lab.run import run
+
+from .hostile_rsync import COMMAND, Entry, send
+from .small_site import BRIDGE, SmallSite
+from .test_g_owners import PRIVILEGED, SHIFTED
+from .waiting import wait_for
+
+ATTACKED, NEIGHBOUR = "attacked", "neighbour"
+#: Becomes what the receiver would have become rsync, with its rights and in its jail.
+IN_THE_JAIL = """\
+import os, sys
+from pathlib import Path
+from vcrecovery.transfer import receiver
+def become(_program, _arguments, environment):
+    os.execve_("/usr/bin/python3", ["python3", "-c", *sys.argv[4:]], environment)
+os.execve_, os.execve = os.execve, become
+receiver.receive(Path(sys.argv[1]), sys.argv[2], sys.argv[3], seeds=False)
+"""
+#: Sessions that are open and say nothing: a receiver each, for which Python is loaded once.
+SILENT = """\
+import os, sys
+from pathlib import Path
+from vcrecovery.transfer import receiver
+ends = []
+for _ in range(int(sys.argv[4])):
+    there, here = os.pipe()
+    if os.fork() == 0:
+        os.dup2(there, 0)
+        os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+        receiver.receive(Path(sys.argv[1]), sys.argv[2], sys.argv[3], seeds=False)
+    ends.append(here)
+    os.close(there)
+sys.stdin.read()
+"""
+Outside = dict[str, tuple[object, ...]]
+
+
+def manifest(*folders: Path) -> Outside:
+    """All that can be seen to change in them, but the time at which something was read."""
+    found = {}
+    for folder in folders:
+        for path in (folder, *sorted(folder.rglob("*"))):
+            entry = path.lstat()
+            content = ""
+            if stat.S_ISREG(entry.st_mode):
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            elif stat.S_ISLNK(entry.st_mode):
+                content = str(path.readlink())
+            found[str(path)] = (
+                entry.st_mode, entry.st_uid, entry.st_gid, entry.st_size, entry.st_nlink, entry.st_mtime_ns,
+                entry.st_ctime_ns, content,
+            )  # fmt: skip
+    return found
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("size", ctypes.c_uint), ("kind", ctypes.c_int), ("content", ctypes.c_ubyte * 128))
+
+
+def handle_of(path: Path) -> dict[str, Any]:
+    """By which its file system finds it, whatever its name is: an inode's number and age, which can be guessed."""
+    libc = ctypes.CDLL("libc.so.6", use_errno=True)
+    handle, mount = _Handle(128), ctypes.c_int()
+    assert libc.name_to_handle_at(-100, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount), 0) == 0
+    return {"handle": bytes(handle.content[: handle.size]).hex(), "handle_kind": handle.kind}
+
+
+class AttackedSite(SmallSite):
+    def __init__(self, folder: Path, kind: str) -> None:
+        super().__init__(folder, [ATTACKED, NEIGHBOUR])
+        self.kind = kind
+        self.canary = folder / "canary"
+        #: What the last hand-made session's receiver said.
+        self.said = ""
+        self.sources = {name: folder / f"source-{name}" for name in self.names}
+
+    @property
+    def tree(self) -> Path:
+        return self.rootfs(ATTACKED)
+
+    def make_standbys(self) -> None:
+        if self.kind == PRIVILEGED:
+            server = self.lxd.server
+            server.create_pool(BRIDGE)
+            config = {"security.privileged": "true", ROLE_KEY: STANDBY}
+            server.create_empty(ATTACKED, config, {"root": {"type": "disk", "path": "/", "pool": BRIDGE}})
+        super().make_standbys()
+        for name in self.names:
+            recorded = json.loads(self.instance(name).config[idmap.LAST_STATE])
+            assert bool(recorded) == (self.kind == SHIFTED), "this machine maps otherwise: see test_idmap.py"
+        self.lxd.server.start(NEIGHBOUR, timeout=60)
+
+    def make_surroundings(self) -> None:
+        self.canary.mkdir()
+        (self.canary / "secret").write_text("of the secondary\n")
+        (self.canary / "folder").mkdir()
+        for path in (self.canary, self.canary / "folder", self.canary / "secret"):
+            path.chmod(0o777)
+        for name, source in self.sources.items():
+            (source / "bin").mkdir(parents=True)
+            (source / "bin/busybox").write_bytes(Path("/bin/busybox").read_bytes())
+            (source / "bin/busybox").chmod(0o755)
+            (source / "file").write_text(f"{name}\n")
+
+    # -- sessions -----------------------------------------------------------------------------------------------
+
+    def receiver(self, name: str, *words: str) -> list[str]:
+        return [sys.executable, "-m", "vcrecovery", "receive", name, "--state-dir", str(self.state), *words]
+
+    def rsync(self, name: str, *options: str, source: Path | None = None) -> list[str]:
+        kept = ["rsync", "-aHAXS", "--numeric-ids", "--modify-window=-1", "--force", *options]
+        return [
+            *kept,
+            "-e",
+            shlex.join(self.receiver(name, "--local")),
+            f"{source or self.sources[name]}/",
+            "standby:/",
+        ]
+
+    def sync(self, name: str, *options: str, source: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return run(self.rsync(name, *options, source=source), timeout=100, check=False)
+
+    @contextmanager
+    def opened(self, name: str = ATTACKED, command: str = COMMAND) -> Iterator[subprocess.Popen[bytes]]:
+        """A session of which the other side is in our hands."""
+        environment = {**os.environ, "SSH_ORIGINAL_COMMAND": command}
+        with subprocess.Popen(
+            self.receiver(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+                with contextlib.suppress(BrokenPipeError):
+                    ends(process).close()
+
+    def sent(self, entries: Sequence[Entry], command: str = COMMAND) -> int:
+        """How a session ended whose file list is `entries`."""
+        with self.opened(command=command) as process:
+            assert process.stdout is not None
+            send(entries, ends(process), process.stdout)
+            with contextlib.suppress(BrokenPipeError):
+                ends(process).close()
+            assert process.stderr is not None
+            self.said = process.stderr.read().decode(errors="replace")
+            return process.wait(60)
+
+    def answered_noise(self, noise: bytes) -> int:
+        """How a session ended to which that was said."""
+        with self.opened() as process:
+            with contextlib.suppress(BrokenPipeError):
+                ends(process).write(noise)
+                ends(process).close()
+            assert process.stdout is not None
+            process.stdout.read()
+            return process.wait(60)
+
+    @contextmanager
+    def silent(self, count: int) -> Iterator[None]:
+        words = [sys.executable, "-c", SILENT, str(self.state), ATTACKED, COMMAND, str(count)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as them:
+            try:
+                yield
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(them.pid, signal.SIGKILL)
+
+    def taken_over(self, code: str, **targets: Any) -> list[dict[str, Any]]:
+        """What `code` prints, a JSON in each line, in the place of an rsync that writes."""
+        words = [sys.executable, "-c", IN_THE_JAIL, str(self.state), ATTACKED, COMMAND, code, json.dumps(targets)]
+        return [json.loads(line) for line in run(words, timeout=60).stdout.splitlines()]
+
+    def leaving(self, code: str) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", IN_THE_JAIL, str(self.state), ATTACKED, COMMAND, code]
+        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def in_session(self, name: str = ATTACKED) -> list[int]:
+        """The processes that hold its lock."""
+        return sorted(sessions.holders(sessions.lock_file(self.state, name)))
+
+    def rsyncs(self, name: str = ATTACKED) -> list[int]:
+        """Those of them that have become rsync."""
+        found = []
+        for pid in self.in_session(name):
+            with contextlib.suppress(OSError):  # it ends
+                if Path(f"/proc/{pid}/comm").read_text() == "rsync\n":
+                    found.append(pid)
+        return found
+
+    # -- what may not change ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def nothing_else_changes(self) -> Iterator[None]:
+        """Beyond the attacked tree; and the neighbour's session, container and next sync go on."""
+        neighbour = self.rootfs(NEIGHBOUR)
+        with self.opened(NEIGHBOUR) as session:
+            wait_for(lambda: self.rsyncs(NEIGHBOUR), "the neighbour's session")
+            before = manifest(self.canary, neighbour)
+            init = container_init(neighbour)
+            yield
+            assert manifest(self.canary, neighbour) == before
+            assert session.poll() is None
+            assert container_init(neighbour) == init
+        (self.sources[NEIGHBOUR] / "file").write_text(f"after {len(before)} {os.urandom(8).hex()}\n")
+        done = self.sync(NEIGHBOUR)
+        assert done.returncode == 0, done.stderr
+        assert (neighbour / "file").read_text() == (self.sources[NEIGHBOUR] / "file").read_text()
+        # Nothing of the attack has stayed.
+        wait_for(lambda: self.in_session() == [], "the end of the attacker's sessions")
+
+
+def ends(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None
+    return process.stdin
+
+
+def container_init(rootfs: Path) -> int | None:
+    """The first process of the container that runs on that tree."""
+    inode = rootfs.stat().st_ino
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if not process.name.isdigit() or (process / "root").stat().st_ino != inode:
+                continue
+            if re.search(r"^NSpid:\s+\d+\s+1$", (process / "status").read_text(), re.MULTILINE):
+                return int(process.name)
+    return None
+
+
+@contextmanager
+def listening(family: int, address: Any) -> Iterator[socket.socket]:
+    with socket.socket(family) as door:
+        door.bind(address)
+        door.listen()
+        yield door
