@@ -16,6 +16,7 @@ RELATIVE = "rsync --server -lHDtpRre.LsfxC --numeric-ids . /"
 _LONG_NAME, _EXTENDED, _HARD_LINK = 1 << 6, 1 << 2, 1 << 9
 _TRANSFER, _BASIS_FOLLOWS, _NAME_FOLLOWS = 1 << 15, 1 << 11, 1 << 12
 _TIME = 1_000_000_000
+_PHASES = 3
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,14 @@ def send(entries: Sequence[Entry], to: BinaryIO, answers: BinaryIO) -> None:
         # No more entries, and no error.
         to.write(b"".join(entry.encoded() for entry in entries) + b"\0" + struct.pack("<i", 0))
         to.flush()
-        asked = _Asked(answers)
+        asked, phases = _Asked(answers), 0
         while True:
             (index,) = struct.unpack("<i", asked.read(4))
             if index < 0:
-                # The end of a phase; at the end of the last one the receiver hangs up.
-                to.write(struct.pack("<i", -1))
+                phases += 1
+                # A fourth end is the receiver's farewell, to which there is no answer.
+                if phases <= _PHASES:
+                    to.write(struct.pack("<i", -1))
             else:
                 _answer(entries[index], index, seed, asked, to)
             to.flush()
