@@ -63,7 +63,7 @@ Outside = dict[str, tuple[object, ...]]
 
 def manifest(*folders: Path) -> Outside:
     """All that can be seen to change in them, but the time at which something was read."""
-    found = {}
+    found: Outside = {}
     for folder in folders:
         for path in (folder, *sorted(folder.rglob("*"))):
             entry = path.lstat()
@@ -119,6 +119,7 @@ class AttackedSite(SmallSite):
     def make_surroundings(self) -> None:
         self.canary.mkdir()
         (self.canary / "secret").write_text("of the secondary\n")
+        (self.canary / "heartbeat").write_text("{}")
         (self.canary / "folder").mkdir()
         for path in (self.canary, self.canary / "folder", self.canary / "secret"):
             path.chmod(0o777)

@@ -6,7 +6,7 @@ import stat
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import IO
 
 PROTOCOL = 29
 #: Owners as numbers, links, hard links, devices and FIFOs; directories are never walked, so every name is ours.
@@ -52,7 +52,7 @@ def link(name: bytes, target: bytes) -> Entry:
     return Entry(name, mode=stat.S_IFLNK | 0o777, target=target)
 
 
-def send(entries: Sequence[Entry], to: BinaryIO, answers: BinaryIO) -> None:
+def send(entries: Sequence[Entry], to: IO[bytes], answers: IO[bytes]) -> None:
     """Until the receiver hangs up. `entries` are in rsync's order: a folder's files come before its folders."""
     try:
         to.write(struct.pack("<i", PROTOCOL))
@@ -76,7 +76,7 @@ def send(entries: Sequence[Entry], to: BinaryIO, answers: BinaryIO) -> None:
         return
 
 
-def _answer(entry: Entry, index: int, seed: int, asked: _Asked, to: BinaryIO) -> None:
+def _answer(entry: Entry, index: int, seed: int, asked: _Asked, to: IO[bytes]) -> None:
     (flags,) = struct.unpack("<H", asked.read(2))
     if flags & _BASIS_FOLLOWS:
         asked.read(1)
@@ -97,7 +97,7 @@ def _answer(entry: Entry, index: int, seed: int, asked: _Asked, to: BinaryIO) ->
 class _Asked:
     """What the receiver says in its stream of many messages, without what it tells the user."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._kept = stream, b""
 
     def read(self, count: int) -> bytes:
@@ -110,7 +110,7 @@ class _Asked:
         return found
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes:
+def _exactly(stream: IO[bytes], count: int) -> bytes:
     found = b""
     while len(found) < count:
         if not (more := stream.read(count - len(found))):
