@@ -94,20 +94,6 @@ def test_the_services_key_does_nothing_but_send_files(lab: Lab, attempt: str) ->
     assert not Path("/tmp/broken-out").exists()  # noqa: S108
 
 
-def test_a_link_in_the_tree_leads_nowhere_else(lab: Lab) -> None:
-    victim = lab.layout.root / "victim"
-    victim.mkdir(exist_ok=True)
-    lab.primary(f"mkdir -p /srv && ln -sfn {victim} /srv/out")
-    wait_for((lab.rootfs / "srv/out").is_symlink, "the link")
-    lab.primary(
-        "mkdir -p /tmp/push && echo x > /tmp/push/file && rsync --inplace -r --no-implied-dirs "
-        "-e 'ssh -F /etc/vcrecovery/ssh_config' --relative /tmp/push/./file receiver:/ ; true"
-    )
-    lab.primary("rm /srv/out; mkdir /srv/out; echo inside > /srv/out/file")
-    wait_for(lambda: (lab.rootfs / "srv/out/file").exists(), "the folder in the link's place")
-    assert list(victim.iterdir()) == []
-
-
 def test_the_page_of_a_crashed_vm_comes_from_its_standby(lab: Lab) -> None:
     page = f"the last page, {time.time()}"
     vm = lab.layout.primary()

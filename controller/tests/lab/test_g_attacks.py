@@ -110,15 +110,15 @@ def changing_places(one: Path, other: Path) -> Iterator[None]:
 
 def test_a_folder_that_changes_places_with_a_link_leads_nowhere_else(site: AttackedSite) -> None:
     names = ("folder", "secret", *(f"new-{number}" for number in range(20)))
-    targets = (str(site.canary), "../" * 12 + str(site.canary)[1:], "../../neighbour/rootfs")
-    for race, target in zip(("race-1", "race-2", "race-3"), targets, strict=True):
+    targets = (str(site.canary), "../" * 12 + str(site.canary)[1:])
+    for race, target in zip(("race-1", "race-2"), targets, strict=True):
         source = site.folder / f"source-{race}"
         place, other = site.tree / race / "place", site.tree / race / "other"
         (source / race / "place").mkdir(parents=True)
         assert site.sync(ATTACKED, source=source).returncode == 0
         other.symlink_to(target)
         with changing_places(place, other):
-            for number in range(3):
+            for number in range(2):
                 for name in names:
                     (source / race / "place" / name).write_text(f"{target} {number}")
                 site.sync(ATTACKED, "--ignore-times", source=source)
