@@ -33,8 +33,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC,
     1, 2, 4, 8, 32, 4096, 8192, 16384, 1 << 18,
 )  # fmt: skip
 PR_SET_PDEATHSIG, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 23, 24, 38
-#: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID, MKNOD, SETFCAP. Never DAC_READ_SEARCH: outside of a user namespace,
-#: it opens any file of the tree's file system by its inode (open_by_handle_at).
+#: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID, MKNOD, SETFCAP. Never DAC_READ_SEARCH: outside of a user
+#: namespace, it opens any file of the tree's file system by its inode (open_by_handle_at).
 TO_WRITE = frozenset({0, 1, 3, 4, 6, 7, 27, 31})
 #: DAC_OVERRIDE: it reads every file, and the mount is read-only.
 TO_READ = frozenset({1})
