@@ -77,7 +77,7 @@ def _check(result: int, what: str) -> None:
 # -- outside ----------------------------------------------------------------------------------------------------------
 
 
-def _accompany(child: int, inside: socket.socket, id_map: Sequence[Mapping[str, Any]]) -> NoReturn:
+def _accompany(child: int, channel: socket.socket, id_map: Sequence[Mapping[str, Any]]) -> NoReturn:
     """Writes the child's ID map, since that takes rights outside; passes signals on; ends as the child does."""
     handle = os.pidfd_open(child)
 
@@ -90,9 +90,9 @@ def _accompany(child: int, inside: socket.socket, id_map: Sequence[Mapping[str, 
     if id_map:
         # Without an answer the child says what is wrong. It looks later on whether this end is still open.
         with contextlib.suppress(OSError):
-            if inside.recv(1) == _READY:
+            if channel.recv(1) == _READY:
                 _write_id_map(child, id_map)
-                inside.sendall(_READY)
+                channel.sendall(_READY)
     _, status = os.waitpid(child, 0)
     _end_as(os.waitstatus_to_exitcode(status))
 
@@ -150,13 +150,13 @@ def _make_jail(tree: Path, *, read_only: bool) -> None:
     os.chdir("/")
 
 
-def _enter_user_namespace(outside: socket.socket) -> None:
+def _enter_user_namespace(channel: socket.socket) -> None:
     """Makes this process root of a user namespace, whose map the process outside writes."""
     _check(_libc.unshare(CLONE_NEWUSER), "unshare user namespace")
     answer = b""
     with contextlib.suppress(OSError):
-        outside.sendall(_READY)
-        answer = outside.recv(1)
+        channel.sendall(_READY)
+        answer = channel.recv(1)
     if answer != _READY:
         raise ExternalError("the container's ID map could not be set", "the receiver needs CAP_SETUID")
     os.setgid(0)
@@ -175,11 +175,11 @@ def _give_up_rights(kept: frozenset[int]) -> None:
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "giving up new privileges")
 
 
-def _end_with_parent(outside: socket.socket) -> None:
+def _end_with_parent(channel: socket.socket) -> None:
     """No session outlives its connection: whoever kills the process outside ends this one as well."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "asking to end with the parent")
     # It may have ended before; it would not answer, nor would getppid() tell: that is 0 in any case.
-    outside.setblocking(False)
+    channel.setblocking(False)
     with contextlib.suppress(BlockingIOError):
-        outside.recv(1)
+        channel.recv(1)
         os._exit(1)
