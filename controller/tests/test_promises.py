@@ -185,6 +185,8 @@ class Walk(RuleBasedStateMachine):
             fence_acts_late=None,
             address_answers=False,
             fence_command_works=True,
+            fence_command_lies=False,
+            clock_ahead=0.0,
             standby_ports_open_after=1.0,
             standby_flaps_for=0.0,
             standby_service_ended=False,
@@ -221,6 +223,7 @@ class Promises(Walk):
         hold_returning=st.booleans(),
         mode=st.sampled_from(MODES),
         ns2=st.sampled_from([None, ""]),
+        two_names=st.booleans(),
         virtual_ip=st.sampled_from([None, "10.0.0.50"]),
         when_down=st.sampled_from(["report", "failover"]),
     )
@@ -231,10 +234,12 @@ class Promises(Walk):
         hold_returning: bool,
         mode: str,
         ns2: str | None,
+        two_names: bool,
         virtual_ip: str | None,
         when_down: str,
     ) -> None:
         world = {"fence_command": fence_command, "mode": mode, "ns2": ns2, "virtual_ip": virtual_ip}
+        world["two_names"] = two_names
         detection = {"hold_returning": hold_returning, "reference": ["10.10.0.1:22"]}
         service = {"on_service_down": {"after": "10s", "do": when_down}}
         self.lay_out(seed, world={**world, "restore_points": POINTS}, detection=detection, service=service)
@@ -342,21 +347,28 @@ class Promises(Walk):
         self.watch(2.0)
         self.change(hypervisor_answers=back)
 
-    @rule(works=st.booleans(), acts_late=st.sampled_from([None, None, 3.0, 40.0]))
-    def fence_command(self, works: bool, acts_late: float | None) -> None:
-        self.change(fence_command_works=works, fence_acts_late=acts_late)
+    @rule(
+        works=st.booleans(), lies=st.sampled_from([False, False, True]), late=st.sampled_from([None, None, 3.0, 40.0])
+    )
+    def fence_command(self, works: bool, lies: bool, late: float | None) -> None:
+        self.change(fence_command_works=works, fence_command_lies=lies, fence_acts_late=late)
+
+    @rule(ahead=st.sampled_from([-3600.0, -20.0, 0.0, 20.0, 3600.0]))
+    def the_clock_of_the_vm_is_off(self, ahead: float) -> None:
+        self.change(clock_ahead=ahead)
 
     @rule(
         seconds=st.sampled_from([18.0, 24.0, 36.0]),
         meanwhile=st.sampled_from(["", "", "crash", "pause", "ports", "hangs"]),
+        lies=st.sampled_from([False, False, True]),
     )
-    def a_cut_that_the_fence_does_not_cross(self, seconds: float, meanwhile: str) -> None:
+    def a_cut_that_the_fence_does_not_cross(self, seconds: float, meanwhile: str, lies: bool) -> None:
         """And what is there when it is over. Before it all is well, or walks would seldom get that far."""
         self.operator_brings_the_primary_back()
         self.resume()
         self.acknowledge()
         self.watch(3.0)
-        self.change(network_cut=True, fence_command_works=False)
+        self.change(network_cut=True, fence_command_works=lies, fence_command_lies=lies)
         scheduler = self.site.scheduler
         scheduler.at(scheduler.time + seconds, lambda: self.the_network_is_back(meanwhile))
         self.watch(seconds + 20)
@@ -609,7 +621,7 @@ class Promises(Walk):
         self.site.kill_watcher()
         self.change(primary_ports_open=True, cpu=5.0, syncs=True)
         self.site.serve_from_primary("web")
-        self.web.operators_word = False
+        self.web.operators_word, self.web.lied_at = False, None
         self.watch(2.0)
 
     # -- and in the end ----------------------------------------------------------------------------------------
@@ -662,7 +674,12 @@ class PromisesOfSeveral(Walk):
     @initialize(seed=SEEDS, starts_at_once=st.integers(1, 3), fence_command=st.booleans(), mode=st.sampled_from(MODES))
     def begin(self, seed: int, starts_at_once: int, fence_command: bool, mode: str) -> None:
         services = {
-            name: {"needs": needs, "host": f"hv{number % 2}", "mode": mode if number else "cold"}
+            name: {
+                "needs": needs,
+                "host": f"hv{number % 2}",
+                "secondary": f"sec{1 + number % 3 // 2}",
+                "mode": mode if number else "cold",
+            }
             for number, (name, needs) in enumerate(NEEDS.items())
         }
         world = {"fence_command": fence_command}
@@ -747,9 +764,21 @@ class PromisesOfSeveral(Walk):
         scheduler.at(scheduler.time + seconds + 10, lambda: back(True))
         self.watch(seconds + 30)
 
-    @rule(lxd=st.booleans(), dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
-    def outside(self, lxd: bool, dns: bool, disk_full: bool) -> None:
-        self.change(lxd_answers=lxd, dns_answers=dns, disk_full=disk_full)
+    @rule(dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
+    def outside(self, dns: bool, disk_full: bool) -> None:
+        self.change(dns_answers=dns, disk_full=disk_full)
+
+    @rule(secondary=st.sampled_from(["sec1", "sec2"]), answers=st.booleans())
+    def secondary(self, secondary: str, answers: bool) -> None:
+        for service in self.site.world.in_lxd(secondary):
+            self.change(service.name, lxd_answers=answers)
+
+    @rule(service=st.sampled_from(SERVICES))
+    def migrates(self, service: str) -> None:
+        """To the other hypervisor, while it runs."""
+        vm = self.site.world.services[service]
+        if vm.power is Power.RUNNING and vm.libvirt_answers:
+            self.site.world.migrate(vm, "hv1" if vm.host == "hv0" else "hv0")
 
     @rule(service=st.sampled_from(SERVICES), after=st.sampled_from([0.0, 1.0, 30.0, NEVER]))
     def ports(self, service: str, after: float) -> None:
@@ -805,6 +834,7 @@ class PromisesOfSeveral(Walk):
                 with suppress(VCRecoveryError):
                     self.site.serve_from_primary(name)
                 self.site.world.services[name].operators_word = False
+                self.site.world.services[name].lied_at = None
             elif self.site.world.services[name].power is not Power.RUNNING:
                 self.site.start_primary(name)
         self.watch(3.0)
