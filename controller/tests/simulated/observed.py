@@ -176,10 +176,8 @@ class Observed(Site):
                 needed += [Step.SHUTDOWN, Step.LAST_FILES]
             if not all(newest.done(step) for step in needed):
                 self._violated(f"a failover of {name} is done without every step")
-            if (
-                self.world.services[name].dns_address == "several places"
-                and self.journal.state(name).open_episode is None
-            ):
+            split = self.world.services[name].dns_address == "several places"
+            if split and self.journal.state(name).open_episode is None:
                 self._violated(f"an operation of {name} is done, and its names lead to different sides")
 
     def one_live_copy(self) -> None:
