@@ -33,6 +33,9 @@ class VCRecoveryError(Exception):
 class InternalError(VCRecoveryError):
     """VCRecovery itself was about to break a promise: a bug. What it was about to do was not done."""
 
+    def __init__(self, message: str, hint: str = "this is a bug") -> None:
+        super().__init__(f"internal error: {message}", hint)
+
 
 class UsageError(VCRecoveryError):
     """The command line or the plan is wrong. Nothing was done."""
@@ -73,3 +76,11 @@ class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 
     exit_code = ExitCode.BUSY
+
+
+def in_words(error: Exception) -> str:
+    """For a log line: what a user is told, or that it is a bug."""
+    if isinstance(error, VCRecoveryError):
+        return str(error)
+    said = " ".join(str(error).split()) or "no message"
+    return f"internal error: {type(error).__name__}: {said}; this is a bug"
