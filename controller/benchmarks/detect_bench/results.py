@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exclude_bench.targets import Target
+from exclude_bench.target import Target
 from relay_bench.results import section
 
 from .scale import Scale

@@ -22,7 +22,7 @@ def test_ratios_are_taken_round_by_round() -> None:
     vms = [100.0, 100.0]
     modes = {"cold": cold, "frozen": frozen}
     found = targets(vms, modes, [])
-    assert [round(target.measured, 3) for target in found] == [0.25, 0.275, 0.03, 0.04]
+    assert [round(target.measured or 0.0, 3) for target in found] == [0.25, 0.275, 0.03, 0.04]
     assert [target.met for target in found] == [True, False, True, True]
     results = Results(QUICK, 0.5, "qemu", vms, [{"web1": boot}] * 2, modes, [], found)
     shown = text(results)
