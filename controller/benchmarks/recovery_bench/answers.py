@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .rounds import Took
+
 WEB, DATABASE = 80, 3306
 #: Seconds: for a connection, for an answer, between two tries.
 _CONNECT, _ANSWER, _EVERY = 0.5, 20.0, 0.1
@@ -50,8 +52,11 @@ class Watch:
     def elapsed(self) -> float:
         return time.monotonic() - self._began
 
-    def last(self) -> float:
-        """When all answered; infinite when one did not in time."""
+    def took(self) -> Took:
+        """Until all answered, once each has, or its time is up."""
         for thread in self._threads:
             thread.join()
-        return max(self.seconds.values()) if len(self.seconds) == len(self.places) else float("inf")
+        silent = [name for name in self.places if name not in self.seconds]
+        if silent:
+            return Took(None, f"{', '.join(silent)} did not answer within {self.patience:g} s")
+        return Took(max(self.seconds.values()))

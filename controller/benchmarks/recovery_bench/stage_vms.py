@@ -1,10 +1,11 @@
-"""The way without containers: a second VM for each service, switched off until it is needed."""
+"""The ways without containers: a second VM for each service, which is off, suspended or saved until it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,22 @@ from vcrecovery_lab.domain import Accelerator
 from vcrecovery_lab.image import Image
 from vcrecovery_lab.machine import VirtualMachine
 from vcrecovery_lab.pair.waiting import wait_until
-from vcrecovery_lab.run import run
+from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.secondary_vm.site import virtual_machine
 
-from .answers import Watch
+from .answers import Watch, answers
 from .boots import Boot, read_boot
+from .rounds import Took, Way
 
 PATIENCE = 900.0
+
+
+@dataclass(frozen=True)
+class VmRecovery:
+    """`boots`: what each boot's time went into, of those that were booted and answered."""
+
+    answered: Took
+    boots: Mapping[str, Boot]
 
 
 class StandbyVms:
@@ -37,29 +47,56 @@ class StandbyVms:
             wait_until(partial(self._is_off, vm), f"{vm.name} to be off", PATIENCE, 0.5)
             run(["cp", "--sparse=auto", "--reflink=auto", self._disk(vm), self._clean(vm)], timeout=300)
 
-    def boot(self) -> tuple[float, dict[str, Boot]]:
-        """Seconds until all of them answer, and what each boot's time went into; they are off again afterwards."""
+    def recover(self, way: Way) -> VmRecovery:
+        """From the request until all of them answer; they are off again afterwards."""
         for vm in self._vms.values():
             run(["cp", "--sparse=auto", "--reflink=auto", self._clean(vm), self._disk(vm)], timeout=300)
+            _into_the_cache(self._disk(vm))
         try:
-            with ThreadPoolExecutor(len(self._vms)) as pool:
-                places = {name: (vm.ip, self._services[name]) for name, vm in self._vms.items()}
-                watch = Watch(places, PATIENCE)
-                for done in [pool.submit(libvirt.start, vm.name) for vm in self._vms.values()]:
-                    done.result()
-                last = watch.last()
-            # A service may answer before sshd does.
+            if way is Way.BOOTED:
+                watch, took = self._measured(libvirt.start)
+                return VmRecovery(took, self._boots(watch))
+            watch, booted = self._measured(libvirt.start)
+            if booted.seconds is None:
+                return VmRecovery(Took(None, f"booted before: {booted.missing}"), {})
+            self._wait_for_whole_boots()
+            before, act = {
+                Way.RESUMED: (libvirt.suspend, libvirt.resume),
+                Way.RESTORED: (libvirt.managed_save, libvirt.start),
+            }[way]
             for vm in self._vms.values():
-                wait_until(partial(machine.greets, str(vm.ip)), f"ssh to {vm.name}", PATIENCE, 0.1)
-            boots = {
-                name: read_boot(partial(self._run, vm), self._services[name], watch.seconds[name])
-                for name, vm in self._vms.items()
-                if name in watch.seconds
-            }
-            return last, boots
+                before(vm.name)
+            return VmRecovery(self._measured(act)[1], {})
         finally:
             for vm in self._vms.values():
                 libvirt.destroy(vm.name)
+
+    def _measured(self, act: Callable[[str], None]) -> tuple[Watch, Took]:
+        """Does it to all VMs at once."""
+        places = {name: (vm.ip, self._services[name]) for name, vm in self._vms.items()}
+        early = [name for name, place in places.items() if answers(*place)]
+        if early:
+            raise LabError(f"{', '.join(early)} answer although their VMs do not run")
+        with ThreadPoolExecutor(len(self._vms)) as pool:
+            watch = Watch(places, PATIENCE)
+            for done in [pool.submit(act, vm.name) for vm in self._vms.values()]:
+                done.result()
+            return watch, watch.took()
+
+    def _boots(self, watch: Watch) -> dict[str, Boot]:
+        found = {}
+        for name, seconds in watch.seconds.items():
+            vm = self._vms[name]
+            # A service may answer before sshd does.
+            wait_until(partial(machine.greets, str(vm.ip)), f"ssh to {vm.name}", PATIENCE, 0.1)
+            found[name] = read_boot(partial(self._run, vm), self._services[name], seconds)
+        return found
+
+    def _wait_for_whole_boots(self) -> None:
+        """A VM that is suspended or saved in the midst of its boot would go on with it."""
+        for vm in self._vms.values():
+            wait_until(partial(machine.greets, str(vm.ip)), f"ssh to {vm.name}", PATIENCE, 0.1)
+            self._run(vm, "systemctl is-system-running --wait || true")
 
     def remove(self) -> None:
         for vm in self._vms.values():
@@ -92,3 +129,10 @@ def standby_vms(
         yield vms
     finally:
         vms.remove()
+
+
+def _into_the_cache(disk: Path) -> None:
+    """The secondary, which runs, has its standbys' files in the host's cache or its own: so do these VMs."""
+    with disk.open("rb") as file:
+        while file.read(2**22):
+            pass
