@@ -27,7 +27,7 @@ ANSWER, END = "all answer", "the command's end"
 DIFFERENCES = (
     "VMs: `virsh start` or `virsh resume`, without a controller. Containers: `vcrecovery failover`, which confirms,",
     "fences and journals before it starts them, and ends after each port has answered for a while.",
-    "VMs boot in the order of their distribution. Containers start the units of their ports before everything else.",
+    "Both start the units of their ports first. VMs have a kernel, devices and a network to bring up before that.",
     "The disks of the VMs are in the host's cache. The secondary runs all the time, idle beside the VMs.",
     "Neither detection nor DNS is in these figures: each begins when it is known that the primaries are off.",
 )

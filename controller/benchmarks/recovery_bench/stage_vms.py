@@ -15,8 +15,9 @@ from vcrecovery_lab.image import Image
 from vcrecovery_lab.machine import VirtualMachine
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.run import LabError, run
-from vcrecovery_lab.secondary_vm.site import virtual_machine
+from vcrecovery_lab.secondary_vm.site import UNITS, virtual_machine
 
+from . import services_first
 from .answers import Watch, answers
 from .boots import Boot, read_boot
 from .rounds import Took, Way
@@ -33,16 +34,20 @@ class VmRecovery:
 
 
 class StandbyVms:
-    """They have been booted once and shut down: a first boot does more than those that follow."""
+    """They have been booted once and shut down: a first boot does more than those that follow.
+
+    From then on they boot as standbys do, the service first.
+    """
 
     def __init__(self, folder: Path, image: Image, accelerator: Accelerator, services: Mapping[str, int]) -> None:
         self._folder, self._image, self._accelerator, self._services = folder, image, accelerator, services
         self._vms = {name: virtual_machine(f"{name}-vm", 41 + number) for number, name in enumerate(services)}
 
     def make(self) -> None:
-        for vm in self._vms.values():
+        for name, vm in self._vms.items():
             machine.create(vm, self._image, self._accelerator, self._folder, PATIENCE)
             wait_until(partial(self._is_up, vm), f"the first boot of {vm.name}", PATIENCE, 1.0)
+            self._run(vm, services_first.command(UNITS[self._services[name]]))
             self._run(vm, "systemctl poweroff")
             wait_until(partial(self._is_off, vm), f"{vm.name} to be off", PATIENCE, 0.5)
             run(["cp", "--sparse=auto", "--reflink=auto", self._disk(vm), self._clean(vm)], timeout=300)
