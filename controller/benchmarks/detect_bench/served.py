@@ -20,6 +20,7 @@ import dns.message
 import dns.query
 
 from recovery_bench.overhead_site import ZONE, Site, address_of, name_of, name_server, uuid_of
+from vcrecovery.plan.model import Timeouts
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab.detection.chain import PROGRAM
 from vcrecovery_lab.pair.process import start
@@ -33,8 +34,9 @@ SERVICE, NAME, VM = name_of(0), f"{name_of(0)}.{ZONE}", "vcrlab-served"
 PRIMARY, STANDBY = address_of(21, 0), address_of(20, 0)
 #: What the standby says to whoever connects, so that an answer is known to be the right one.
 GREETING = b"the standby\n"
-#: Seconds: as long as the plan's default, for a user's question, and between two of them.
-STABLE_FOR, _QUESTION, _EVERY = "300ms", 1.0, 0.01
+STABLE_FOR = f"{Timeouts().stable_for:g}s"
+#: Seconds: for a user's question, and between two of them.
+_QUESTION, _EVERY = 1.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def fail_and_wait(
             answered = _until_answered(port, dns_port, window) - at
         finally:
             mend(pid)
-        (episode,) = Journal(folder / "run/state/journal.db").history(SERVICE, 2)
+        # Newest first; it has been tried again if the first failover could not be finished.
+        episode = Journal(folder / "run/state/journal.db").history(SERVICE, 1000)[-1]
         return Back(episode.steps[0].begun_at - at, answered)
 
 
