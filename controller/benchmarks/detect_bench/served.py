@@ -15,10 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import dns.exception
-import dns.message
-import dns.query
-
+from recovery_bench.names import addresses_of
 from recovery_bench.overhead_site import ZONE, Site, address_of, name_of, name_server, uuid_of
 from vcrecovery.plan.model import Timeouts
 from vcrecovery.store.journal import Journal
@@ -49,12 +46,13 @@ class Back:
 
 def greeting_through(name: str, port: int, dns_port: int) -> bytes | None:
     """What a user gets who asks the name server, and then whom it names; None without an answer."""
-    with contextlib.suppress(OSError, dns.exception.DNSException):
-        answer = dns.query.udp(dns.message.make_query(name, "A"), "127.0.0.1", _QUESTION, dns_port)
-        for address in (record.address for found in answer.answer for record in found):
-            with socket.create_connection((address, port), timeout=_QUESTION) as connection:
-                connection.settimeout(_QUESTION)
-                return connection.recv(len(GREETING))
+    for address in addresses_of(name, dns_port):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((address, port), timeout=_QUESTION) as connection,
+        ):
+            connection.settimeout(_QUESTION)
+            return connection.recv(len(GREETING))
     return None
 
 
@@ -85,7 +83,7 @@ def fail_and_wait(
     """One failure of a service that was well. `fail` and `mend` get QEMU's process id; `folder` is made."""
     folder.mkdir()
     with ExitStack() as ends:
-        dns_port = ends.enter_context(name_server(folder, 1))
+        dns_port = ends.enter_context(name_server(folder, {SERVICE: PRIMARY}))
         port = ends.enter_context(_standby())
         site = Site(folder, 1, libvirt.uri, port, dns_port)
         data = site.plan("run", with_dns=True, stable_for=STABLE_FOR)

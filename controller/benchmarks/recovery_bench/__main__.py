@@ -8,26 +8,19 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from exclude_bench.command import Benchmark
-from vcrecovery.plan.modes import Mode
 from vcrecovery_lab.lab import hypervisor
 from vcrecovery_lab.layout import read_layout
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.secondary_vm.images import services_image
 from vcrecovery_lab.secondary_vm.site import secondary_vm
 
-from .answers import DATABASE, WEB
 from .overhead import measure_overhead
 from .results import Measured, Results, targets, text
-from .rounds import VMS, Way, order
+from .rounds import VMS, order
 from .scale import FULL, QUICK
+from .services import MODES, SERVICES, TIMEOUTS
 from .stage_containers import recover
 from .stage_vms import standby_vms
-
-#: As in the paper, section V.A, with nginx for Apache and MariaDB for MySQL.
-SERVICES = {"web1": WEB, "web2": WEB, "web3": WEB, "db1": DATABASE}
-MODES = {Way.COLD: Mode.COLD, Way.FROZEN: Mode.FROZEN, Way.HOT: Mode.HOT}
-#: Patient with an emulated CPU.
-TIMEOUTS = {"start": "15m", "ports": "15m"}
 
 
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:

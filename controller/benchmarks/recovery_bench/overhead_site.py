@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,7 @@ class Site:
                     "receiver": {"address": "127.0.0.1"},
                 }
             },
-            "dns": {
-                "servers": {"ns1": {"address": "127.0.0.1", "port": self._dns_port}},
-                "keys": {"key1": {"name": KEY, "secret_file": str(self.folder / "secret")}},
-                "zones": {ZONE: {"servers": ["ns1"], "key": "key1"}},
-            },
+            "dns": dns_of(self.folder, self._dns_port),
             "services": services,
         }
 
@@ -103,20 +99,26 @@ class Site:
         folder.mkdir()
         plan = folder / "plan.yml"
         plan.write_text(yaml.safe_dump(data))
-        names = [name_of(number) for number in range(self.services)]
-        for service in names:
-            marker = folder / f"storage-pools/default/containers/{service}/rootfs{HEARTBEAT}"
-            marker.parent.mkdir(parents=True)
-            marker.write_text(json.dumps({"at": time.time(), "good_until": None, "queue": 0}))
-        place = folder / "lxd.socket"
-        program = Path(__file__).with_name("overhead_lxd.py")
-        lxd = subprocess.Popen([sys.executable, "-IS", str(program), str(place), *names])
-        try:
-            wait_until(lambda: _is_open(lxd, place), "the simulated LXD", _PATIENCE)
+        with simulated_lxd(folder, [name_of(number) for number in range(self.services)]):
             yield plan
-        finally:
-            lxd.kill()
-            lxd.wait()
+
+
+@contextmanager
+def simulated_lxd(folder: Path, names: Sequence[str], start: str = "") -> Iterator[Path]:
+    """In `folder`, with these containers, all of them off and fresh; its socket. `start`: see `overhead_lxd`."""
+    for name in names:
+        marker = folder / f"storage-pools/default/containers/{name}/rootfs{HEARTBEAT}"
+        marker.parent.mkdir(parents=True)
+        marker.write_text(json.dumps({"at": time.time(), "good_until": None, "queue": 0}))
+    place = folder / "lxd.socket"
+    words = [str(place), *([f"--start={start}"] if start else []), *names]
+    lxd = subprocess.Popen([sys.executable, "-IS", str(Path(__file__).with_name("overhead_lxd.py")), *words])
+    try:
+        wait_until(lambda: _is_open(lxd, place), "the simulated LXD", _PATIENCE)
+        yield place
+    finally:
+        lxd.kill()
+        lxd.wait()
 
 
 def _is_open(process: subprocess.Popen[bytes], place: Path | int) -> bool:
@@ -158,13 +160,22 @@ def _start_again(uri: str) -> None:
             domain.create()
 
 
+def dns_of(folder: Path, port: int) -> dict[str, Any]:
+    """The plan's section for the name server in `folder`."""
+    return {
+        "servers": {"ns1": {"address": "127.0.0.1", "port": port}},
+        "keys": {"key1": {"name": KEY, "secret_file": str(folder / "secret")}},
+        "zones": {ZONE: {"servers": ["ns1"], "key": "key1"}},
+    }
+
+
 @contextmanager
-def name_server(folder: Path, services: int) -> Iterator[int]:
-    """BIND with a zone that has every service's name; its port."""
+def name_server(folder: Path, addresses: Mapping[str, str]) -> Iterator[int]:
+    """BIND with a zone in which each of these names has its address; its port."""
     with socket.socket() as tcp:
         tcp.bind(("127.0.0.1", 0))
         port: int = tcp.getsockname()[1]
-    records = "".join(f"{name_of(number)} IN A {address_of(21, number)}\n" for number in range(services))
+    records = "".join(f"{name} IN A {address}\n" for name, address in addresses.items())
     (folder / "zone").write_text(
         f"$TTL 30\n@ IN SOA ns1 hostmaster ( 1 60 10 604800 5 )\n@ IN NS ns1\nns1 IN A 127.0.0.1\n{records}"
     )
@@ -191,7 +202,8 @@ def site(folder: Path, services: int) -> Iterator[Site]:
     """Everything that the failovers need, in `folder`, until the end of the block."""
     with ExitStack() as ends:
         libvirt_uri = ends.enter_context(_hypervisor(services))
-        dns_port = ends.enter_context(name_server(folder, services))
+        names = {name_of(number): address_of(21, number) for number in range(services)}
+        dns_port = ends.enter_context(name_server(folder, names))
         # The kernel answers; nobody has to accept.
         port = _listen([address_of(20, number) for number in range(services)], ends)
         yield Site(folder, services, libvirt_uri, port, dns_port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -106,8 +106,8 @@ def _seconds(results: Results) -> str:
     rows = []
     for way in Way:
         # A hot standby answers before it is asked to take over.
-        answered = "" if way is Way.HOT else _spread_of(entry.answered[way].seconds for entry in results.rounds)
-        ended = "" if way in VMS else _spread_of(entry.ended[way].seconds for entry in results.rounds)
+        answered = "" if way is Way.HOT else spread_of(entry.answered[way].seconds for entry in results.rounds)
+        ended = "" if way in VMS else spread_of(entry.ended[way].seconds for entry in results.rounds)
         rows.append((f"four {way}", answered, ended))
     return section(title, ("", ANSWER, END), rows) + "".join(f"  {line}\n" for line in DIFFERENCES)
 
@@ -161,7 +161,7 @@ def _boots(results: Results) -> str:
     return section("What the boots' time goes into, seconds", head, rows)
 
 
-def _spread_of(values: Iterator[float | None]) -> str:
+def spread_of(values: Iterable[float | None]) -> str:
     found = [value for value in values if value is not None]
     return spread(found) if found else "none"
 

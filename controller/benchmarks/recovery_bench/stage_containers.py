@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,9 +14,9 @@ from vcrecovery.store.journal import Journal
 from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import LabError, run
-from vcrecovery_lab.secondary_vm.site import GROUP, Site, uuid_of
+from vcrecovery_lab.secondary_vm.site import GROUP, Site, uuid_of, virtual_machine
 
-from .answers import Watch
+from .answers import Watch, at
 from .boots import Boot, read_boot
 from .rounds import Took
 
@@ -41,17 +42,33 @@ def recover(site: Site, mode: Mode) -> Recovery:
 
     The containers are off again afterwards: they would take the time of whatever is measured next.
     """
+    with standing_by(site, mode), blank_primaries(site.services) as blanks:
+        for blank in blanks.values():
+            libvirt.destroy(blank)
+        return _fail_over(site, mode)
+
+
+@contextmanager
+def standing_by(site: Site, mode: Mode) -> Iterator[None]:
+    """All standbys wait in `mode`; they are off afterwards."""
     _stand_by(site, mode)
-    blanks = {name: f"{vm.name}-blank" for name, vm in site.primaries.items()}
+    try:
+        yield
+    finally:
+        _switch_off(site)
+
+
+@contextmanager
+def blank_primaries(services: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Service -> the name of its primary, which runs and does nothing."""
+    blanks = {name: f"{virtual_machine(name, 0).name}-blank" for name in services}
     try:
         for name, blank in blanks.items():
             machine.create_blank(blank, uuid_of(name))
-            libvirt.destroy(blank)
-        return _fail_over(site, mode)
+        yield blanks
     finally:
         for blank in blanks.values():
             machine.destroy_and_undefine_blank(blank)
-        _switch_off(site)
 
 
 def _switch_off(site: Site) -> None:
@@ -74,7 +91,7 @@ def _stand_by(site: Site, mode: Mode) -> None:
 
 def _fail_over(site: Site, mode: Mode) -> Recovery:
     places = {name: (site.standbys[name], port) for name, port in site.services.items()}
-    watch = Watch(places, PATIENCE)
+    watch = Watch(at(places), PATIENCE)
     failed = _call(site, "failover", "--group", GROUP)
     whole = watch.elapsed()
     answered = watch.took()

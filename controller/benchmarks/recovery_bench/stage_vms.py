@@ -18,7 +18,7 @@ from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.secondary_vm.site import UNITS, virtual_machine
 
 from . import services_first
-from .answers import Watch, answers
+from .answers import Watch, answers, at
 from .boots import Boot, read_boot
 from .rounds import Took, Way
 
@@ -54,10 +54,7 @@ class StandbyVms:
 
     def recover(self, way: Way) -> VmRecovery:
         """From the request until all of them answer; they are off again afterwards."""
-        for vm in self._vms.values():
-            run(["cp", "--sparse=auto", "--reflink=auto", self._clean(vm), self._disk(vm)], timeout=300)
-            _into_the_cache(self._disk(vm))
-        try:
+        with self.switched_off():
             if way is Way.BOOTED:
                 watch, took = self._measured(libvirt.start)
                 return VmRecovery(took, self._boots(watch))
@@ -72,18 +69,36 @@ class StandbyVms:
             for vm in self._vms.values():
                 before(vm.name)
             return VmRecovery(self._measured(act)[1], {})
+
+    @property
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Service -> the address and port at which its VM answers."""
+        return {name: (vm.ip, self._services[name]) for name, vm in self._vms.items()}
+
+    @property
+    def start_command(self) -> str:
+        """Starts a service's VM, its name being in place of {}."""
+        return f"virsh --quiet --connect qemu:///system start {virtual_machine('{}-vm', 0).name}"
+
+    @contextmanager
+    def switched_off(self) -> Iterator[None]:
+        """All of them off, with the disks of their first shutdown; and off again afterwards."""
+        for vm in self._vms.values():
+            run(["cp", "--sparse=auto", "--reflink=auto", self._clean(vm), self._disk(vm)], timeout=300)
+            _into_the_cache(self._disk(vm))
+        try:
+            yield
         finally:
             for vm in self._vms.values():
                 libvirt.destroy(vm.name)
 
     def _measured(self, act: Callable[[str], None]) -> tuple[Watch, Took]:
         """Does it to all VMs at once."""
-        places = {name: (vm.ip, self._services[name]) for name, vm in self._vms.items()}
-        early = [name for name, place in places.items() if answers(*place)]
+        early = [name for name, place in self.places.items() if answers(*place)]
         if early:
             raise LabError(f"{', '.join(early)} answer although their VMs do not run")
         with ThreadPoolExecutor(len(self._vms)) as pool:
-            watch = Watch(places, PATIENCE)
+            watch = Watch(at(self.places), PATIENCE)
             for done in [pool.submit(act, vm.name) for vm in self._vms.values()]:
                 done.result()
             return watch, watch.took()

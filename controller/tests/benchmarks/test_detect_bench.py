@@ -8,8 +8,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import dns.message
-import dns.rrset
 import pytest
 
 from detect_bench.results import Results, targets, text
@@ -18,6 +16,7 @@ from detect_bench.served import greeting_through
 from detect_bench.stage_alarms import Alarm
 from detect_bench.stage_kills import OWN, Delays
 from exclude_bench.target import Target, failures
+from name_answers import name_server
 from vcrecovery.plan.monitoring import Detection
 
 NAME = "s0.bench.test"
@@ -62,27 +61,6 @@ def test_the_time_to_the_answer_through_the_name_has_a_limit_of_its_own() -> Non
 def test_hangs_are_measured_with_the_plans_own_windows_and_more_than_once() -> None:
     assert {Detection().cpu_zero_for, Detection().cpu_high_for} == {FULL.window}
     assert FULL.hangs >= 5
-
-
-@contextmanager
-def name_server(address: str | None) -> Iterator[int]:
-    """Gives this address for every name; its port. None: it has no record."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.settimeout(20)
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                data, client = sock.recvfrom(4096)
-                response = dns.message.make_response(dns.message.from_wire(data))
-                if address:
-                    response.answer.append(dns.rrset.from_text(f"{NAME}.", 30, "IN", "A", address))
-                sock.sendto(response.to_wire(), client)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield sock.getsockname()[1]
-        thread.join(30)
 
 
 @contextmanager

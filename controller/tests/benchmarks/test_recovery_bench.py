@@ -11,7 +11,7 @@ import pytest
 
 from exclude_bench.command import as_json
 from exclude_bench.target import failures
-from recovery_bench.answers import DATABASE, Watch
+from recovery_bench.answers import DATABASE, Watch, at
 from recovery_bench.boots import read_boot
 from recovery_bench.results import Measured, Results, targets, text
 from recovery_bench.rounds import Took, Way, compare, order
@@ -142,7 +142,7 @@ def test_what_differs_between_the_two_sides_is_said() -> None:
 def test_whoever_does_not_answer_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    took = Watch({"db1": ("127.0.0.1", port), "web1": ("127.0.0.1", port)}, 0.2).took()
+    took = Watch(at({"db1": ("127.0.0.1", port), "web1": ("127.0.0.1", port)}), 0.2).took()
     assert took == Took(None, "db1, web1 did not answer within 0.2 s")
 
 
