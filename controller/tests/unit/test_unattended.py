@@ -233,3 +233,32 @@ def test_what_another_controller_has_ended_between_two_tries_is_not_begun_anew(s
     stage.tries = [left]
     assert stage.fail_over(on_trouble=ends).outcome is Outcome.FALSE_ALARM
     assert len(stage.journal.history("db")) == 1
+
+
+def test_one_that_was_refused_between_two_tries_is_tried_all_the_same(stage: Stage) -> None:
+    """An operator has asked for something else, and got no; the primary is as it was."""
+
+    def left() -> None:
+        open_with(stage, (Step.CONFIRM,))
+        raise ExternalError("LXD does not answer")
+
+    def refused(_error: ExternalError) -> None:
+        stage.serves(Outcome.REFUSED)
+
+    stage.tries = [left, stage.serves]
+    assert stage.fail_over(on_trouble=refused).outcome is Outcome.DONE
+    assert [episode.outcome for episode in stage.journal.history("db")] == [Outcome.DONE, Outcome.REFUSED]
+
+
+def test_what_another_controller_ends_while_it_is_tried_is_not_begun_anew_either(stage: Stage) -> None:
+    def left() -> None:
+        open_with(stage, (Step.CONFIRM,))
+        raise ExternalError("LXD does not answer")
+
+    def ended_meanwhile() -> None:
+        stage.serves(Outcome.FALSE_ALARM)
+        raise ExternalError("LXD does not answer")
+
+    stage.tries = [left, ended_meanwhile]
+    assert stage.fail_over().outcome is Outcome.FALSE_ALARM
+    assert len(stage.journal.history("db")) == 1
