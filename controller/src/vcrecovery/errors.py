@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -76,6 +77,14 @@ class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 
     exit_code = ExitCode.BUSY
+
+
+class OperationInterrupted(KeyboardInterrupt):
+    """Ctrl-C in an operation that the same command continues. `how_far`: a line for each of its services."""
+
+    def __init__(self, how_far: Sequence[str]) -> None:
+        super().__init__()
+        self.how_far = tuple(how_far)
 
 
 def in_words(error: Exception) -> str:

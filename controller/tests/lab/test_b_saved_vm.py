@@ -10,7 +10,7 @@ import pytest
 
 from vcrecovery_lab import libvirt, machine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab")]
 
 NAME, UUID = "vcrlab-saved", str(uuid4())
 
