@@ -139,3 +139,20 @@ def test_one_service_says_so_too(shop: Path) -> None:
         "  db  failover at epoch 1: starting; to be finished",
         f"vcrecovery: interrupted; to continue: `vcrecovery failover db --plan {shop}`",
     ]
+
+
+def test_a_failback_leaves_the_standby_that_serves(shop: Path) -> None:
+    journal = journal_of(shop)
+    words = ["failback", "mail", "--plan", str(shop)]
+    status, _, said = interrupted(words, lambda: is_in(journal, "mail", Step.CONFIRM))
+    assert status == 130, said
+    assert said[0] == "  mail  failback at epoch 2: confirming; its standby is untouched"
+
+
+def test_one_of_which_nothing_is_known_yet_was_not_begun(shop: Path) -> None:
+    """Its LXD hangs, and has to say which epochs there were."""
+    locked = shop.parent / "state/locks/web.lock"
+    status, _, said = interrupted(["failover", "web", "--plan", str(shop)], locked.exists)
+    assert status == 130, said
+    assert said[0] == "  web  not begun"
+    assert journal_of(shop).state("web").open_episode is None
