@@ -9,23 +9,14 @@ from uuid import uuid4
 import pytest
 
 from vcrecovery_lab import libvirt, machine
-from vcrecovery_lab.lab import hypervisor
-from vcrecovery_lab.layout import read_layout
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab")]
 
 NAME, UUID = "vcrlab-saved", str(uuid4())
 
 
-@pytest.fixture(scope="module")
-def libvirtd() -> Iterator[None]:
-    """The system's; that of a lab which is up stays."""
-    with hypervisor(read_layout()):
-        yield
-
-
 @pytest.fixture
-def vm(libvirtd: None) -> Iterator[str]:
+def vm() -> Iterator[str]:
     machine.create_blank(NAME, UUID)
     yield NAME
     machine.destroy_and_undefine_blank(NAME)
