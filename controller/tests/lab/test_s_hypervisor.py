@@ -253,7 +253,8 @@ def test_a_primary_that_has_served_all_along_behind_a_cut_network_is_let_be(plac
 
 def test_a_fence_command_that_ends_another_machine_starts_no_second_copy(place: Place) -> None:
     """It ends well, and the primary is heard again."""
-    command = ["sh", "-c", f"ip link set {CABLE} up; echo Chassis power is off"]
+    answers = f"until (: </dev/tcp/{ADDRESS}/{PORT}) 2>/dev/null; do sleep 0.1; done"
+    command = ["bash", "-c", f"ip link set {CABLE} up; {answers}; echo Chassis power is off"]
     place.plan(
         hypervisors={"hv1": {"uri": place.libvirt.uri, "fence": {"command": command}}},
         detection={"host_silent_for": "10s"},
