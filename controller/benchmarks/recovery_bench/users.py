@@ -30,7 +30,7 @@ from .stage_users import crash_of_containers, crash_of_vms
 from .stage_vms import standby_vms
 
 WAYS = (Way.BOOTED, Way.COLD, Way.FROZEN, Way.HOT)
-#: Of the time with booted VMs. Nobody asked for a limit of the others.
+#: Of the time with booted VMs: users must not wait longer for a container.
 LIMITS = {Way.COLD: 1.0, Way.FROZEN: 1.0, Way.HOT: 1.0}
 ROUNDS, NEEDED = 4, 3
 
