@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-health bench-planned
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -55,11 +55,14 @@ bench-sync: setup  ## Measure the sync: write to visible, first sync, memory (ab
 bench-relay: setup  ## Measure the relay: CPU with 1,000 guests, notification to Zabbix (about 2 minutes; ARGS=--quick: 20 seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m relay_bench $(ARGS)
 
-bench-detect: setup  ## Measure detection: kill to failover, by the own watcher and by Zabbix (about 13 minutes; ARGS=--quick: 4)
+bench-detect: setup  ## Measure detection: kill to failover, by the own watcher and by Zabbix (about 45 minutes; ARGS=--quick: 5)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m detect_bench $(ARGS)
 
-bench-recovery: setup  ## Measure recovery: containers in a secondary VM against VMs, and the controller's own time (about 30 minutes; ARGS=--quick: 8)
+bench-recovery: setup  ## Measure recovery: containers in a secondary VM against VMs, and the controller's own time (about an hour; ARGS=--quick: 12)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench $(ARGS)
+
+bench-users: setup  ## Measure what users wait for: crash to the answer through the name, containers against VMs (about 45 minutes; ARGS=--quick: 10)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench.users $(ARGS)
 
 bench-health: setup  ## Measure the questions to whoever serves: CPU for 1,000 services, outage to verdict (about 3 minutes; ARGS=--quick: seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m health_bench $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import sys
@@ -57,6 +58,16 @@ services:
       - {{name: www.example.test, zone: example.test}}
     max_staleness: 2m
 """
+
+
+#: Of the walks that `test_promises` makes anew each time; all workers have the same.
+NEW_SEED = os.environ.setdefault("VCRECOVERY_SEED", str(random.SystemRandom().randrange(2**32)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    if any("test_promises.py" in report.nodeid for report in ended):
+        terminalreporter.write_line(f"Some walks of test_promises.py were new: VCRECOVERY_SEED={NEW_SEED} repeats them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

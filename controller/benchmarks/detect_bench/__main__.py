@@ -18,7 +18,7 @@ from .results import Results, targets, text
 from .scale import FULL, QUICK, Scale
 from .site import UUID, VM, Door, Site, empty_lxd, plan_of, watched
 from .stage_alarms import Alarm, measure_alarms
-from .stage_hangs import measure_hang_by_zabbix, measure_hangs, measure_overload
+from .stage_hangs import measure_hangs, measure_hangs_by_zabbix, measure_overload
 from .stage_kills import Delays, measure_own, measure_zabbix
 
 #: As the plan's default.
@@ -61,12 +61,13 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
         door = Door()
         ends.callback(door.close)
         lxd = ends.enter_context(empty_lxd(folder / "lxd.socket"))
+        for name in ("own", "hang"):
+            (folder / name).mkdir()
+        with stderr_progress("own watcher"):
+            kills = [measure_own(folder / "own", libvirt, scale.kills, scale.window)]
+        with stderr_progress("hangs"):
+            doubts.append(measure_hangs(folder / "hang", libvirt, scale.hangs, scale.window))
         libvirt.make(VM, UUID)
-        with stderr_progress("own watcher"), watched(folder / "own", libvirt, plan_of(door.port, lxd)) as (site, log):
-            kills = [measure_own(site, log, scale.kills)]
-        plan = plan_of(door.port, lxd, cpu_zero_for=window)
-        with stderr_progress("hangs"), watched(folder / "hang", libvirt, plan) as (site, log):
-            doubts.append(measure_hangs(site, log, scale.hangs))
         for version in ("6.0", "7.0"):
             with _chained(folder / version, version, libvirt, door, lxd, scale) as made:
                 site = Site(libvirt, made.state_dir)
@@ -74,9 +75,15 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
                     kills.append(measure_zabbix(site, made, scale.kills))
                 if version == "7.0":
                     other = ends.enter_context(_libvirt())
-                    with stderr_progress("hang, idle guest, operators, restarts"):
-                        doubts.append(measure_hang_by_zabbix(site, made))
-                        alarms = measure_alarms(site, made, other, scale.idle)
+                    with stderr_progress("hangs by Zabbix"):
+                        doubts.append(measure_hangs_by_zabbix(site, made, scale.hangs))
+                    plan = plan_of(door.port, lxd, cpu_zero_for=window, cpu_high_for=window)
+                    with (
+                        stderr_progress("idle guest, operators, restarts"),
+                        watched(folder / "alarms", libvirt, plan) as own,
+                    ):
+                        alarms = measure_alarms(site, made, own, other, scale.idle)
+                    with stderr_progress("overload"):
                         doubts.append(measure_overload(site, made, door))
     return Results(scale, load, kills, doubts, alarms, targets(kills, alarms))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vcrecovery.plan.monitoring import Detection
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -18,5 +20,6 @@ class Scale:
     """For how long an idle guest is looked at."""
 
 
-FULL = Scale(kills=15, hangs=1, window=15.0, idle=600.0)
+#: At the plan's default.
+FULL = Scale(kills=15, hangs=5, window=Detection().cpu_zero_for, idle=600.0)
 QUICK = Scale(kills=2, hangs=1, window=15.0, idle=10.0)

@@ -116,19 +116,40 @@ class Site:
             listener.wait(PATIENCE)
 
 
+class Watcher:
+    """`vcrecovery watch` alone, without Zabbix."""
+
+    def __init__(self, folder: Path, libvirt: PrivateLibvirt, plan: Mapping[str, Any]) -> None:
+        folder.mkdir()
+        self.site = Site(libvirt, folder / "state")
+        whole = {"version": 1, "state_dir": str(folder / "state"), "hypervisors": {HOST: {"uri": libvirt.uri}}, **plan}
+        self._file, self._log = folder / "plan.yml", folder / "watch.log"
+        self._file.write_text(yaml.safe_dump(whole))
+        self._start()
+
+    def _start(self) -> None:
+        """Returns when it has read the states of the VMs."""
+        connected = f"hypervisor {HOST}: connected"
+        before = self._log.read_text().count(connected) if self._log.exists() else 0
+        self._process = start([PROGRAM, "watch", "--verbose", "--plan", self._file], self._log)
+        wait_for_line(self._log, connected, before)
+
+    def restart(self) -> None:
+        self.stop()
+        self._start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+
 @contextmanager
-def watched(folder: Path, libvirt: PrivateLibvirt, plan: Mapping[str, Any]) -> Iterator[tuple[Site, Path]]:
-    """`vcrecovery watch` alone, without Zabbix; the site, and the watcher's log."""
-    folder.mkdir()
-    whole = {"version": 1, "state_dir": str(folder / "state"), "hypervisors": {HOST: {"uri": libvirt.uri}}, **plan}
-    file, log = folder / "plan.yml", folder / "watch.log"
-    file.write_text(yaml.safe_dump(whole))
-    process = start([PROGRAM, "watch", "--verbose", "--plan", file], log)
+def watched(folder: Path, libvirt: PrivateLibvirt, plan: Mapping[str, Any]) -> Iterator[Watcher]:
+    made = Watcher(folder, libvirt, plan)
     try:
-        yield Site(libvirt, folder / "state"), log
+        yield made
     finally:
-        process.terminate()
-        process.wait(PATIENCE)
+        made.stop()
 
 
 def wait_for_line(log: Path, text: str, count: int = 0) -> None:

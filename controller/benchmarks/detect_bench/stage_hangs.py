@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
 
 from vcrecovery_lab.detection.chain import Chain
 from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
-from .site import PATIENCE, SPINS, VM, Door, Site, now, wait_for_line
+from .served import fail_and_wait
+from .site import PATIENCE, SPINS, VM, Door, Site, now
 from .stage_kills import Delays
 
 
-def measure_hangs(site: Site, log: Path, rounds: int) -> Delays:
+def measure_hangs(folder: Path, libvirt: PrivateLibvirt, rounds: int, window: float) -> Delays:
     """All vCPUs stopped (SIGSTOP to QEMU), the port closed; by the controller's own watcher."""
+
+    def fail(pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+
+    found = [fail_and_wait(folder / str(n), libvirt, fail, _let_go, window) for n in range(rounds)]
+    return Delays("hang, own watcher", [x.begun for x in found], answered=[x.answered for x in found])
+
+
+def _let_go(pid: int) -> None:
+    # The failover has ended it.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def measure_hangs_by_zabbix(site: Site, chain: Chain, rounds: int) -> Delays:
+    """The same through Zabbix, up to the failover's beginning: it is refused, for there is no standby."""
     whole = []
     for _ in range(rounds):
-        wait_for_line(log, "web: the primary is running", log.read_text().count("web: the primary is running") - 1)
-        before = len(site.episodes())
-        pid = site.libvirt.qemu(VM)
+        before, pid = len(site.episodes()), site.libvirt.qemu(VM)
         at = now()
         os.kill(pid, signal.SIGSTOP)
         try:
             whole.append(site.begun_after(before) - at)
         finally:
             os.kill(pid, signal.SIGCONT)
-    return Delays("hang, own watcher", whole)
-
-
-def measure_hang_by_zabbix(site: Site, chain: Chain) -> Delays:
-    """The same through Zabbix, once."""
-    before, pid = len(site.episodes()), site.libvirt.qemu(VM)
-    at = now()
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        begun = site.begun_after(before)
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    chain.wait_for_calm()
-    return Delays(f"hang, Zabbix {chain.stack.version}", [begun - at])
+        chain.wait_for_calm()
+    return Delays(f"hang, Zabbix {chain.stack.version}", whole)
 
 
 def measure_overload(site: Site, chain: Chain, door: Door) -> Delays:

@@ -12,17 +12,25 @@ from datetime import datetime
 from pathlib import Path
 
 from vcrecovery_lab.detection.chain import Chain
+from vcrecovery_lab.private_libvirt import PrivateLibvirt
 
-from .site import UUID, VM, Site, now, wait_for_line
+from .served import fail_and_wait
+from .site import UUID, VM, Site, now
+
+OWN = "own watcher"
 
 
 @dataclass(frozen=True)
 class Delays:
-    """Seconds of each round, from the kill to the failover's first step; `stages` are parts of that."""
+    """Seconds of each round, from the failure to the failover's first step; `stages` are parts of that.
+
+    `answered`: until the service answers through its name, where that was measured.
+    """
 
     way: str
     whole: list[float]
     stages: dict[str, list[float]] = field(default_factory=dict)
+    answered: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -37,16 +45,14 @@ def kill(site: Site) -> float:
     return at
 
 
-def measure_own(site: Site, log: Path, rounds: int) -> Delays:
+def measure_own(folder: Path, libvirt: PrivateLibvirt, rounds: int, window: float) -> Delays:
     """By the controller's own watcher."""
-    whole = []
-    for number in range(rounds):
-        wait_for_line(log, "web: the primary is running", number)
-        at = kill(site)
-        whole.append(site.begun_after(number) - at)
-        wait_for_line(log, "web: no failover", number)
-        site.libvirt.virsh("start", VM)
-    return Delays("own watcher", whole)
+
+    def fail(pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+
+    found = [fail_and_wait(folder / str(n), libvirt, fail, lambda _pid: None, window) for n in range(rounds)]
+    return Delays(OWN, [x.begun for x in found], answered=[x.answered for x in found])
 
 
 def measure_zabbix(site: Site, chain: Chain, rounds: int) -> Delays:

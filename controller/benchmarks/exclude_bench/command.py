@@ -5,26 +5,34 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.excludes import ExcludeError
 from vcrecovery_lab.run import LabError
 
 from .scratch import default_parent, scratch_folder
+from .target import Target, failures
 
-Results = TypeVar("Results")
+
+class _WithTargets(Protocol):
+    @property
+    def targets(self) -> Sequence[Target]: ...
+
+
+Results = TypeVar("Results", bound=_WithTargets)
 
 
 def as_json(results: Any) -> str:
-    """For machines: a dataclass with `targets`. A number that cannot be told, since it is infinite, is null."""
+    """For machines: a dataclass with `targets`. The figure of a void one is null, and it is not met."""
     document = asdict(results)
     for entry, target in zip(document["targets"], results.targets, strict=True):
         entry["met"] = target.met
-        if target.measured == float("inf"):
+        entry["verdict"] = target.verdict
+        if target.void:
             entry["measured"] = None
     return json.dumps(document, indent=1) + "\n"
 
@@ -42,7 +50,7 @@ class Benchmark(Generic[Results]):
     work: Path | None = None
 
     def main(self) -> int:
-        """The exit status: 0 although a target was missed, since this is a measurement."""
+        """The exit status: 0 although a limit was missed, since this is a measurement; 1 where a figure is void."""
         parser = argparse.ArgumentParser(prog=self.name, description=self.about)
         parser.add_argument("--quick", action="store_true", help="everything small: only to see that it runs")
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE too")
@@ -63,4 +71,7 @@ class Benchmark(Generic[Results]):
         except KeyboardInterrupt:
             sys.stderr.write(f"{self.name}: interrupted\n")
             return 130
-        return 0
+        failed = failures(results.targets)
+        for line in failed:
+            sys.stderr.write(f"{self.name}: {line}\n")
+        return 1 if failed else 0

@@ -72,6 +72,7 @@ def _rsync(results: Results) -> str:
     notes = [
         "  filter: above a run without a list on the tree without what our list leaves out, in the same round",
         "  paper: includes the stat of each file that it should leave out and does not",
+        "  by hand: less for each file that it leaves out and should not",
     ]
     return _section(f"rsync of {results.rsync.files:,} files ({results.rsync.changed:,} changed)", heads, rows, notes)
 

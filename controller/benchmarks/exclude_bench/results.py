@@ -9,7 +9,7 @@ from .stage_database import DatabaseCost
 from .stage_lists import ListCost
 from .stage_lsyncd import EventCost
 from .stage_rsync import SyncCosts
-from .targets import Target
+from .target import Target
 
 
 @dataclass(frozen=True)

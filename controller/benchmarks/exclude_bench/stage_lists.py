@@ -68,8 +68,12 @@ def _command(kind: str, root: Root, folder: Path) -> list[str]:
     return [sys.executable, "-m", "exclude_bench.worker", kind, str(root.path), str(_stem(kind, folder)), *PATTERNS]
 
 
+def file_name(kind: str) -> str:
+    return kind.replace(", ", "-").replace(" ", "-")
+
+
 def _stem(kind: str, folder: Path) -> Path:
-    return folder / kind.replace(", ", "-")
+    return folder / file_name(kind)
 
 
 def _files(stem: Path) -> ListFiles:

@@ -10,7 +10,7 @@ from vcrecovery.errors import ExternalError
 from vcrecovery_lab.progress import stderr_progress
 
 from .daemon import watching
-from .lists import NAIVE, OURS, PAPER
+from .lists import NAIVE, TIMED
 from .measure import Spread, spread
 from .scale import Scale
 from .stage_lists import ListFiles
@@ -36,7 +36,7 @@ def measure_lsyncd(files: Mapping[str, ListFiles], folder: Path, scale: Scale) -
     source = folder / "watched"
     directories = _tree(source, scale.watched_directories)
     written = [directory / "state" for directory in directories[-_WRITTEN_FILES:]]
-    lists = {NONE: None, **{kind: files[kind].lsyncd for kind in (OURS, PAPER, NAIVE)}}
+    lists = {NONE: None, **{kind: files[kind].lsyncd for kind in TIMED}}
     per_event: dict[str, list[float]] = {kind: [] for kind in lists}
     start: dict[str, list[float]] = {kind: [] for kind in lists}
     for turn in range(scale.lsyncd_rounds):

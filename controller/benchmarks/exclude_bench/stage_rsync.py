@@ -17,11 +17,11 @@ from pathlib import Path
 from vcrecovery.errors import ExternalError
 from vcrecovery_lab.progress import stderr_progress
 
-from .lists import NAIVE, OURS, PAPER
+from .lists import NAIVE, OURS, TIMED
 from .measure import Spread, Usage, measured, spread
 from .root import Root
 from .scale import Scale
-from .stage_lists import ListFiles
+from .stage_lists import ListFiles, file_name
 from .tree import every_nth_changed, linked_copy
 from .truth import excluded_paths
 
@@ -102,10 +102,11 @@ def _pairs(root: Root, files: Mapping[str, ListFiles], folder: Path, bare: Path)
     linked_copy(root.path, bare, ours)
     pairs = {NONE: _Pair(bare, folder / "to-none", None, len(root.live) - len(ours))}
     linked_copy(bare, pairs[NONE].destination, frozenset())
-    for kind in (OURS, PAPER, NAIVE):
+    for kind in TIMED:
         excluded = excluded_paths(root.live, files[kind].paths)
-        pairs[kind] = _Pair(root.path, folder / f"to-{kind}", files[kind].rsync, len(root.live) - len(excluded))
-        linked_copy(root.path, pairs[kind].destination, excluded)
+        destination = folder / f"to-{file_name(kind)}"
+        pairs[kind] = _Pair(root.path, destination, files[kind].rsync, len(root.live) - len(excluded))
+        linked_copy(root.path, destination, excluded)
     return pairs
 
 

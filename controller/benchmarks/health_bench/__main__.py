@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from exclude_bench.command import Benchmark
-from exclude_bench.targets import Target
+from exclude_bench.target import Target
 from relay_bench.results import section
 
 from .measure import FULL, QUICK, Measured, Scale, measure

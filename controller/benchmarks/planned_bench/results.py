@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from exclude_bench.targets import Target
+from exclude_bench.target import Target
 from recovery_bench.results import spread
 from relay_bench.results import section
 

@@ -8,55 +8,49 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from exclude_bench.command import Benchmark
-from vcrecovery.plan.modes import Mode
 from vcrecovery_lab.lab import hypervisor
 from vcrecovery_lab.layout import read_layout
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.secondary_vm.images import services_image
 from vcrecovery_lab.secondary_vm.site import secondary_vm
 
-from .answers import DATABASE, WEB
 from .overhead import measure_overhead
-from .results import Results, targets, text
+from .results import Measured, Results, targets, text
+from .rounds import VMS, order
 from .scale import FULL, QUICK
-from .stage_containers import Recovery, recover
+from .services import MODES, SERVICES, TIMEOUTS
+from .stage_containers import recover
 from .stage_vms import standby_vms
-
-#: As in the paper, section V.A, with nginx for Apache and MariaDB for MySQL.
-SERVICES = {"web1": WEB, "web2": WEB, "web3": WEB, "db1": DATABASE}
-MODES = (Mode.COLD, Mode.FROZEN, Mode.HOT)
-#: Patient with an emulated CPU.
-TIMEOUTS = {"start": "15m", "ports": "15m"}
 
 
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     scale = QUICK if quick else FULL
     load = os.getloadavg()[0]
     folder.chmod(0o755)
-    vms, boots = [], []
-    modes: dict[str, list[Recovery]] = {str(mode): [] for mode in MODES}
     overheads = []
     for services, rounds in scale.overhead.items():
         with stderr_progress(f"the controller's own time, {services} services"):
             place = folder / str(services)
             place.mkdir()
             overheads.append(measure_overhead(place, services, rounds))
+    done: list[Measured] = []
     with ExitStack() as ends:
         ends.enter_context(hypervisor(read_layout()))
         image = services_image(stderr_progress)
         site = ends.enter_context(secondary_vm(folder, SERVICES, image, stderr_progress, timeouts=TIMEOUTS))
         with stderr_progress("four standby VMs: first boot"):
-            booted = ends.enter_context(standby_vms(folder, image, site.accelerator, SERVICES))
-        for number in range(1, scale.rounds + 1):
-            with stderr_progress(f"round {number}: VMs"):
-                seconds, parts = booted.boot()
-            vms.append(seconds)
-            boots.append(parts)
-            for mode in MODES:
-                with stderr_progress(f"round {number}: {mode} containers"):
-                    modes[mode].append(recover(site, mode))
+            standbys = ends.enter_context(standby_vms(folder, image, site.accelerator, SERVICES))
+        for number in range(scale.rounds):
+            this = Measured({}, {})
+            for way in order(number):
+                with stderr_progress(f"round {number + 1}: {way}"):
+                    if way in VMS:
+                        this.vms[way] = standbys.recover(way)
+                    else:
+                        this.containers[way] = recover(site, MODES[way])
+            done.append(this)
         accelerator = site.accelerator
-    return Results(scale, load, accelerator, vms, boots, modes, overheads, targets(vms, modes, overheads))
+    return Results(scale, load, accelerator, done, overheads, targets(scale, done, overheads))
 
 
 def main() -> int:

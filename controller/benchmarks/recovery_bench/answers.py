@@ -5,8 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+
+from .rounds import Took
 
 WEB, DATABASE = 80, 3306
 #: Seconds: for a connection, for an answer, between two tries.
@@ -26,23 +29,31 @@ def answers(address: str, port: int) -> bool:
         return False
 
 
+def at(places: Mapping[str, tuple[str, int]]) -> dict[str, Callable[[], bool]]:
+    """Asks each service at its address and port."""
+    return {name: partial(answers, *place) for name, place in places.items()}
+
+
 @dataclass
 class Watch:
-    """Asks all services from its making on. `seconds`: service -> when it first answered."""
+    """Asks all services from its making on. `seconds`: service -> when it first answered.
 
-    places: Mapping[str, tuple[str, int]]
+    `asks`: service -> whether it answers now, which takes a bounded time.
+    """
+
+    asks: Mapping[str, Callable[[], bool]]
     patience: float
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
-        self._threads = [threading.Thread(target=self._ask, args=(name,), daemon=True) for name in self.places]
+        self._threads = [threading.Thread(target=self._ask, args=(name,), daemon=True) for name in self.asks]
         for thread in self._threads:
             thread.start()
 
     def _ask(self, name: str) -> None:
         while time.monotonic() - self._began < self.patience:
-            if answers(*self.places[name]):
+            if self.asks[name]():
                 self.seconds[name] = time.monotonic() - self._began
                 return
             time.sleep(_EVERY)
@@ -50,8 +61,11 @@ class Watch:
     def elapsed(self) -> float:
         return time.monotonic() - self._began
 
-    def last(self) -> float:
-        """When all answered; infinite when one did not in time."""
+    def took(self) -> Took:
+        """Until all answered, once each has, or its time is up."""
         for thread in self._threads:
             thread.join()
-        return max(self.seconds.values()) if len(self.seconds) == len(self.places) else float("inf")
+        silent = [name for name in self.asks if name not in self.seconds]
+        if silent:
+            return Took(None, f"{', '.join(silent)} did not answer within {self.patience:g} s")
+        return Took(max(self.seconds.values()))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exclude_bench.command import Benchmark
-from exclude_bench.targets import Target
+from exclude_bench.target import Target
 from relay_bench.results import section
 from vcrecovery.core.episode import Outcome, Step
 from vcrecovery.store.journal import Journal

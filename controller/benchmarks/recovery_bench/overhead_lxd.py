@@ -1,4 +1,6 @@
-"""An LXD that has many containers and does everything at once: `python overhead_lxd.py SOCKET NAME...`.
+"""An LXD that has many containers and does everything at once: `python overhead_lxd.py SOCKET [--start=WORDS] NAME...`.
+
+WORDS are a command that is run when a container is started, {} being its name: what starts need not be a container.
 
 It speaks LXD's protocol (HTTP on a unix socket, ETags, operations) as far as a failover needs it, for measurements of
 more containers than a machine has room for. Standard library only: it shares the machine with what is measured.
@@ -9,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +26,9 @@ _INSTANCE = re.compile(r"/1\.0/instances/([^/?]+)(/state)?")
 class Server:
     """The containers, and the answers to what is asked of them."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], start: str = "") -> None:
+        self._start = start
+        self.started: list[subprocess.Popen[bytes]] = []
         self._instances: dict[str, dict[str, Any]] = {
             name: {"name": name, "status": "Stopped", "config": dict(_READY), "devices": {}, "last_used_at": ""}
             for name in names
@@ -45,6 +51,9 @@ class Server:
         change = json.loads(body)
         if match[2]:
             instance["status"] = {"start": "Running", "unfreeze": "Running"}.get(change["action"], "Stopped")
+            if self._start and change["action"] == "start":
+                words = [word.format(match[1]) for word in shlex.split(self._start)]
+                self.started.append(subprocess.Popen(words))
             operation = {"id": match[1], "status_code": 103}
             return 202, {"type": "async", "status_code": 100, "metadata": operation}, ""
         if f"if-match: {_etag(instance)}\r\n" not in f"{headers.lower()}\r\n":
@@ -90,8 +99,10 @@ class Connection(asyncio.Protocol):
             self._transport.write("\r\n".join((*lines, "", "")).encode() + body)
 
 
-async def _serve(socket: str, names: Sequence[str]) -> None:
-    containers = Server(names)
+async def _serve(socket: str, words: Sequence[str]) -> None:
+    options = [word for word in words if word.startswith("--start=")]
+    names = [word for word in words if word not in options]
+    containers = Server(names, options[0].partition("=")[2] if options else "")
     server = await asyncio.get_running_loop().create_unix_server(lambda: Connection(containers), socket, backlog=1024)
     await server.serve_forever()
 

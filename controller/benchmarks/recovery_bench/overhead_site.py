@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def name_of(number: int) -> str:
     return f"s{number}"
 
 
-def _address(network: int, number: int) -> str:
+def address_of(network: int, number: int) -> str:
     return f"127.{network}.{number // 200}.{1 + number % 200}"
 
 
@@ -57,16 +57,16 @@ class Site:
         self._port = port
         self._dns_port = dns_port
 
-    def plan(self, name: str, *, with_dns: bool) -> dict[str, Any]:
+    def plan(self, name: str, *, with_dns: bool, stable_for: str = "1ms") -> dict[str, Any]:
+        """The ports need not go on answering by default: that would only be waited for."""
         folder = self.folder / name
         services = {
             name_of(number): {
-                "primary": {"hypervisor": HOST, "uuid": uuid_of(number), "address": _address(21, number)},
-                "standby": {"secondary": "sec1", "address": _address(20, number)},
+                "primary": {"hypervisor": HOST, "uuid": uuid_of(number), "address": address_of(21, number)},
+                "standby": {"secondary": "sec1", "address": address_of(20, number)},
                 "ports": [self._port],
                 "dns": [{"name": f"{name_of(number)}.{ZONE}", "zone": ZONE}] if with_dns else [],
-                # It would only be waited for.
-                "timeouts": {"stable_for": "1ms"},
+                "timeouts": {"stable_for": stable_for},
             }
             for number in range(self.services)
         }
@@ -81,36 +81,44 @@ class Site:
                     "receiver": {"address": "127.0.0.1"},
                 }
             },
-            "dns": {
-                "servers": {"ns1": {"address": "127.0.0.1", "port": self._dns_port}},
-                "keys": {"key1": {"name": KEY, "secret_file": str(self.folder / "secret")}},
-                "zones": {ZONE: {"servers": ["ns1"], "key": "key1"}},
-            },
+            "dns": dns_of(self.folder, self._dns_port),
             "services": services,
         }
 
     @contextmanager
     def fresh(self, name: str, *, with_dns: bool) -> Iterator[Path]:
         """The plan's file, for a run in which every primary has just failed and every standby is off."""
+        _start_again(self._libvirt_uri)
+        with self.laid_out(name, self.plan(name, with_dns=with_dns)) as plan:
+            yield plan
+
+    @contextmanager
+    def laid_out(self, name: str, data: dict[str, Any]) -> Iterator[Path]:
+        """The plan's file, and an LXD in which every standby is off and fresh."""
         folder = self.folder / name
         folder.mkdir()
-        _start_again(self._libvirt_uri)
         plan = folder / "plan.yml"
-        plan.write_text(yaml.safe_dump(self.plan(name, with_dns=with_dns)))
-        names = [name_of(number) for number in range(self.services)]
-        for service in names:
-            marker = folder / f"storage-pools/default/containers/{service}/rootfs{HEARTBEAT}"
-            marker.parent.mkdir(parents=True)
-            marker.write_text(json.dumps({"at": time.time(), "good_until": None, "queue": 0}))
-        place = folder / "lxd.socket"
-        program = Path(__file__).with_name("overhead_lxd.py")
-        lxd = subprocess.Popen([sys.executable, "-IS", str(program), str(place), *names])
-        try:
-            wait_until(lambda: _is_open(lxd, place), "the simulated LXD", _PATIENCE)
+        plan.write_text(yaml.safe_dump(data))
+        with simulated_lxd(folder, [name_of(number) for number in range(self.services)]):
             yield plan
-        finally:
-            lxd.kill()
-            lxd.wait()
+
+
+@contextmanager
+def simulated_lxd(folder: Path, names: Sequence[str], start: str = "") -> Iterator[Path]:
+    """In `folder`, with these containers, all of them off and fresh; its socket. `start`: see `overhead_lxd`."""
+    for name in names:
+        marker = folder / f"storage-pools/default/containers/{name}/rootfs{HEARTBEAT}"
+        marker.parent.mkdir(parents=True)
+        marker.write_text(json.dumps({"at": time.time(), "good_until": None, "queue": 0}))
+    place = folder / "lxd.socket"
+    words = [str(place), *([f"--start={start}"] if start else []), *names]
+    lxd = subprocess.Popen([sys.executable, "-IS", str(Path(__file__).with_name("overhead_lxd.py")), *words])
+    try:
+        wait_until(lambda: _is_open(lxd, place), "the simulated LXD", _PATIENCE)
+        yield place
+    finally:
+        lxd.kill()
+        lxd.wait()
 
 
 def _is_open(process: subprocess.Popen[bytes], place: Path | int) -> bool:
@@ -152,13 +160,22 @@ def _start_again(uri: str) -> None:
             domain.create()
 
 
+def dns_of(folder: Path, port: int) -> dict[str, Any]:
+    """The plan's section for the name server in `folder`."""
+    return {
+        "servers": {"ns1": {"address": "127.0.0.1", "port": port}},
+        "keys": {"key1": {"name": KEY, "secret_file": str(folder / "secret")}},
+        "zones": {ZONE: {"servers": ["ns1"], "key": "key1"}},
+    }
+
+
 @contextmanager
-def _name_server(folder: Path, services: int) -> Iterator[int]:
-    """BIND with a zone that has every service's name; its port."""
+def name_server(folder: Path, addresses: Mapping[str, str]) -> Iterator[int]:
+    """BIND with a zone in which each of these names has its address; its port."""
     with socket.socket() as tcp:
         tcp.bind(("127.0.0.1", 0))
         port: int = tcp.getsockname()[1]
-    records = "".join(f"{name_of(number)} IN A {_address(21, number)}\n" for number in range(services))
+    records = "".join(f"{name} IN A {address}\n" for name, address in addresses.items())
     (folder / "zone").write_text(
         f"$TTL 30\n@ IN SOA ns1 hostmaster ( 1 60 10 604800 5 )\n@ IN NS ns1\nns1 IN A 127.0.0.1\n{records}"
     )
@@ -185,9 +202,10 @@ def site(folder: Path, services: int) -> Iterator[Site]:
     """Everything that the failovers need, in `folder`, until the end of the block."""
     with ExitStack() as ends:
         libvirt_uri = ends.enter_context(_hypervisor(services))
-        dns_port = ends.enter_context(_name_server(folder, services))
+        names = {name_of(number): address_of(21, number) for number in range(services)}
+        dns_port = ends.enter_context(name_server(folder, names))
         # The kernel answers; nobody has to accept.
-        port = _listen([_address(20, number) for number in range(services)], ends)
+        port = _listen([address_of(20, number) for number in range(services)], ends)
         yield Site(folder, services, libvirt_uri, port, dns_port)
 
 

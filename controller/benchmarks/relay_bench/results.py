@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from exclude_bench.targets import Target
+from exclude_bench.target import Target
 
 from .scale import Scale
 from .stage_notifications import Latency
-from .stage_polling import PollingCost
+from .stage_polling import PollingCost, Values
 
 CORES, LATENCY_MS, RIGHT = 0.5, 10.0, 100.0
 
@@ -28,14 +28,22 @@ def targets(scale: Scale, polling: PollingCost, latencies: Sequence[Latency]) ->
     what = f"{polling.guests:,} guests on {scale.hypervisors} hypervisors, every {scale.poll:g} s"
     return [
         Target(f"{what}: CPU", polling.cores, CORES, "cores", at_most=True),
-        *(
-            Target(f"polls of {x.kind} with a right value", x.right / x.expected * 100, RIGHT, "%", at_most=False)
-            for x in polling.values
-        ),
+        *(target for values in polling.values for target in _of_values(values)),
         *(
             Target(f"notification to Zabbix, {x.what}: median", x.median, LATENCY_MS, "ms", at_most=True)
             for x in latencies
         ),
+    ]
+
+
+def _of_values(values: Values) -> list[Target]:
+    """A value that is missing may be the machine's fault. A wrong one is not, and would do harm: overload, hangs."""
+    share = values.right / values.expected * 100 if values.expected else None
+    wrong = float(values.came - values.right) if values.came else None
+    of = f"of {values.kind}"
+    return [
+        Target(f"polls {of} with a right value", share, RIGHT, "%", at_most=False, void_because="no poll was seen"),
+        Target(f"wrong values {of}", wrong, 0.0, "", at_most=True, void_because="no value came", must=True),
     ]
 
 

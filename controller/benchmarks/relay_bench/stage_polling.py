@@ -95,9 +95,16 @@ def values_of(kind: str, agents: Sequence[Agent], found: Sequence[Recorded], sca
     hosts = {agent.name for agent in agents if agent.kind == kind}
     polls = sum(value.host in hosts and value.key == "vcr.heartbeat" for value in found)
     came = [value for value in found if value.host in hosts and value.key.startswith("vcr.cpu")]
-    loads = [(float(value.text), 100 * (int(value.key[-7:-1], 16) + 1) / scale.guests) for value in came]
-    right = sum(abs(said - load) <= max(1.0, load * 0.05) for said, load in loads)
+    loads = [(value.text, 100 * (int(value.key[-7:-1], 16) + 1) / scale.guests) for value in came]
+    right = sum(_is_right(said, load) for said, load in loads)
     return Values(kind, polls * scale.guests, len(came), right)
+
+
+def _is_right(said: str, load: float) -> bool:
+    try:
+        return abs(float(said) - load) <= max(1.0, load * 0.05)
+    except ValueError:
+        return False
 
 
 def _longest_gap(found: Sequence[Recorded]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exclude_bench.targets import Target
+from exclude_bench.target import Target
 
 from .scale import Scale
 from .stage_parts import Part

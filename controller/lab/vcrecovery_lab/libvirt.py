@@ -45,6 +45,21 @@ def start(name: str) -> None:
     _virsh("start", name)
 
 
+def suspend(name: str) -> None:
+    """Stop its CPUs; its memory stays."""
+    _virsh("suspend", name)
+
+
+def resume(name: str) -> None:
+    """Let the CPUs of a suspended domain go on."""
+    _virsh("resume", name)
+
+
+def managed_save(name: str) -> None:
+    """Put its memory on disk and end it; its next start goes on from there."""
+    _virsh("managedsave", name)
+
+
 def destroy(name: str) -> None:
     """Stop the domain at once; one that is off is no error."""
     if state(name) == "running":
@@ -61,7 +76,8 @@ def remove(name: str) -> None:
             failure = _virsh("destroy", name, check=False)
             if state(name) == "running":
                 raise LabError(f"libvirt: the domain {name} does not stop: {failure.strip()}")
-        _virsh("undefine", name)
+        # With what a managed save left on disk, without which libvirt would refuse.
+        _virsh("undefine", "--managed-save", name)
 
 
 def pid(name: str, uuid: str) -> int | None:

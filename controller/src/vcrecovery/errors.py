@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -32,6 +33,9 @@ class VCRecoveryError(Exception):
 
 class InternalError(VCRecoveryError):
     """VCRecovery itself was about to break a promise: a bug. What it was about to do was not done."""
+
+    def __init__(self, message: str, hint: str = "this is a bug") -> None:
+        super().__init__(f"internal error: {message}", hint)
 
 
 class UsageError(VCRecoveryError):
@@ -73,3 +77,19 @@ class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 
     exit_code = ExitCode.BUSY
+
+
+class OperationInterrupted(KeyboardInterrupt):
+    """Ctrl-C in an operation that the same command continues. `how_far`: a line for each of its services."""
+
+    def __init__(self, how_far: Sequence[str]) -> None:
+        super().__init__()
+        self.how_far = tuple(how_far)
+
+
+def in_words(error: Exception) -> str:
+    """For a log line: what a user is told, or that it is a bug."""
+    if isinstance(error, VCRecoveryError):
+        return str(error)
+    said = " ".join(str(error).split()) or "no message"
+    return f"internal error: {type(error).__name__}: {said}; this is a bug"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.errors import BusyError
+from vcrecovery.errors import BusyError, in_words
 
 
 class SayOnce:
@@ -44,7 +44,7 @@ def go_on(
     stop: Event,
     say: SayOnce,
     about: str,
-    trouble: Callable[[Exception], str],
+    trouble: Callable[[str], str],
     again_after: float,
 ) -> None:
     """Calls `turn` until `stop` is set. One that raises is followed by the next: a task that ends goes unnoticed.
@@ -55,7 +55,7 @@ def go_on(
         try:
             turn()
         except Exception as error:  # noqa: BLE001  see above
-            say(about, trouble(error), logging.ERROR)
+            say(about, trouble(in_words(error)), logging.ERROR)
             stop.wait(again_after)
 
 
@@ -85,6 +85,6 @@ def keep(
             except BusyError:
                 continue
             except Exception as error:  # noqa: BLE001  see above
-                say(name, f"{name}: {trouble}: {error}", level)
+                say(name, f"{name}: {trouble}: {in_words(error)}", level)
             else:
                 say.well(name)

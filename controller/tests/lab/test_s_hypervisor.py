@@ -251,6 +251,26 @@ def test_a_primary_that_has_served_all_along_behind_a_cut_network_is_let_be(plac
     assert place.site.page(WEB) == WEB
 
 
+def test_a_fence_command_that_ends_another_machine_starts_no_second_copy(place: Place) -> None:
+    """It ends well, and the primary is heard again."""
+    answers = f"until (: </dev/tcp/{ADDRESS}/{PORT}) 2>/dev/null; do sleep 0.1; done"
+    command = ["bash", "-c", f"ip link set {CABLE} up; {answers}; echo Chassis power is off"]
+    place.plan(
+        hypervisors={"hv1": {"uri": place.libvirt.uri, "fence": {"command": command}}},
+        detection={"host_silent_for": "10s"},
+    )
+    qemu = place.qemu
+    with place.site.watched() as said:
+        wait_until_said(said, "web: the primary is running")
+        cut()
+        place.libvirt.kill()
+        wait_until_said(said, f"hv1 says that it is off, but web answers on {ADDRESS}:{PORT}", "trying again")
+        place.libvirt.start()
+        wait_until_said(said, "epoch 1: withdrawn: the primary of web serves", "its fence was never proved")
+    assert (place.runs(qemu), place.serves(), place.standby()) == (True, True, "Stopped")
+    assert place.site.address_in_dns(WEB) == [ADDRESS]
+
+
 # -- libvirtd is restarted in the middle of the fence ----------------------------------------------------------
 
 

@@ -235,7 +235,9 @@ class SimulatedEnvironment(Environment):
                 "`vcrecovery failover SERVICE --primary-is-down SERVICE`",
             )
         for service in there:
-            if service.power not in OFF:
+            if service.power not in OFF and there[0].fence_command_lies:
+                service.lied_at = scheduler.time
+            elif service.power not in OFF:
                 service.ended("power-off", begun)
                 self._world.becomes(service, Power.SHUTOFF, "crashed")
         scheduler.may_be_lost()

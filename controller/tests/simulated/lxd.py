@@ -36,6 +36,10 @@ _OBJECTIONS = {
 _TOLD = {"start": "started", "unfreeze": "started", "freeze": "frozen", "stop": "ended"}
 
 
+def socket_of(folder: Path, secondary: str) -> Path:
+    return folder / ("lxd" if secondary == "sec1" else secondary) / "unix.socket"
+
+
 class _Listening:
     """What it tells is lost when it is away."""
 
@@ -44,7 +48,8 @@ class _Listening:
         self._inbox: SimulatedInbox = SimulatedInbox(scheduler)
 
     def report(self, name: str, what: str, by: str) -> None:
-        self._inbox.put(Happening(name, what, by))
+        if self._server.has(name):
+            self._inbox.put(Happening(name, what, by))
 
     def next(self, timeout: float) -> Happening | None:
         with suppress(queue.Empty):
@@ -66,7 +71,7 @@ class SimulatedLxd(LxdServer):
         starts: int,
         middle: Callable[[str], None],
     ) -> None:
-        super().__init__(name, folder / "lxd/unix.socket", runtime)
+        super().__init__(name, socket_of(folder, name), runtime)
         self._scheduler = runtime.scheduler
         self._world = world
         #: Of an act: a place to be killed.
@@ -78,7 +83,7 @@ class SimulatedLxd(LxdServer):
         self.must_answer()
 
     def must_answer(self) -> None:
-        if any(not service.lxd_answers for service in self._world.services.values()):
+        if any(not service.lxd_answers for service in self._world.in_lxd(self.name)):
             raise self._unreachable(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
 
     def _says(self, text: str) -> ExternalError:
@@ -86,16 +91,22 @@ class SimulatedLxd(LxdServer):
         return ExternalError(f"LXD on secondary {self.name}: {text}")
 
     def _of(self, name: str) -> tuple[Service, Container]:
-        service = self._world.services.get(name)
+        service = self._there(name)
         if service is None:
             raise self._says("Instance not found")
         return service, service.container
+
+    def has(self, name: str) -> bool:
+        return self._there(name) is not None
+
+    def _there(self, name: str) -> Service | None:
+        return next((service for service in self._world.in_lxd(self.name) if service.name == name), None)
 
     # -- instances ---------------------------------------------------------------------------------------------
 
     def get(self, instance: str) -> Instance | None:
         self._asked()
-        if instance not in self._world.services:
+        if self._there(instance) is None:
             return None
         _, container = self._of(instance)
         return Instance(
@@ -179,13 +190,13 @@ class SimulatedLxd(LxdServer):
 
     def last_words(self, instance: str) -> str:
         self._asked()
-        return "init: out of memory" if instance in self._world.services else ""
+        return "init: out of memory" if self.has(instance) else ""
 
     # -- files -------------------------------------------------------------------------------------------------
 
     def snapshots(self, instance: str) -> list[str]:
         self._asked()
-        return list(self._of(instance)[0].restore_points) if instance in self._world.services else []
+        return list(self._of(instance)[0].restore_points) if self.has(instance) else []
 
     def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
         self._asked(1.0)
@@ -218,7 +229,7 @@ class SimulatedLxd(LxdServer):
 
     def pool_free(self, pool: str) -> int:
         self._asked()
-        return int(min(service.pool_free for service in self._world.services.values()))
+        return int(min(service.pool_free for service in self._world.in_lxd(self.name)))
 
     def _must_have(self, service: Service, snapshot: str, doing: str) -> None:
         if snapshot not in service.restore_points:
@@ -244,7 +255,7 @@ class SimulatedLxd(LxdServer):
 
     def file(self, instance: str, path: str) -> bytes | None:
         self._asked()
-        service = self._world.services.get(instance)
+        service = self._there(instance)
         return service.heartbeat_file if service is not None and path == HEARTBEAT else None
 
     def template(self, instance: str, name: str) -> bytes | None:

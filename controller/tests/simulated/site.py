@@ -17,6 +17,7 @@ import yaml
 
 from simulated.dns import NAME, name_of
 from simulated.environment import SimulatedEnvironment
+from simulated.lxd import socket_of
 from simulated.scheduler import START, KilledError, Process, Scheduler, SimulatedRuntime
 from simulated.world import Container, Service, World
 from vcrecovery.cli import recovery
@@ -37,6 +38,19 @@ from vcrecovery.store.journal import Journal
 UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e{:04x}"
 #: Seconds for which `watch` goes on at most until what was begun is over.
 PATIENCE = 600.0
+
+
+def _network(secondary: str) -> str:
+    """Of its standbys, as far as they share it."""
+    return f"10.20.{int(secondary.removeprefix('sec')) - 1}"
+
+
+def _standby_address(number: int, said: Mapping[str, Any]) -> str:
+    return f"{_network(said.get('secondary', 'sec1'))}.{number + 10}"
+
+
+def _names(service: str, said: Mapping[str, Any]) -> list[str]:
+    return [name_of(service, first) for first in ("www", "api")[: 1 + bool(said.get("two_names"))]]
 
 
 def _is_over(process: Process) -> bool:
@@ -141,6 +155,7 @@ class Site:
         (folder / "secret").write_text("c2VjcmV0IG9mIGEgc2ltdWxhdGlvbg==\n")
         ns = ["ns1", *(["ns2"] if any({**world, **s}.get("ns2") is not None for s in services.values()) else [])]
         addresses = {"ns1": "127.0.0.1", "ns2": "127.0.0.2"}
+        secondaries = sorted({{**world, **s}.get("secondary", "sec1") for s in services.values()})
         entries = {}
         for number, (name, values) in enumerate(services.items()):
             said = {**world, **values}
@@ -150,9 +165,9 @@ class Site:
                     "uuid": UUID.format(number + 1),
                     "address": f"10.10.0.{number + 10}",
                 },
-                "standby": {"secondary": "sec1", "address": f"10.20.0.{number + 10}"},
+                "standby": {"secondary": said.get("secondary", "sec1"), "address": _standby_address(number, said)},
                 "ports": [80],
-                "dns": [{"name": name_of(name), "zone": NAME}],
+                "dns": [{"name": text, "zone": NAME} for text in _names(name, said)],
                 "mode": said.get("mode", "cold"),
                 "max_staleness": "1m",
                 "needs": list(values.get("needs", [])),
@@ -173,12 +188,13 @@ class Site:
                 for host, site in hosts.items()
             },
             "secondaries": {
-                "sec1": {
-                    "lxd": str(folder / "lxd/unix.socket"),
-                    "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                name: {
+                    "lxd": str(socket_of(folder, name)),
+                    "network": {"bridge": "vcr0", "address": f"{_network(name)}.1/24"},
                     "receiver": {"address": "10.10.0.1"},
                     "starts_at_once": self.starts_at_once,
                 }
+                for name in secondaries
             },
             "dns": {
                 "servers": {name: {"address": addresses[name], "port": 53} for name in ns},
@@ -192,8 +208,9 @@ class Site:
         file = folder / "plan.yml"
         file.write_text(yaml.safe_dump(text, sort_keys=False))
         (folder / "state").mkdir(exist_ok=True)
-        (folder / "lxd").mkdir(exist_ok=True)
-        (folder / "lxd/unix.socket").touch()
+        for name in secondaries:
+            socket_of(folder, name).parent.mkdir(exist_ok=True)
+            socket_of(folder, name).touch()
         return load_plan(file)
 
     def _service(self, number: int, name: str, values: Mapping[str, Any]) -> None:
@@ -202,7 +219,7 @@ class Site:
             self.scheduler,
             UUID.format(number + 1),
             f"10.10.0.{number + 10}",
-            f"10.20.0.{number + 10}",
+            _standby_address(number, values),
         )
         service.violated, service.told = self._violated, lambda text: self.say(f"world: {text}")
         service.lxd_tells = partial(self.world.lxd_tells, name)
@@ -220,8 +237,11 @@ class Site:
             level = Level.BASE if mode is Mode.WARM else Level.ALL
             config["user.vcrecovery.settled"] = f"{level} {START - 60!r} {START - 600!r}"
         records = {"A": {service.address}, "TXT": set()}
-        service.records = {server: {k: set(v) for k, v in records.items()} for server in ("ns1", "ns2")}
-        self.change([name], {key: value for key, value in values.items() if key != "needs"})
+        service.names = {
+            text: {server: {k: set(v) for k, v in records.items()} for server in ("ns1", "ns2")}
+            for text in _names(name, values)
+        }
+        self.change([name], {key: value for key, value in values.items() if key not in ("needs", "two_names")})
 
     def _violated(self, what: str) -> None:
         self.say(f"VIOLATED: {what}")
@@ -240,7 +260,7 @@ class Site:
                         service.syncs = False
                         service.heartbeat = None if value is None else START + value
                     case "dns_epoch":
-                        for records in service.records.values():
+                        for records in service.all_records:
                             records["TXT"] = {f'"epoch={value}"'}
                     case "container_epoch":
                         service.container.config["user.vcrecovery.epoch"] = str(value)
@@ -268,6 +288,8 @@ class Site:
     # -- the log -----------------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
+        if "internal error" in text:
+            self.scheduler.broken = self.scheduler.broken or AssertionError("\n".join([text, *self.log[-60:]]))
         text = text.replace(str(self.folder / "state"), "/var/lib/vcrecovery").replace(str(self.folder), "/etc")
         text = re.sub(r"\bprocess \d+\b", "process 4711", text)
         self.log.append(f"{self.scheduler.time:8.2f}  {text}".rstrip())
@@ -539,7 +561,7 @@ class Site:
         service.container.status = "Stopped"
         service.container.config |= {"user.vcrecovery.role": "standby"}
         service.virtual_ip_is_here = False
-        for records in service.records.values():
+        for records in service.all_records:
             records["A"] = {service.address}
         if service.power is not Power.PAUSED or not service.quarantined:
             self.start_primary(name)

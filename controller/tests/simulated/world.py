@@ -23,7 +23,7 @@ MODES: Mapping[str, tuple[float, float]] = {
     "hot": (0.02, 0.1),
 }
 #: What a VM does, by what its heartbeats depend on.
-_BEATS = frozenset({"power", "cpu", "network_cut", "syncs", "superseded"})
+_BEATS = frozenset({"power", "cpu", "network_cut", "syncs", "superseded", "clock_ahead"})
 #: On which of them it depends whether the primary serves, or anything answers, as seen from here.
 _SEEN = frozenset({"power", "cpu", "network_cut", "superseded", "primary_ports_open", "address_answers"})
 _SEEN |= {"hypervisor_answers", "libvirtd_hangs"}
@@ -57,6 +57,7 @@ class Service:
     uuid: str = ""
     address: str = "10.10.0.10"
     standby_address: str = "10.20.0.10"
+    secondary: str = "sec1"
     host: str = "hv1"
     site: str = "main"
     mode: str = "cold"
@@ -75,6 +76,8 @@ class Service:
     address_answers: bool = False
     #: Whether what the primary writes arrives.
     syncs: bool = True
+    #: Seconds by which the clock of its VM is ahead of the controller's.
+    clock_ahead: float = 0.0
     #: Seconds from its power button to its end; None: it does not heed it.
     shuts_down_within: float | None = 3.0
     #: Its role `primary` is of this version: it tells its boot, and sends its last files when it shuts down.
@@ -120,6 +123,9 @@ class Service:
     fence_command_works: bool = True
     fence_command_hangs: bool = False
     fence_command_is_killed: bool = False
+    #: It ends well, and the hypervisor goes on; and when that was said last of a primary that ran.
+    fence_command_lies: bool = False
+    lied_at: float | None = None
     #: Seconds after which a fence that has failed acts all the same; None: it never does.
     fence_acts_late: float | None = None
     lxd_answers: bool = True
@@ -145,8 +151,8 @@ class Service:
     #: The epoch at which it began to serve.
     took_over_at: int = 0
     restores: int = 0
-    #: By its server: type -> values.
-    records: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    #: Its names, each with its records by their server: type -> values.
+    names: dict[str, dict[str, dict[str, set[str]]]] = field(default_factory=dict)
     #: Seconds, of its addresses.
     ttl: int = 30
     switches: int = 0
@@ -157,6 +163,8 @@ class Service:
     answers_since: float | None = 0.0
     #: By the steady clock: when its last heartbeat was made, and for how long it has been off since.
     beaten_at: float | None = 0.0
+    #: By how much its clock was ahead then.
+    beaten_ahead: float = 0.0
     off_for: float = 0.0
     _off_since: float | None = None
     #: What is called before somebody ends the primary; by destroy, or by power-off, and when that was begun.
@@ -193,8 +201,8 @@ class Service:
         sends = self.syncs and not self.network_cut and not self.superseded and not has_stopped
         sends = sends and "user.vcrecovery.keeping" not in self.container.config
         if self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
-            self.heartbeat = self.scheduler.wall
-            self.beaten_at, self.off_for = self.scheduler.time, 0.0
+            self.heartbeat = self.scheduler.wall + self.clock_ahead
+            self.beaten_at, self.off_for, self.beaten_ahead = self.scheduler.time, 0.0, self.clock_ahead
             self.told_boot, self.final = self.boots_so_far, False
             if self.container.config.get("user.vcrecovery.role") == "standby":
                 self.untouched = False
@@ -245,7 +253,7 @@ class Service:
         self.beat()
         takes_files = self.container.config.get("user.vcrecovery.role") == "standby"
         if self.sends_last_files and self.syncs and not self.network_cut and takes_files:
-            self.heartbeat, self.final = self.scheduler.wall, True
+            self.heartbeat, self.final = self.scheduler.wall + self.clock_ahead, True
 
     @property
     def libvirt_answers(self) -> bool:
@@ -282,14 +290,19 @@ class Service:
         return self.container.status == RUNNING and self.container.config.get("user.vcrecovery.role") == "active"
 
     def look_for_two(self) -> None:
-        if self.serves and self.power is Power.RUNNING and not self.superseded and not self.operators_word:
+        excused = self.operators_word or self.lied_at is not None
+        if self.serves and self.power is Power.RUNNING and not self.superseded and not excused:
             self.violated(f"two live copies of {self.name}")
 
     def may_start(self) -> None:
         """Its primary is off, or came back after its fence and was paused by us."""
         gone = self.power in OFF or self.superseded or (self.power is Power.PAUSED and self.quarantined)
-        if not gone and not self.operators_word:
+        if gone or self.operators_word:
+            return
+        if self.lied_at is None:
             self.violated(f"the standby of {self.name} starts while its primary may live")
+        elif self.answers_since is not None and self.answers_since <= self.lied_at:
+            self.violated(f"the standby of {self.name} starts while its primary answers, since a fence command lies")
 
     def boots(self, left: float) -> None:
         """Its services start now; `left`: how much of a boot that is."""
@@ -351,14 +364,32 @@ class Service:
     # -- names -------------------------------------------------------------------------------------------------
 
     @property
+    def records(self) -> dict[str, dict[str, set[str]]]:
+        """Of its first name."""
+        return next(iter(self.names.values()))
+
+    @property
+    def all_records(self) -> list[dict[str, set[str]]]:
+        """Of all its names, on all servers."""
+        return [records for by_server in self.names.values() for records in by_server.values()]
+
+    @property
     def dns_address(self) -> str:
-        found = self.records["ns1"]["A"]
-        known = {self.address: "primary", self.standby_address: "standby"}
-        return known.get(next(iter(found), ""), "nowhere")
+        """Where all its names lead to."""
+        found = {self.leads_to(name) for name in self.names}
+        return found.pop() if len(found) == 1 else "several places"
 
     @property
     def dns_epoch(self) -> int:
-        marker = next(iter(self.records["ns1"]["TXT"]), '"epoch=0"')
+        """The newest of its names'."""
+        return max(self.epoch_of(name) for name in self.names)
+
+    def leads_to(self, name: str) -> str:
+        known = {self.address: "primary", self.standby_address: "standby"}
+        return known.get(next(iter(self.names[name]["ns1"]["A"]), ""), "nowhere")
+
+    def epoch_of(self, name: str) -> int:
+        marker = next(iter(self.names[name]["ns1"]["TXT"]), '"epoch=0"')
         return int(marker.strip('"').removeprefix("epoch="))
 
 
@@ -376,6 +407,9 @@ class World:
     def lxd_tells(self, name: str, what: str, by: str) -> None:
         for report in list(self.listening_to_lxd):
             report(name, what, by)
+
+    def in_lxd(self, secondary: str) -> list[Service]:
+        return [service for service in self.services.values() if service.secondary == secondary]
 
     def on(self, host: str) -> list[Service]:
         return [service for service in self.services.values() if service.host == host]
@@ -399,14 +433,26 @@ class World:
             service.boots_so_far += 1
         before, service.power, service.reason = service.power, power, reason
         if power in OFF:
-            service.superseded = False
+            service.superseded, service.lied_at = False, None
         elif power is Power.RUNNING:
             self.scheduler.at(self.scheduler.time + 0.3, service.is_told_to_serve)
         if before is power or not self.answers(service.host):
             return
         for event, why in _events(before, power, reason):
-            for report, _lost in list(self.listeners.get(service.host, ())):
-                report(service.uuid, event, why)
+            self._report(service, event, why)
+
+    def _report(self, service: Service, event: str, why: str) -> None:
+        for report, _lost in list(self.listeners.get(service.host, ())):
+            report(service.uuid, event, why)
+
+    def migrate(self, service: Service, host: str) -> None:
+        """It runs on, there; its old hypervisor does not know it any more."""
+        if self.answers(service.host):
+            self._report(service, "stopped", "migrated")
+        service.host = host
+        if self.answers(host):
+            self._report(service, "started", "migrated")
+            self._report(service, "resumed", "migrated")
 
     def notice_lost_connections(self) -> None:
         """After hypervisors have ceased to answer: those who listen learn that their connection is gone."""

@@ -203,7 +203,7 @@ def test_what_breaks_for_one_service_leaves_the_others_their_answer(
     monkeypatch.setattr(stage.env.journal, "state", breaks)
     answer = stage.answer(kind="host", host="hv1")
     assert stage.recover.calls == [("mail", Symptom.HOST)]
-    assert "web: an internal error: ValueError: a bug" in answer.text
+    assert "web: internal error: ValueError: a bug" in answer.text
 
 
 def test_between_two_tries_the_journal_gets_more_and_more_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

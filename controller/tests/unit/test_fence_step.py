@@ -37,7 +37,7 @@ class Host(FakeHost):
 
 
 class FenceStage(Stage):
-    """The fence command works, and leaves a trace; the ports of `open` answer."""
+    """The fence command works, and leaves a trace; the ports of `open` answer before it, those of `goes_on` after."""
 
     hv1: Host
     hv2: Host
@@ -49,6 +49,7 @@ class FenceStage(Stage):
         self.hv1, self.hv2 = Host("hv1", Power.RUNNING), Host("hv2")
         self.env.hosts = {"hv1": self.hv1, "hv2": self.hv2}  # type: ignore[dict-item]
         self.open: tuple[str, ...] = ()
+        self.goes_on: tuple[str, ...] = ()
         self.asked = 0
         self.env.probes = self  # type: ignore[assignment]
         self.env.clock = SetClock(NOW)
@@ -58,6 +59,8 @@ class FenceStage(Stage):
         hypervisors["hv1"] = hypervisors["hv1"].model_copy(update={"fence": fence})
 
     def alive(self, _address: str, _ports: object, _timeout: float) -> list[str]:
+        if self.is_powered_off:
+            return list(self.goes_on)
         self.asked += 1
         return list(self.open)
 
@@ -116,9 +119,19 @@ def test_what_a_confirmation_has_just_asked_is_not_asked_again(site: FenceStage)
     assert (site.is_powered_off, site.asked) == (True, 0)
 
 
+def test_a_fence_command_that_ends_another_machine_proves_nothing(site: FenceStage) -> None:
+    site.hv1.reading, site.goes_on = DomainReading(Power.UNREACHABLE), ("127.0.0.1:80",)
+    with pytest.raises(
+        ExternalError, match=r"says that it is off, but web answers on 127\.0\.0\.1:80; see which"
+    ) as told:
+        site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE, 3.0))
+    assert WAY_OUT in told.value.hint
+
+
 def test_what_answers_for_a_primary_that_was_proved_off_does_not_keep_its_hypervisor_on(site: FenceStage) -> None:
     """It came back with that, and must not serve."""
     site.hv1.reading, site.open = DomainReading(Power.UNREACHABLE), ("127.0.0.1:80",)
+    site.goes_on = site.open
     proved = StepRecord(Step.FENCE, NOW - 50, NOW - 50, True, Fenced("hv1 was powered off"))
     site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE, 55.0), proved)
     assert (site.is_powered_off, site.asked) == (True, 1)

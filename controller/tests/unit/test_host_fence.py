@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from set_clock import SetClock
 
 from vcrecovery.drivers.fence import power_off
 from vcrecovery.errors import ExternalError
@@ -93,6 +94,17 @@ def test_a_proof_of_before_the_failure_is_none(env: Environment, tmp_path: Path)
     fence_it(env, "hv1", fence(tmp_path, 0), env.clock.now())
     fence_it(env, "hv1", fence(tmp_path, 0), env.clock.now())
     assert runs(tmp_path) == 2
+
+
+@pytest.mark.parametrize(("later", "again"), [(59.9, False), (60.0, True), (-1.0, True)])
+def test_a_proof_counts_for_a_minute(plan_file: Path, tmp_path: Path, later: float, again: bool) -> None:
+    """Somebody may have powered it on since; and how old it is nobody knows once the clock was set back."""
+    clock = SetClock()
+    env, opened_at = Environment(load_plan(plan_file), clock), clock.now() - 10
+    fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
+    clock.set_by = later
+    fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
+    assert runs(tmp_path) == (2 if again else 1)
 
 
 def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(env: Environment, tmp_path: Path) -> None:

@@ -329,5 +329,5 @@ def test_what_breaks_again_after_a_minute_is_told_again(
 
     monkeypatch.setattr(stage.host, "usage", breaks)
     assert len(stage.runs("_keep_asking", 3)) == 1
-    wanted = "hypervisor hv1: RuntimeError: can't start new thread; restarting its watch"
+    wanted = "hypervisor hv1: internal error: RuntimeError: can't start new thread; this is a bug; restarting its watch"
     assert caplog.messages == [wanted] * said

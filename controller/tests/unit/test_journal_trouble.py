@@ -54,6 +54,17 @@ def test_one_that_is_held(journal: Path) -> None:
             opened.suspend("web", None)
 
 
+def test_one_that_is_being_written_is_read_all_the_same(plan_file: Path, journal: Path) -> None:
+    """A failover writes each of its steps; who looks how it goes waits for none of them, and holds up none."""
+    with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("UPDATE episode SET reason = 'half written'")
+        done = vcrecovery("history", "--plan", plan_file)
+    assert (done.returncode, done.stderr) == (ExitCode.DONE, "")
+    assert "libvirt: crashed" in done.stdout
+    assert "half written" not in done.stdout
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -482,6 +482,32 @@ def test_a_need_whose_standby_has_ended_is_not_up_because_its_old_primary_answer
     assert services.start_gate.readiness("web") == Wait(waits)
 
 
+def test_a_need_that_serves_by_the_journal_is_waited_for_while_it_is_looked_at(tmp_path: Path) -> None:
+    """Its standby may have ceased to answer: then it is brought up first, and this one starts after that."""
+    services = Services(tmp_path, {"web": ["db"], "db": []})
+    gate = services.start_gate
+    finish(services.journal, done(services.journal, "db"), 2.0)
+    gate.begin(["db"])
+    assert gate.readiness("web") == Wait("waiting for db, which it needs")
+    gate.failed("db", "LXD does not answer")
+    assert isinstance(gate.readiness("web"), Unmet)
+    gate.try_again("db")
+    # It does not answer: a failover brings it up again, up to its ports.
+    done(services.journal, "db", *TO_START, again=True)
+    assert gate.readiness("web") == Wait("waiting for db, which it needs")
+    done(services.journal, "db", Step.PROBE, again=True)
+    assert gate.readiness("web") == Go()
+
+
+def test_a_need_that_has_turned_out_to_serve_is_up(tmp_path: Path) -> None:
+    services = Services(tmp_path, {"web": ["db"], "db": []})
+    gate = services.start_gate
+    finish(services.journal, done(services.journal, "db"), 2.0)
+    gate.begin(["db"])
+    gate.end("db")
+    assert gate.readiness("web") == Go()
+
+
 def test_a_need_that_two_calls_are_at_work_on_is_waited_for_until_both_have_ended(tmp_path: Path) -> None:
     gate = Services(tmp_path, {"web": ["db"], "db": []}).start_gate
     gate.begin(["db"])

@@ -53,6 +53,7 @@ class Stage:
         self.unattended = Unattended(self.env, reporter=None)  # type: ignore[arg-type]
         self.tries: list[Callable[[], None]] = []
         self.request: Request | None = None
+        self.detected_at = 0.0
         #: What web was told in each try, and between them.
         self.during: list[Readiness] = []
         self.between: list[Readiness] = []
@@ -77,7 +78,7 @@ class Stage:
         return found
 
     def _fail_over(self, _env: Environment, service: str, _cause: str, request: Request, **more: Any) -> Episode | None:
-        self._gate, self.request = more["gate"], request
+        self._gate, self.request, self.detected_at = more["gate"], request, more["detected_at"]
         self.during.append(self.web_is_told())
         self.at_work.append(self.unattended.at_work(service))
         self.tries.pop(0)()
@@ -154,6 +155,8 @@ def test_what_is_asked_for(stage: Stage) -> None:
     stage.tries = [stage.serves]
     stage.fail_over(began_at=998.0, by="Zabbix")
     assert stage.request == Request(automatic=True, by="Zabbix", symptom=Symptom.ENDED, began_at=998.0)
+    # From then on its time is counted, and not from the try that comes to something.
+    assert stage.detected_at == 999.0
 
 
 @pytest.mark.parametrize("steps", [(), (Step.CONFIRM,)])
@@ -215,6 +218,22 @@ def test_a_fence_that_was_tried_in_vain_is_a_warning(
     assert said == [(level, f"db: epoch 1: {outcome}: {reason}")]
 
 
+def test_so_is_a_switchover_that_its_vm_serves_after(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """The watcher has gone on with one that was left, and could only go back."""
+    caplog.set_level(logging.INFO, "vcrecovery.watch")
+
+    def goes_back() -> None:
+        episode = stage.journal.open("db", "a test", Request(planned=True), 1.0)
+        for step in (Step.CONFIRM, Step.SHUTDOWN, Step.TAKE_BACK):
+            stage.journal.end(stage.journal.begin(episode, step, 1.0), 1.0, ok=True, evidence=proof(step))
+        stage.journal.close(episode, Outcome.TAKEN_BACK, "its last files did not come", 2.0)
+
+    stage.tries = [goes_back]
+    stage.fail_over()
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert said == [("WARNING", "db: epoch 1: taken back: its last files did not come")]
+
+
 def test_each_failure_is_logged_with_the_time_to_the_next_try(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.tries = [fails(ExternalError("LXD does not answer", "see why")), stage.serves]
     stage.fail_over()
@@ -232,4 +251,33 @@ def test_what_another_controller_has_ended_between_two_tries_is_not_begun_anew(s
 
     stage.tries = [left]
     assert stage.fail_over(on_trouble=ends).outcome is Outcome.FALSE_ALARM
+    assert len(stage.journal.history("db")) == 1
+
+
+def test_one_that_was_refused_between_two_tries_is_tried_all_the_same(stage: Stage) -> None:
+    """An operator has asked for something else, and got no; the primary is as it was."""
+
+    def left() -> None:
+        open_with(stage, (Step.CONFIRM,))
+        raise ExternalError("LXD does not answer")
+
+    def refused(_error: ExternalError) -> None:
+        stage.serves(Outcome.REFUSED)
+
+    stage.tries = [left, stage.serves]
+    assert stage.fail_over(on_trouble=refused).outcome is Outcome.DONE
+    assert [episode.outcome for episode in stage.journal.history("db")] == [Outcome.DONE, Outcome.REFUSED]
+
+
+def test_what_another_controller_ends_while_it_is_tried_is_not_begun_anew_either(stage: Stage) -> None:
+    def left() -> None:
+        open_with(stage, (Step.CONFIRM,))
+        raise ExternalError("LXD does not answer")
+
+    def ended_meanwhile() -> None:
+        stage.serves(Outcome.FALSE_ALARM)
+        raise ExternalError("LXD does not answer")
+
+    stage.tries = [left, ended_meanwhile]
+    assert stage.fail_over().outcome is Outcome.FALSE_ALARM
     assert len(stage.journal.history("db")) == 1

@@ -31,7 +31,7 @@ from vcrecovery.report import evidence, explain, status
 from vcrecovery.report.findings import Level, all_findings, exit_code, findings
 from vcrecovery.report.history import moment
 from vcrecovery.report.timeline import of_episode
-from vcrecovery.report.view import NameView, ServiceView, StandbyView
+from vcrecovery.report.view import KeptView, NameView, ServiceView, StandbyView
 
 GOLDEN = Path(__file__).parent / "golden"
 POLICY = Policy(max_staleness=120.0)
@@ -90,6 +90,7 @@ def many() -> list[ServiceView]:
         ("table-narrow", lambda: status.table(many(), width=60)),
         ("table-well", lambda: status.table([view(), view("mail")])),
         ("detail-well", lambda: status.detail(view(ports={"10.10.0.10:80": "", "10.10.0.10:443 tls": ""}))),
+        ("detail-kept", lambda: status.detail(kept())),
         ("detail-stopped", lambda: status.detail(many()[2])),
         ("detail-narrow", lambda: status.detail(many()[3], width=50)),
         ("detail-failed-over", lambda: status.detail(many()[4])),
@@ -104,6 +105,11 @@ def many() -> list[ServiceView]:
 )
 def test_golden(name: str, make: Callable[[], list[str]]) -> None:
     golden(name, make())
+
+
+def kept() -> ServiceView:
+    """Its failback is not committed yet."""
+    return view(standby=replace(standby(), kept=KeptView("vcr-20260301T120000Z-before-failback", NOW + 3600)))
 
 
 def test_a_virtual_address_is_shown() -> None:

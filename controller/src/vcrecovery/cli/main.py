@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from vcrecovery.cli.loading import without_collection
-from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
+from vcrecovery.errors import ExitCode, OperationInterrupted, UsageError, VCRecoveryError
 
 with without_collection():
     import click
@@ -107,6 +108,15 @@ def _said(error: click.ClickException) -> str:
     return f"vcrecovery: error: {text[:1].lower()}{text[1:]}; see `{program} --help`"
 
 
+def _say_interrupted(interruption: BaseException | None) -> None:
+    if not isinstance(interruption, OperationInterrupted):
+        output.say("vcrecovery: interrupted; run the same command to continue", err=True)
+        return
+    for line in interruption.how_far:
+        output.say(line, err=True)
+    output.say(f"vcrecovery: interrupted; to continue: `{shlex.join(['vcrecovery', *sys.argv[1:]])}`", err=True)
+
+
 def main() -> NoReturn:
     """Runs the command line. Errors are one line on stderr; the exit status is an ExitCode."""
     # Plugins of other packages have no business here, and to look for some takes time.
@@ -118,8 +128,9 @@ def main() -> NoReturn:
     except click.ClickException as error:
         output.say(_said(error), err=True)
         sys.exit(ExitCode.USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        output.say("vcrecovery: interrupted; run the same command to continue", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        # What click raises in its place has it as its cause.
+        _say_interrupted(error.__cause__ if isinstance(error, click.Abort) else error)
         sys.exit(130)
     except VCRecoveryError as error:
         output.say(f"vcrecovery: error: {error}", err=True)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcrecovery.cli.dry_run import tell_dry_run
+from vcrecovery.cli.interruption import how_far
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
-from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryError
+from vcrecovery.errors import ExitCode, OperationInterrupted, RefusedError, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
@@ -171,10 +172,14 @@ def carry_out(
     if dry_run:
         tell_dry_run(env, meant.services, f"requested by {by}", request, as_json=as_json)
         return
-    if meant.alone:
-        _alone(env, meant.name, request, as_json)
-    else:
-        _all_of(env, meant, request, as_json)
+    ended: dict[str, Result] = {}
+    try:
+        if meant.alone:
+            _alone(env, meant.name, request, as_json)
+        else:
+            _all_of(env, meant, request, ended, as_json)
+    except KeyboardInterrupt:
+        raise OperationInterrupted(how_far(env.journal, meant.services, ended)) from None
 
 
 def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Path) -> None:
@@ -232,7 +237,8 @@ def _until_protected(env: Environment, name: str, episode: Episode | None, *, qu
         say(colour(f"{name}: protected: its standby has everything, {age:.0f} s old", "green"))
 
 
-def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) -> None:
+def _all_of(env: Environment, meant: _Meant, request: Request, ended: dict[str, Result], as_json: bool) -> None:
+    """`ended` gets what came of each service as it comes."""
     start_gate = StartGate(LiveConditions(env), env.clock, env.runtime)
     size = max(len(name) for name in meant.services)
     cause = f"requested by {request.by}, with {meant.what} {meant.name}"
@@ -244,6 +250,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, as_json: bool) ->
         return episode
 
     def tell(result: Result) -> None:
+        ended[result.service] = result
         if not as_json and result.exit_code is not ExitCode.DONE:
             say(f"{result.service:<{size}}    {colour(_said(result), 'red')}")
 

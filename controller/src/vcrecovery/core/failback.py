@@ -74,6 +74,14 @@ def commit_after(episode: Episode) -> float:
     return COMMIT_AFTER if asked is None else asked
 
 
+def kept_until(episode: Episode) -> float | None:
+    """When what it has kept is committed; None while it keeps nothing, or has not ended."""
+    kept = kept_by(episode)
+    if episode.closed_at is None or kept is None or not kept.restore_point:
+        return None
+    return episode.closed_at + commit_after(episode)
+
+
 def is_to_be_committed(episode: Episode, now: float) -> bool:
     """A clock that was set back puts it off: what is committed cannot be had back."""
     return episode.closed_at is not None and now - episode.closed_at >= commit_after(episode)

@@ -21,7 +21,7 @@ from vcrecovery.core.sighting import Place, Sighting
 from vcrecovery.core.verdict import FAILURES, Circumstances, Kind, Verdict, judge
 from vcrecovery.detect.answers import Answer, Finding, answer_of
 from vcrecovery.drivers.runtime import each
-from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError
+from vcrecovery.errors import BusyError, ExternalError, NotNowError, RefusedError, in_words
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import retry_delay
 
@@ -121,7 +121,7 @@ class EventMeaning:
                     log.error("%s: %s; trying again", name, error)
                     self._env.clock.sleep(retry_delay(failures))
                 except Exception as error:  # noqa: BLE001  the others get their answer all the same
-                    findings[name] = Finding(name, f"an internal error: {type(error).__name__}: {error}")
+                    findings[name] = Finding(name, in_words(error))
 
         each(self._env.runtime, ask, hosts, f"event-{event.id}")
         each(self._env.runtime, work, names, f"event-{event.id}")

@@ -19,7 +19,7 @@ from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.text import span
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, Inbox
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, in_words
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.serving import targets
@@ -177,7 +177,7 @@ class HealthWatch:
         try:
             found = self._env.probes.ask_patiently(targets(service, serving.side), AT_MOST)
         except Exception as error:  # noqa: BLE001  a task that ends without a word would never be begun again
-            self._inbox.put(_Asked(name, serving, None, str(error)))
+            self._inbox.put(_Asked(name, serving, None, in_words(error)))
             return
         silent = {result.label: result.reason for result in found if not result.ok}
         self._inbox.put(_Asked(name, serving, Answers(at, clock.steady() - begun, silent)))

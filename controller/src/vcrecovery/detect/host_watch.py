@@ -139,8 +139,8 @@ class HostWatch:
                 if self._monotonic() - begun > SAID_FOR:
                     say.well(self._name)
 
-        def trouble(error: Exception) -> str:
-            return f"hypervisor {self._name}: {type(error).__name__}: {error}; restarting its watch"
+        def trouble(error: str) -> str:
+            return f"hypervisor {self._name}: {error}; restarting its watch"
 
         go_on(turn, stop=stop, say=say, about=self._name, trouble=trouble, again_after=RECONNECT_DELAY)
 

@@ -75,10 +75,8 @@ class QuarantineKeeper:
             self._goes_round()
             self._round(stop)
 
-        def trouble(error: Exception) -> str:
-            if isinstance(error, VCRecoveryError):  # the journal
-                return str(error)
-            return f"hypervisor {self._name}: {type(error).__name__}: {error}; trying again"
+        def trouble(error: str) -> str:
+            return f"hypervisor {self._name}: {error}; trying again"
 
         go_on(turn, stop=stop, say=self._say, about=self._name, trouble=trouble, again_after=TICK)
         self._end()

@@ -130,7 +130,7 @@ class StandbyWatch:
                 finally:
                     self._inbox.put(_Heard(secondary, clock.now(), None))
 
-        def trouble(error: Exception) -> str:
+        def trouble(error: str) -> str:
             return f"secondary {secondary} does not tell who stops its containers: {error}"
 
         go_on(turn, stop=stop, say=say, about=secondary, trouble=trouble, again_after=LISTEN_AGAIN_AFTER)

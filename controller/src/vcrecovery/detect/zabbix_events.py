@@ -77,7 +77,7 @@ class ZabbixEvents:
                 self._wait(sock, stop)
                 say.well("events")
 
-            def trouble(error: Exception) -> str:
+            def trouble(error: str) -> str:
                 return f"events of Zabbix cannot be taken: {error}"
 
             go_on(turn, stop=stop, say=say, about="events", trouble=trouble, again_after=LOOK_EVERY)

@@ -74,7 +74,7 @@ class ZabbixHealth:
             if not self._send():
                 stop.wait(LOOK_EVERY)
 
-        def trouble(error: Exception) -> str:
+        def trouble(error: str) -> str:
             return f"Zabbix is not told what users have of the services: {error}; going on"
 
         go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)

@@ -82,9 +82,9 @@ def keep_drilling(env: Environment, argv: Sequence[str], stop: Event) -> None:
     go_on(turn, stop=stop, say=say, about="drill", trouble=_trouble, again_after=pause)
 
 
-def _trouble(error: Exception) -> str:
+def _trouble(error: str) -> str:
     """What the program said is enough."""
-    return f"drill: {str(error).rpartition('vcrecovery: error: ')[2]}"
+    return f"drill: {error.rpartition('vcrecovery: error: ')[2]}"
 
 
 def _to_do(env: Environment, *, may_rehearse: bool) -> str:

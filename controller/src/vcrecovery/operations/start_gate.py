@@ -140,7 +140,9 @@ class StartGate:
         with self._lock:
             at_work, trouble = self._at_work[need] > 0, self._trouble.get(need)
         state = self._around.state(need)
-        if _is_up(state):
+        # One that is to serve already may be at work since it does not answer: its failover begins once that is seen.
+        is_looked_at = at_work and state.open_episode is None
+        if _is_up(state) and not is_looked_at:
             self._waits_since.pop((service, need), None)
             return GO
         if at_work and trouble is None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.drill import NO_DRILLS
+from vcrecovery.core.failback import kept_by, kept_until
 from vcrecovery.core.health import Answers, Course, Health, Outage, after
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
@@ -26,7 +27,7 @@ from vcrecovery.operations.records import Name, names_of
 from vcrecovery.operations.serving import targets
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
-from vcrecovery.report.view import NameView, PlanView, ServiceView, StandbyView
+from vcrecovery.report.view import KeptView, NameView, PlanView, ServiceView, StandbyView
 from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.lock import Holder
@@ -130,7 +131,18 @@ class _Questions:
             fresh,
             instance.started_at,
             None if since is None else since.since,
+            self._read_kept(),
         )
+
+    def _read_kept(self) -> KeptView | None:
+        """By its newest failback; LXD is asked only where the journal knows of one that has kept something."""
+        for failback in self._env.journal.failbacks(self._name, 1):
+            kept, until = kept_by(failback), kept_until(failback)
+            if kept is None or until is None:
+                continue
+            if kept.restore_point in self._env.lxd[self._secondary].snapshots(self._name):
+                return KeptView(kept.restore_point, until)
+        return None
 
     def _read_ports(self) -> Answers:
         clock, service = self._env.clock, self._env.plan.services[self._name]

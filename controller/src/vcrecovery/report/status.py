@@ -133,6 +133,9 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}{chosen}, on {plan.secondary}")
     for text in _sync(view):
         say("sync", text)
+    if (kept := view.standby.kept) is not None:
+        what = f"{kept.restore_point}, what the standby was before its failback, until {day_and_time(kept.until)}"
+        say("kept", f"{what}: `vcrecovery rollback {view.name}`")
     for entry in view.names:
         say("dns", f"{entry.name} -> {_points_at(entry)}")
     if plan.virtual_ip:

@@ -21,10 +21,19 @@ _NOT_ASKED = Course()
 
 
 @dataclass(frozen=True)
+class KeptView:
+    """What a failback keeps for a rollback; it is committed at `until`, in seconds since the epoch."""
+
+    restore_point: str
+    until: float
+
+
+@dataclass(frozen=True)
 class StandbyView:
     """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds.
 
     `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
+    `kept`: by its newest failback, if that is not committed.
     """
 
     state: str
@@ -33,9 +42,11 @@ class StandbyView:
     fresh: Freshness | None = None
     started_at: float = 0.0
     refreshed_at: float | None = None
+    kept: KeptView | None = None
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}
+        data["kept"] = asdict(self.kept) if self.kept is not None else None
         if self.fresh is not None:
             reconcile = asdict(self.fresh.reconcile) if self.fresh.reconcile else None
             data |= {"whole": self.fresh.whole, "queue": self.fresh.queue, "reconcile": reconcile}

@@ -52,6 +52,8 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
         if command is not None and waited_for_libvirt(episode, env.clock.now(), env.plan.detection.host_silent_for):
             silent = partial(_refuse_what_answers, subject, episode, host)
             said = fence_host(env, host, command, episode.opened_at, silent)
+            if not episode.ever_fenced:
+                _refuse_one_that_still_answers(subject, host)
             return Fenced("; ".join([said, *_destroy_copies(subject)]), ProvedBy.FENCE_COMMAND)
     return _destroy(subject)
 
@@ -93,6 +95,16 @@ def _refuse_what_answers(subject: Subject, episode: Episode, host: str) -> None:
         raise ExternalError(
             f"hypervisor {host} does not answer, but powering it off would end what does: {', '.join(answering)}",
             _LOOKED_AT_FIRST,
+        )
+
+
+def _refuse_one_that_still_answers(subject: Subject, host: str) -> None:
+    """A fence command that ends another machine, or none, ends well all the same."""
+    service = subject.service
+    if answering := subject.env.probes.alive(str(service.primary.address), service.ports, service.timeouts.confirm):
+        raise ExternalError(
+            f"the fence command of {host} says that it is off, but {subject.name} answers on {', '.join(answering)}",
+            f"see which machine it powers off, then run it again, or, {operators_word(subject.name)}",
         )
 
 
