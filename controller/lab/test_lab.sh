@@ -3,7 +3,7 @@
 # reddens one of hundreds now and then, a fault of ours reddens it twice. It is named in either case, as a race to be found.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-pytest=(../.venv/bin/pytest -q -m lab --durations=15 --durations-min=20)
+pytest=(../.venv/bin/pytest -q -m lab --durations=60 --durations-min=15)
 
 "${pytest[@]}" "$@"
 code=$?
