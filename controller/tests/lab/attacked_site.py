@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import socket
 import stat
 import subprocess
@@ -41,22 +40,6 @@ def become(_program, _arguments, environment):
     os.execve_("/usr/bin/python3", ["python3", "-c", *sys.argv[4:]], environment)
 os.execve_, os.execve = os.execve, become
 receiver.receive(Path(sys.argv[1]), sys.argv[2], sys.argv[3], seeds=False)
-"""
-#: Sessions that are open and say nothing: a receiver each, for which Python is loaded once.
-SILENT = """\
-import os, sys
-from pathlib import Path
-from vcrecovery.transfer import receiver
-ends = []
-for _ in range(int(sys.argv[4])):
-    there, here = os.pipe()
-    if os.fork() == 0:
-        os.dup2(there, 0)
-        os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
-        receiver.receive(Path(sys.argv[1]), sys.argv[2], sys.argv[3], seeds=False)
-    ends.append(here)
-    os.close(there)
-sys.stdin.read()
 """
 Outside = dict[str, tuple[object, ...]]
 
@@ -181,16 +164,6 @@ class AttackedSite(SmallSite):
             assert process.stdout is not None
             process.stdout.read()
             return process.wait(60)
-
-    @contextmanager
-    def silent(self, count: int) -> Iterator[None]:
-        words = [sys.executable, "-c", SILENT, str(self.state), ATTACKED, COMMAND, str(count)]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as them:
-            try:
-                yield
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(them.pid, signal.SIGKILL)
 
     def taken_over(self, code: str, **targets: Any) -> list[dict[str, Any]]:
         """What `code` prints, a JSON in each line, in the place of an rsync that writes."""

@@ -10,6 +10,7 @@ import click
 from vcrecovery.cli import complete
 from vcrecovery.errors import UsageError
 from vcrecovery.primary.answers import QUESTION
+from vcrecovery.transfer.places import take_place
 from vcrecovery.transfer.question import answer
 from vcrecovery.transfer.receiver import receive as receive_files
 from vcrecovery.transfer.receiver import refusals_noted
@@ -31,6 +32,7 @@ def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tupl
     command = " ".join(words[1:]) if local else os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if not command:
         raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
+    take_place(state_dir, service)
     question, _, said = command.partition(" ")
     if question == QUESTION:
         with refusals_noted(service, command):

@@ -1,0 +1,49 @@
+"""How many calls of one service's key go on at once: each takes a place, until its process has ended.
+
+Else a primary in an attacker's hands could fill the secondary's memory, and with that end its neighbours' standbys.
+
+Standard library only: the receiver uses it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from vcrecovery.errors import ExternalError
+
+#: A primary needs three: its sync, a comparison, a question at its boot. What a cut network has left behind ends within
+#: a minute.
+PLACES = 16
+
+
+def take_place(state_dir: Path, service: str) -> int:
+    """The open file that keeps the place; this process alone does, and none of its children.
+
+    Raises ExternalError when all are taken, or the file cannot be used.
+    """
+    path = state_dir / "standbys" / f"{service}.places"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        for place in range(PLACES):
+            if _is_free(descriptor, place):
+                return descriptor
+    except OSError as error:
+        raise ExternalError(
+            f"{path} cannot be used: {error.strerror}", "free some space or correct its rights, then run it again"
+        ) from error
+    os.close(descriptor)
+    raise ExternalError(
+        f"{PLACES} calls of the primary of {service} go on already", "find out there why they do not end"
+    )
+
+
+def _is_free(descriptor: int, place: int) -> bool:
+    """It is taken, then."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
