@@ -112,6 +112,11 @@ def kept() -> ServiceView:
     return view(standby=replace(standby(), kept=KeptView("vcr-20260301T120000Z-before-failback", NOW + 3600)))
 
 
+def test_no_way_back_from_a_failback_is_named_while_the_standby_serves() -> None:
+    (line,) = [line for line in status.detail(replace(many()[4], standby=kept().standby)) if line.startswith("  kept")]
+    assert line.endswith("until 2026-11-22 04:12:04")
+
+
 def test_a_virtual_address_is_shown() -> None:
     shown = view(plan=replace(PLAN, virtual_ip="10.10.0.50 on eth0"))
     assert any(line.startswith("  address   10.10.0.50 on eth0") for line in status.detail(shown))

@@ -135,7 +135,8 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
         say("sync", text)
     if (kept := view.standby.kept) is not None:
         what = f"{kept.restore_point}, what the standby was before its failback, until {day_and_time(kept.until)}"
-        say("kept", f"{what}: `vcrecovery rollback {view.name}`")
+        # There is no way back to it while the standby serves.
+        say("kept", f"{what}: `vcrecovery rollback {view.name}`" if view.protected else what)
     for entry in view.names:
         say("dns", f"{entry.name} -> {_points_at(entry)}")
     if plan.virtual_ip:
