@@ -80,16 +80,17 @@ class BusyError(VCRecoveryError):
 
 
 class OperationInterrupted(KeyboardInterrupt):
-    """Ctrl-C in an operation that the same command continues. `how_far`: a line for each of its services."""
+    """Ctrl-C in an operation. `how_far`: a line for each of its services; `is_left`: the same command continues it."""
 
-    def __init__(self, how_far: Sequence[str]) -> None:
+    def __init__(self, how_far: Sequence[str], *, is_left: bool) -> None:
         super().__init__()
         self.how_far = tuple(how_far)
+        self.is_left = is_left
 
 
 def in_words(error: Exception) -> str:
     """For a log line: what a user is told, or that it is a bug."""
-    if isinstance(error, VCRecoveryError):
-        return str(error)
     said = " ".join(str(error).split()) or "no message"
+    if isinstance(error, VCRecoveryError | OSError):
+        return said
     return f"internal error: {type(error).__name__}: {said}; this is a bug"

@@ -264,7 +264,7 @@ def test_a_fence_command_that_ends_another_machine_starts_no_second_copy(place: 
         wait_until_said(said, "web: the primary is running")
         cut()
         place.libvirt.kill()
-        wait_until_said(said, f"hv1 says that it is off, but web answers on {ADDRESS}:{PORT}", "trying again")
+        wait_until_said(said, f"hv1 says that it is off, but web ({ADDRESS}:{PORT}) answers", "trying again")
         place.libvirt.start()
         wait_until_said(said, "epoch 1: withdrawn: the primary of web serves", "its fence was never proved")
     assert (place.runs(qemu), place.serves(), place.standby()) == (True, True, "Stopped")

@@ -386,7 +386,7 @@ def test_a_secret_that_is_missing_or_garbled(
     assert records.snapshot() == before
 
 
-@pytest.mark.parametrize("secret", [f"{SECRET}\n", f"  {SECRET[:20]}\n  {SECRET[20:]}\r\n"])
+@pytest.mark.parametrize("secret", [f"{SECRET}\n", f'"{SECRET}";\n', f"  {SECRET[:20]}\n  {SECRET[20:]}\r\n"])
 def test_a_secret_may_stand_in_lines(there: Zone, records: Records, tmp_path: Path, secret: str) -> None:
     (tmp_path / "secret").write_text(secret)
     switch(there, 1)

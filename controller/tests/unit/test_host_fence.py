@@ -48,7 +48,7 @@ def test_no_shell_sees_the_command() -> None:
     assert power_off("hv1", ["echo", "$HOME; id"], 10) == "$HOME; id"
 
 
-fence_it = partial(fence_host, refuse_what_answers=lambda: None)
+fence_it = partial(fence_host, refuse_what_answers=lambda: None, still_answering=list)
 
 
 @pytest.fixture
@@ -113,6 +113,24 @@ def test_a_proof_of_another_failover_counts_for_one_whose_own_try_has_failed(env
         fence_it(env, "hv1", fence(tmp_path, 1), opened_at)
     fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
     assert "for all its services" in fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
+    assert runs(tmp_path) == 2
+
+
+def test_what_goes_on_for_a_moment_is_off_all_the_same(plan_file: Path, tmp_path: Path) -> None:
+    env = Environment(load_plan(plan_file), SetClock())
+    answers = [("web (10.10.0.10:80)",), ("web (10.10.0.10:80)",), ()]
+    found = fence_host(env, "hv1", fence(tmp_path, 0), env.clock.now(), lambda: None, lambda: answers.pop(0))
+    assert (found, answers) == ("hv1 is off: off", [])
+
+
+def test_what_goes_on_proves_nothing_to_any_service(plan_file: Path, tmp_path: Path) -> None:
+    env = Environment(load_plan(plan_file), SetClock())
+    opened_at = env.clock.now()
+    with pytest.raises(ExternalError, match=r"hv1 says that it is off, but web \(10\.10\.0\.10:80\) answers"):
+        fence_host(env, "hv1", fence(tmp_path, 0), opened_at, lambda: None, lambda: ("web (10.10.0.10:80)",))
+    env.clock.sleep(1.0)
+    # For one whose ports do not answer anyway, too, the command is run again.
+    fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
     assert runs(tmp_path) == 2
 
 

@@ -16,7 +16,9 @@ from view_program import PATIENCE, command, env
 
 from evidence_cases import proof
 from lab.waiting import wait_for
+from vcrecovery.cli.interruption import interruption_of
 from vcrecovery.core.episode import Request, Step, StepRecord
+from vcrecovery.operations.several import Result
 from vcrecovery.store.journal import Journal
 
 SERVICE = """\
@@ -114,7 +116,7 @@ def test_a_group_says_how_far_each_of_its_services_is(shop: Path, more: tuple[st
     assert status == 130, said
     assert said == [
         "  mail   nothing to do",
-        "  front  failover at epoch 1: confirming; its primary is untouched",
+        "  front  failover at epoch 1: confirming; nothing was done to its primary yet",
         "  app    failover at epoch 1: fenced; to be finished",
         "  db     failover at epoch 1: starting; to be finished",
         f"vcrecovery: interrupted; to continue: `vcrecovery {' '.join(words)}`",
@@ -146,7 +148,7 @@ def test_a_failback_leaves_the_standby_that_serves(shop: Path) -> None:
     words = ["failback", "mail", "--plan", str(shop)]
     status, _, said = interrupted(words, lambda: is_in(journal, "mail", Step.CONFIRM))
     assert status == 130, said
-    assert said[0] == "  mail  failback at epoch 2: confirming; its standby is untouched"
+    assert said[0] == "  mail  failback at epoch 2: confirming; nothing was done to its standby yet"
 
 
 def test_one_of_which_nothing_is_known_yet_was_not_begun(shop: Path) -> None:
@@ -156,3 +158,15 @@ def test_one_of_which_nothing_is_known_yet_was_not_begun(shop: Path) -> None:
     assert status == 130, said
     assert said[0] == "  web  not begun"
     assert journal_of(shop).state("web").open_episode is None
+
+
+def test_after_a_failback_nothing_is_left_but_that_its_standby_is_compared(shop: Path) -> None:
+    """Whether it is whole is waited for, with the failback over: its LXD hangs."""
+    journal = journal_of(shop)
+    ended = {"mail": Result("mail", "done", "", epoch=2, seconds=9.0)}
+    interruption = interruption_of(journal, ["mail"], ended, back=True)
+    assert interruption.how_far == (
+        "  mail  done; whether its standby has everything is not known yet: `vcrecovery status` shows it",
+    )
+    assert not interruption.is_left
+    assert interruption_of(journal, ["mail", "front"], ended, back=True).is_left

@@ -37,6 +37,20 @@ except ExternalError as error:
     print(error.message, flush=True)
     sys.exit(5)
 """
+#: The ID map of its tree cannot be written.
+UNMAPPED = f"""\
+{BEGIN}
+def refuses(_pid, _id_map):
+    raise OSError(22, "Invalid argument")
+jail._libc = types.SimpleNamespace(unshare=lambda _flags: 0, prctl=real.prctl)
+jail._make_jail = lambda _tree, read_only: None
+jail._write_id_map = refuses
+try:
+    jail.enter(Path("/"), [dict(Isuid=True)], read_only=True, session=None)
+except ExternalError as error:
+    print(error.message, flush=True)
+    sys.exit(5)
+"""
 #: Of what the kernel is asked, the call with that number fails.
 RIGHTS = f"""\
 {BEGIN}
@@ -105,6 +119,12 @@ def test_a_session_that_gets_no_namespace_leaves_no_process() -> None:
     """It would hold the session's lock for good. Here it would keep the output open."""
     with program(REFUSED) as process:
         assert said(process).startswith("unshare: ")
+        assert process.returncode == 5
+
+
+def test_a_session_whose_owners_cannot_be_mapped_ends() -> None:
+    with program(UNMAPPED) as process:
+        assert said(process) == "the container's ID map could not be set\n"
         assert process.returncode == 5
 
 

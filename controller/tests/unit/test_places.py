@@ -1,4 +1,4 @@
-"""Places for the calls of one service's key: real processes with real locks."""
+"""Places for the sessions of one service's key: real processes with real locks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ sys.stdin.read()
 """
 
 
-def test_so_many_calls_go_on_at_once_and_each_leaves_its_place(tmp_path: Path) -> None:
+def test_so_many_sessions_are_open_at_once_and_each_leaves_its_place(tmp_path: Path) -> None:
     with ExitStack() as calls:
         words = [sys.executable, "-c", CALL, str(tmp_path)]
         made = [
@@ -35,7 +35,7 @@ def test_so_many_calls_go_on_at_once_and_each_leaves_its_place(tmp_path: Path) -
         for call in made:
             assert call.stdout is not None
             assert call.stdout.readline() == b"taken\n"
-        with pytest.raises(ExternalError, match="16 calls of the primary of web go on already"):
+        with pytest.raises(ExternalError, match="16 sessions of the primary of web are open already"):
             take_place(tmp_path, "web")
         take_place(tmp_path, "mail")
         made[3].kill()

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vcrecovery.core.episode import Episode
+from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.core.phase import phase_of
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, OperationInterrupted
 from vcrecovery.operations.several import Result
 from vcrecovery.store.journal import Journal
 
 
-def how_far(journal: Journal, services: Sequence[str], ended: Mapping[str, Result]) -> list[str]:
-    """A line for each of the services. `ended`: what came of those that are over."""
+def interruption_of(
+    journal: Journal, services: Sequence[str], ended: Mapping[str, Result], *, back: bool
+) -> OperationInterrupted:
+    """`ended`: what came of those that are over."""
     size = max(len(name) for name in services)
-    return [f"  {name:<{size}}  {_of_one(journal, name, ended.get(name))}" for name in services]
+    open_now = {name: _open_episode(journal, name) for name in services}
+    lines = [f"  {name:<{size}}  {_of_one(open_now[name], ended.get(name), back=back)}" for name in services]
+    is_left = any(name not in ended or open_now[name] is not None for name in services)
+    return OperationInterrupted(lines, is_left=is_left)
 
 
-def _of_one(journal: Journal, service: str, result: Result | None) -> str:
+def _open_episode(journal: Journal, service: str) -> Episode | ExternalError | None:
     try:
-        episode = journal.state(service).open_episode
+        return journal.state(service).open_episode
     except ExternalError as error:
-        return f"unknown: {error.message}"
-    if episode is not None:
-        return _of_open(episode)
-    return "not begun" if result is None else result.result
+        return error
+
+
+def _of_one(episode: Episode | ExternalError | None, result: Result | None, *, back: bool) -> str:
+    match episode:
+        case ExternalError():
+            return f"unknown: {episode.message}"
+        case Episode():
+            return _of_open(episode)
+    if result is None:
+        return "not begun"
+    if back and result.result == Outcome.DONE:
+        return f"{result.result}; whether its standby has everything is not known yet: `vcrecovery status` shows it"
+    return result.result
 
 
 def _of_open(episode: Episode) -> str:
     where = f"{episode.request.verb} at epoch {episode.epoch}: {phase_of(episode)}"
     if episode.has_acted:
         return f"{where}; to be finished"
-    return f"{where}; its {'standby' if episode.request.back else 'primary'} is untouched"
+    return f"{where}; nothing was done to its {'standby' if episode.request.back else 'primary'} yet"

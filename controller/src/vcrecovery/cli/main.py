@@ -114,7 +114,8 @@ def _say_interrupted(interruption: BaseException | None) -> None:
         return
     for line in interruption.how_far:
         output.say(line, err=True)
-    output.say(f"vcrecovery: interrupted; to continue: `{shlex.join(['vcrecovery', *sys.argv[1:]])}`", err=True)
+    again = f"to continue: `{shlex.join(['vcrecovery', *sys.argv[1:]])}`"
+    output.say(f"vcrecovery: interrupted; {again if interruption.is_left else 'nothing is left to be done'}", err=True)
 
 
 def main() -> NoReturn:

@@ -32,10 +32,10 @@ def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tupl
     command = " ".join(words[1:]) if local else os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if not command:
         raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
-    take_place(state_dir, service)
     question, _, said = command.partition(" ")
     if question == QUESTION:
         with refusals_noted(service, command):
             click.echo(answer(state_dir, service, said.strip()))
         return
+    take_place(state_dir, service)
     receive_files(state_dir, service, command, seeds=seeds)

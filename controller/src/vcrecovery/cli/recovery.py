@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcrecovery.cli.dry_run import tell_dry_run
-from vcrecovery.cli.interruption import how_far
+from vcrecovery.cli.interruption import interruption_of
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.core.text import plain, took
-from vcrecovery.errors import ExitCode, OperationInterrupted, RefusedError, UsageError, VCRecoveryError
+from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
@@ -175,11 +175,11 @@ def carry_out(
     ended: dict[str, Result] = {}
     try:
         if meant.alone:
-            _alone(env, meant.name, request, as_json)
+            _alone(env, meant.name, request, ended, as_json)
         else:
             _all_of(env, meant, request, ended, as_json)
     except KeyboardInterrupt:
-        raise OperationInterrupted(how_far(env.journal, meant.services, ended)) from None
+        raise interruption_of(env.journal, meant.services, ended, back=back) from None
 
 
 def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Path) -> None:
@@ -198,10 +198,11 @@ def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Pa
         )
 
 
-def _alone(env: Environment, name: str, request: Request, as_json: bool) -> None:
+def _alone(env: Environment, name: str, request: Request, ended: dict[str, Result], as_json: bool) -> None:
     reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline()
     try:
         episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
+        ended[name] = result_of(name, episode, request)
         if not as_json:
             tell_the_end(env, request, name, episode, as_json=False)
         _until_protected(env, name, episode, quietly=as_json)
@@ -246,6 +247,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, ended: dict[str, 
     def attempt(name: str) -> Episode | None:
         reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
         episode = fail_over_locked(env, name, cause, request, reporter=reporter, gate=start_gate)
+        ended[name] = result_of(name, episode, request)
         _until_protected(env, name, episode, quietly=True)
         return episode
 

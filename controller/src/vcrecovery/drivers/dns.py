@@ -230,7 +230,8 @@ class Zone:
         path = self._key.secret_file
         try:
             # dnspython skips what is no base64: it makes an empty key, or another one, of a file without a secret.
-            secret = base64.b64decode("".join(path.read_text(encoding="ascii").split()), validate=True)
+            text = "".join(path.read_text(encoding="ascii").split()).strip('";')
+            secret = base64.b64decode(text, validate=True)
         except OSError as error:
             raise ExternalError(
                 f"the secret of TSIG key {self._key.name} cannot be read: {path}: {error.strerror}",

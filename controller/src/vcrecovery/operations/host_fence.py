@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -18,18 +18,26 @@ from vcrecovery.plan.model import Fence
 PROVEN_FOR = 60.0
 #: Seconds between two tries to get the lock, and the time beyond the command's own for which it is waited for.
 LOOK_EVERY, PATIENCE = 0.05, 10.0
+#: Seconds from the command's end for what answers there to fall silent.
+OFF_WITHIN = 3.0
 
 
 def fence_host(
-    env: Environment, host: str, fence: Fence, opened_at: float, refuse_what_answers: Callable[[], None]
+    env: Environment,
+    host: str,
+    fence: Fence,
+    opened_at: float,
+    refuse_what_answers: Callable[[], None],
+    still_answering: Callable[[], Sequence[str]],
 ) -> str:
     """Ends `host` by the operator's command, or takes over what another failover's run of it has just proven.
 
     That it is off, and what the command said.
 
     `opened_at`: when the failure was seen; what was proven before says nothing about it. `refuse_what_answers` is
-    called right before the command, which another failover's run may have delayed by its whole timeout.
-    Raises ExternalError when the machine is not proven off, and what `refuse_what_answers` raises.
+    called right before the command, which another failover's run may have delayed by its whole timeout. What of the
+    host `still_answering` tells after it proves that the command has ended another machine, or none.
+    Raises ExternalError when the machine is not proven off, and what these two raise.
     """
     clock = env.clock
     waits_since = clock.now()
@@ -43,11 +51,25 @@ def fence_host(
         refuse_what_answers()
         try:
             said = env.power_off(host, fence.command, fence.timeout)
+            _refuse_one_that_goes_on(env, host, still_answering)
         except ExternalError as error:
             _write(file, {"at": clock.now(), "ok": False, "said": error.message, "way_out": error.hint})
             raise
         _write(file, {"at": clock.now(), "ok": True, "said": said})
     return f"{host} is off: {said}"
+
+
+def _refuse_one_that_goes_on(env: Environment, host: str, still_answering: Callable[[], Sequence[str]]) -> None:
+    """A machine may take a moment to be off."""
+    deadline = env.clock.steady() + OFF_WITHIN
+    while answering := still_answering():
+        if env.clock.steady() >= deadline:
+            raise ExternalError(
+                f"the fence command of {host} says that it is off, but {', '.join(answering)} answers",
+                "see which machine it powers off, or power that off by hand and say so: "
+                "`vcrecovery failover SERVICE --primary-is-down SERVICE`",
+            )
+        env.clock.sleep(LOOK_EVERY)
 
 
 @contextmanager

@@ -37,14 +37,14 @@ class Neighbours:
         self._locks = {host: runtime.lock() for host in plan.hypervisors}
         self._seen: dict[str, tuple[float, dict[str, list[str]]]] = {}
 
-    def answering(self, host: str, besides: str = "") -> tuple[str, ...]:
+    def answering(self, host: str, besides: str = "", *, anew: bool = False) -> tuple[str, ...]:
         """`service (address:port)` for each primary on `host` that serves and answers, except service `besides`.
 
-        Raises ExternalError when one cannot be asked.
+        `anew`: what others have just seen does not count. Raises ExternalError when one cannot be asked.
         """
         with self._locks[host]:
             at, found = self._seen.get(host, (-math.inf, {}))
-            if self._clock.steady() - at >= VALID_FOR:
+            if anew or self._clock.steady() - at >= VALID_FOR:
                 found = self._look(host)
                 self._seen[host] = (self._clock.steady(), found)
         return tuple(f"{name} ({', '.join(ports)})" for name, ports in found.items() if ports and name != besides)

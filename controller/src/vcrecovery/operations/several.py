@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.drivers.runtime import THREADS, Runtime, each
-from vcrecovery.errors import (
-    BusyError,
-    ExitCode,
-    NotStartedError,
-    RefusedError,
-    TakenBackError,
-    VCRecoveryError,
-    in_words,
-)
+from vcrecovery.errors import BusyError, ExitCode, NotStartedError, RefusedError, TakenBackError, VCRecoveryError
 from vcrecovery.operations.start_gate import StartGate, trouble_of
 
 
@@ -60,8 +52,10 @@ def result_of(service: str, episode: Episode | None, request: Request) -> Result
 
 def result_of_error(service: str, error: Exception) -> Result:
     if not isinstance(error, VCRecoveryError):
-        word, _, reason = in_words(error).partition(": ")
-        return Result(service, word, reason, exit_code=ExitCode.INTERNAL)
+        said = " ".join(str(error).split()) or "no message"
+        return Result(
+            service, "internal error", f"{type(error).__name__}: {said}; this is a bug", exit_code=ExitCode.INTERNAL
+        )
     words = {
         NotStartedError: "not started",
         RefusedError: "refused",

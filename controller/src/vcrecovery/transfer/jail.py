@@ -39,7 +39,7 @@ TO_WRITE = frozenset({0, 1, 3, 4, 6, 7, 27, 31})
 #: DAC_OVERRIDE: it reads every file, and the mount is read-only.
 TO_READ = frozenset({1})
 _CAPABILITIES = range(64)
-_PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 _READY = b"."
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
@@ -88,11 +88,14 @@ def _accompany(child: int, channel: socket.socket, id_map: Sequence[Mapping[str,
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
     if id_map:
-        # Without an answer the child says what is wrong. It looks later on whether this end is still open.
-        with contextlib.suppress(OSError):
+        # The child looks later on whether this end is still open.
+        try:
             if channel.recv(1) == _READY:
                 _write_id_map(child, id_map)
                 channel.sendall(_READY)
+        except OSError:
+            # The child, which waits for an answer, says what is wrong.
+            channel.close()
     _, status = os.waitpid(child, 0)
     _end_as(os.waitstatus_to_exitcode(status))
 

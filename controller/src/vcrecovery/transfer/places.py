@@ -1,6 +1,7 @@
-"""How many calls of one service's key go on at once: each takes a place, until its process has ended.
+"""How many sessions of one service's key are open at once: each takes a place, until its process has ended.
 
-Else a primary in an attacker's hands could fill the secondary's memory, and with that end its neighbours' standbys.
+Else a primary in an attacker's hands could fill the secondary's memory with them. The question who serves needs no
+place: a VM that boots must have its answer also from a machine that is ill.
 
 Standard library only: the receiver uses it.
 """
@@ -13,8 +14,7 @@ from pathlib import Path
 
 from vcrecovery.errors import ExternalError
 
-#: A primary needs three: its sync, a comparison, a question at its boot. What a cut network has left behind ends within
-#: a minute.
+#: A primary needs two: its sync and a comparison. What a cut network has left behind ends within minutes.
 PLACES = 16
 
 
@@ -36,7 +36,7 @@ def take_place(state_dir: Path, service: str) -> int:
         ) from error
     os.close(descriptor)
     raise ExternalError(
-        f"{PLACES} calls of the primary of {service} go on already", "find out there why they do not end"
+        f"{PLACES} sessions of the primary of {service} are open already", "find out there why they do not end"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from vcrecovery.core.domain import DomainReading
@@ -51,9 +52,8 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
         command = env.plan.hypervisors[host].fence
         if command is not None and waited_for_libvirt(episode, env.clock.now(), env.plan.detection.host_silent_for):
             silent = partial(_refuse_what_answers, subject, episode, host)
-            said = fence_host(env, host, command, episode.opened_at, silent)
-            if not episode.ever_fenced:
-                _refuse_one_that_still_answers(subject, host)
+            still = partial(_still_answering, subject, episode, host)
+            said = fence_host(env, host, command, episode.opened_at, silent, still)
             return Fenced("; ".join([said, *_destroy_copies(subject)]), ProvedBy.FENCE_COMMAND)
     return _destroy(subject)
 
@@ -98,14 +98,14 @@ def _refuse_what_answers(subject: Subject, episode: Episode, host: str) -> None:
         )
 
 
-def _refuse_one_that_still_answers(subject: Subject, host: str) -> None:
-    """A fence command that ends another machine, or none, ends well all the same."""
-    service = subject.service
-    if answering := subject.env.probes.alive(str(service.primary.address), service.ports, service.timeouts.confirm):
-        raise ExternalError(
-            f"the fence command of {host} says that it is off, but {subject.name} answers on {', '.join(answering)}",
-            f"see which machine it powers off, then run it again, or, {operators_word(subject.name)}",
-        )
+def _still_answering(subject: Subject, episode: Episode, host: str) -> Sequence[str]:
+    """What of `host` accepts a connection right now."""
+    env, service = subject.env, subject.service
+    if episode.request.force:
+        # Whatever answers besides may be another machine's: nobody has asked before.
+        ports = env.probes.alive(str(service.primary.address), service.ports, service.timeouts.confirm)
+        return [f"{subject.name} ({', '.join(ports)})"] if ports else []
+    return env.neighbours.answering(host, besides=subject.name if episode.ever_fenced else "", anew=True)
 
 
 def _destroy(subject: Subject) -> Fenced:
