@@ -1,4 +1,4 @@
-"""A name server for one question, on the loopback."""
+"""Servers for one question, on the loopback: of a name, and of whatever port it leads to."""
 
 from __future__ import annotations
 
@@ -31,4 +31,22 @@ def name_server(address: str | None) -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield sock.getsockname()[1]
+        thread.join(30)
+
+
+@contextmanager
+def greeter(greeting: bytes) -> Iterator[int]:
+    """Says that to who connects first, at 127.0.0.1; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(greeting)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
         thread.join(30)

@@ -33,11 +33,10 @@ class Took:
 Round = Mapping[Way, Took]
 
 
-def order(number: int) -> list[Way]:
+def order(number: int, ways: Sequence[Way] = tuple(Way)) -> list[Way]:
     """Each way is the first in one round, the second in another: what a way leaves behind meets all others."""
-    ways = list(Way)
     first = number % len(ways)
-    return ways[first:] + ways[:first]
+    return [*ways[first:], *ways[:first]]
 
 
 @dataclass(frozen=True)

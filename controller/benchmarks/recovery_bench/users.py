@@ -24,7 +24,7 @@ from vcrecovery_lab.secondary_vm.images import services_image
 from vcrecovery_lab.secondary_vm.site import secondary_vm
 
 from .results import spread_of
-from .rounds import Took, Way, compare, missing
+from .rounds import Took, Way, compare, missing, order
 from .services import MODES, SERVICES, TIMEOUTS
 from .stage_users import crash_of_containers, crash_of_vms
 from .stage_vms import standby_vms
@@ -89,8 +89,7 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
             standbys = ends.enter_context(standby_vms(folder, image, site.accelerator, services))
         for number in range(1 if quick else ROUNDS):
             this: dict[Way, Took] = {}
-            first = number % len(WAYS)
-            for way in WAYS[first:] + WAYS[:first]:
+            for way in order(number, WAYS):
                 place = folder / f"{number}-{way.replace(' ', '-')}"
                 with stderr_progress(f"round {number + 1}: {way}"):
                     if way is Way.BOOTED:

@@ -88,9 +88,17 @@ class OperationInterrupted(KeyboardInterrupt):
         self.is_left = is_left
 
 
+def one_line(error: Exception) -> str:
+    """What it says of itself."""
+    return " ".join(str(error).split()) or "no message"
+
+
+def bug_in_words(error: Exception) -> str:
+    """Of one that nobody expected."""
+    return f"{type(error).__name__}: {one_line(error)}; this is a bug"
+
+
 def in_words(error: Exception) -> str:
     """For a log line: what a user is told, or that it is a bug."""
-    said = " ".join(str(error).split()) or "no message"
-    if isinstance(error, VCRecoveryError | OSError):
-        return said
-    return f"internal error: {type(error).__name__}: {said}; this is a bug"
+    expected = isinstance(error, VCRecoveryError | OSError)
+    return one_line(error) if expected else f"internal error: {bug_in_words(error)}"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import pytest
 
@@ -16,7 +12,7 @@ from detect_bench.served import greeting_through
 from detect_bench.stage_alarms import Alarm
 from detect_bench.stage_kills import OWN, Delays
 from exclude_bench.target import Target, failures
-from name_answers import name_server
+from name_answers import greeter, name_server
 from vcrecovery.plan.monitoring import Detection
 
 NAME = "s0.bench.test"
@@ -63,25 +59,7 @@ def test_hangs_are_measured_with_the_plans_own_windows_and_more_than_once() -> N
     assert FULL.hangs >= 5
 
 
-@contextmanager
-def greeter() -> Iterator[int]:
-    """Says hello at 127.0.0.1; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    connection.sendall(b"hello")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(30)
-
-
 @pytest.mark.parametrize(("address", "greeting"), [("127.0.0.1", b"hello"), ("127.0.0.2", None), (None, None)])
 def test_an_answer_comes_from_where_the_name_leads(address: str | None, greeting: bytes | None) -> None:
-    with greeter() as port, name_server(address) as dns_port:
+    with greeter(b"hello") as port, name_server(address) as dns_port:
         assert greeting_through(NAME, port, dns_port) == greeting

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from exclude_bench.target import failures
-from name_answers import name_server
+from name_answers import greeter, name_server
 from recovery_bench.overhead_lxd import Server
 from recovery_bench.overhead_site import dns_of
 from recovery_bench.rounds import Took, Way
@@ -56,27 +52,9 @@ def test_the_controllers_plan_is_one_and_names_every_service(tmp_path: Path) -> 
     assert yaml.safe_dump(before) == unchanged
 
 
-@contextmanager
-def page() -> Iterator[int]:
-    """A web server for one request, at 127.0.0.1; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    connection.sendall(b"5.5.5-10.11.6-MariaDB")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(30)
-
-
 @pytest.mark.parametrize(("address", "right"), [("127.0.0.1", True), ("127.0.0.2", False), (None, False)])
 def test_an_answer_is_right_only_where_the_name_leads_to_the_standby(address: str | None, right: bool) -> None:
-    with page() as port, name_server(address) as dns_port:
+    with greeter(b"5.5.5-10.11.6-MariaDB") as port, name_server(address) as dns_port:
         assert through("db1", ("127.0.0.1", port), dns_port)() is right
 
 

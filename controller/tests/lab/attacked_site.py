@@ -21,13 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from vcrecovery.standby.container import ROLE_KEY, STANDBY
-from vcrecovery.transfer import idmap, sessions
+from vcrecovery.transfer import sessions
 from vcrecovery_lab.run import run
 
 from .hostile_rsync import COMMAND, Entry, send
-from .small_site import BRIDGE, SmallSite
-from .test_g_owners import PRIVILEGED, SHIFTED
+from .mapped_site import MappedSite
 from .waiting import wait_for
 
 ATTACKED, NEIGHBOUR = "attacked", "neighbour"
@@ -74,10 +72,9 @@ def handle_of(path: Path) -> dict[str, Any]:
     return {"handle": bytes(handle.content[: handle.size]).hex(), "handle_kind": handle.kind}
 
 
-class AttackedSite(SmallSite):
+class AttackedSite(MappedSite):
     def __init__(self, folder: Path, kind: str) -> None:
-        super().__init__(folder, [ATTACKED, NEIGHBOUR])
-        self.kind = kind
+        super().__init__(folder, [ATTACKED, NEIGHBOUR], kind)
         self.canary = folder / "canary"
         #: What the last hand-made session's receiver said.
         self.said = ""
@@ -88,15 +85,7 @@ class AttackedSite(SmallSite):
         return self.rootfs(ATTACKED)
 
     def make_standbys(self) -> None:
-        if self.kind == PRIVILEGED:
-            server = self.lxd.server
-            server.create_pool(BRIDGE)
-            config = {"security.privileged": "true", ROLE_KEY: STANDBY}
-            server.create_empty(ATTACKED, config, {"root": {"type": "disk", "path": "/", "pool": BRIDGE}})
         super().make_standbys()
-        for name in self.names:
-            recorded = json.loads(self.instance(name).config[idmap.LAST_STATE])
-            assert bool(recorded) == (self.kind == SHIFTED), "this machine maps otherwise: see test_idmap.py"
         self.lxd.server.start(NEIGHBOUR, timeout=60)
 
     def make_surroundings(self) -> None:

@@ -27,9 +27,9 @@ from vcrecovery.transfer.places import PLACES
 
 from .attacked_site import ATTACKED, NEIGHBOUR, AttackedSite, container_init, ends, handle_of, listening
 from .hostile_rsync import COMMAND, RELATIVE, Entry, directory, link
+from .mapped_site import PRIVILEGED, SHIFTED
 from .small_site import started
 from .taken_over_rsync import FILES, LEAVE, REACH
-from .test_g_owners import PRIVILEGED, SHIFTED
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab

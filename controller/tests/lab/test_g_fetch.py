@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
-from vcrecovery.transfer import idmap
 from vcrecovery.transfer.failback_orders import Given, Order, Report, give, read_report, withdraw
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import run
 
-from .small_site import BRIDGE, SmallSite, started
-from .test_g_owners import PRIVILEGED, SHIFTED, acl, as_seen, fill
+from .mapped_site import PRIVILEGED, SHIFTED, MappedSite
+from .small_site import started
+from .test_g_owners import acl, as_seen, fill
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -83,28 +83,17 @@ print(json.dumps({
 """
 
 
-class Site(SmallSite):
+class Site(MappedSite):
     """One standby, and a VM's tree, from which it was filled."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        super().__init__(folder, [NAME])
-        self.kind = kind
+        super().__init__(folder, [NAME], kind)
         self.tree, self.bin = folder / "tree", folder / "bin"
         self.settings = folder / "sync.json"
 
     @property
     def standby(self) -> Path:
         return self.rootfs(NAME)
-
-    def make_standbys(self) -> None:
-        if self.kind == PRIVILEGED:
-            server = self.lxd.server
-            server.create_pool(BRIDGE)
-            config = {"security.privileged": "true", ROLE_KEY: STANDBY}
-            server.create_empty(NAME, config, {"root": {"type": "disk", "path": "/", "pool": BRIDGE}})
-        super().make_standbys()
-        recorded = json.loads(self.instance(NAME).config[idmap.LAST_STATE])
-        assert bool(recorded) == (self.kind == SHIFTED), "this machine maps otherwise: see test_idmap.py"
 
     def receiver(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "vcrecovery", "receive", NAME, "--state-dir", str(self.state), *words]

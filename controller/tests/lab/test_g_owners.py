@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.standby.container import ROLE_KEY, STANDBY
 from vcrecovery.transfer import idmap
 from vcrecovery_lab.run import run
 
 from .conftest import Lab
+from .mapped_site import PRIVILEGED, SHIFTED, assert_mapped, create_privileged
 from .own_standby import OwnStandby, own_standby, pool
 
 pytestmark = pytest.mark.lab
-
-SHIFTED, PRIVILEGED = "shifted", "privileged"
 
 
 def fill(tree: Path) -> None:
@@ -55,11 +53,9 @@ def standby(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.
         made.make_source()
         fill(made.source)
         if request.param == PRIVILEGED:
-            config = {"security.privileged": "true", ROLE_KEY: STANDBY}
-            made.lxd.create_empty(made.name, config, {"root": {"type": "disk", "path": "/", "pool": name}})
+            create_privileged(made.lxd, made.name, name)
         made.apply()
-        recorded = json.loads(made.instance.config[idmap.LAST_STATE])
-        assert bool(recorded) == (request.param == SHIFTED), "this machine maps otherwise: see test_idmap.py"
+        assert_mapped(made.instance, request.param)
         yield made
 
 

@@ -63,6 +63,11 @@ class Place:
         self.site.data.update(changes)
         self.site.save_plan()
 
+    def plan_with_fence(self, command: list[str]) -> None:
+        """It is run once its hypervisor has been silent for 10 s."""
+        fenced = {"hv1": {"uri": self.libvirt.uri, "fence": {"command": command}}}
+        self.plan(hypervisors=fenced, detection={"host_silent_for": "10s"})
+
     def point_at_it(self) -> None:
         """The name has the VM's address."""
         name = f"{WEB}.small.test"
@@ -221,10 +226,7 @@ def test_a_primary_that_has_served_all_along_behind_a_cut_network_is_let_be(plac
     """The fence did not cross the cut either. When it acts late all the same, that is a failure of its own."""
     tried = tmp_path / "tried"
     command = ["sh", "-c", f"echo tried >> {tried}; echo no route to the BMC >&2; exit 1"]
-    place.plan(
-        hypervisors={"hv1": {"uri": place.libvirt.uri, "fence": {"command": command}}},
-        detection={"host_silent_for": "10s"},
-    )
+    place.plan_with_fence(command)
     qemu = place.qemu
     with place.site.watched() as said:
         wait_until_said(said, "web: the primary is running")
@@ -255,10 +257,7 @@ def test_a_fence_command_that_ends_another_machine_starts_no_second_copy(place: 
     """It ends well, and the primary is heard again."""
     answers = f"until (: </dev/tcp/{ADDRESS}/{PORT}) 2>/dev/null; do sleep 0.1; done"
     command = ["bash", "-c", f"ip link set {CABLE} up; {answers}; echo Chassis power is off"]
-    place.plan(
-        hypervisors={"hv1": {"uri": place.libvirt.uri, "fence": {"command": command}}},
-        detection={"host_silent_for": "10s"},
-    )
+    place.plan_with_fence(command)
     qemu = place.qemu
     with place.site.watched() as said:
         wait_until_said(said, "web: the primary is running")

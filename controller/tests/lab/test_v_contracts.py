@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from contracts import dns, fence, libvirt, lxd, probe, runtime
-from vcrecovery.drivers import dns as driver
 from vcrecovery.drivers.libvirt import connection
 
 from .contract_stages import RealBmc, RealHypervisor, RealNameServers, RealSecondary, RealServer, RealStage
@@ -80,9 +79,6 @@ def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNameS
 
 
 @dns.case.each
-def test_dns(
-    case: Callable[[dns.NameServers], None], name_servers: RealNameServers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(driver, "QUERY_TIMEOUT", 1.0)
+def test_dns(case: Callable[[dns.NameServers], None], name_servers: RealNameServers) -> None:
     name_servers.reset()
     case(name_servers)

@@ -155,9 +155,16 @@ class Observed(Site):
             self._violated("too many start at once")
 
     def _has_failed(self, name: str) -> bool:
-        """Whether its last step did, or was given up: then its place is another's."""
+        """Whether a step did since its last start was begun, or it was given up: then its place is another's.
+
+        Whoever looks at its ports again takes no place for that.
+        """
         episode = self.journal.state(name).open_episode
-        return episode is None or (episode.steps[-1].ended_at is not None and not episode.steps[-1].ok)
+        if episode is None:
+            return True
+        start = episode.newest(Step.START)
+        since = episode.steps[episode.steps.index(start) if start is not None else -1 :]
+        return any(record.ended_at is not None and not record.ok for record in since)
 
     def closed(self) -> None:
         """After something was done: what the journal says of failovers that are over."""

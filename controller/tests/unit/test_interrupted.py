@@ -18,6 +18,7 @@ from evidence_cases import proof
 from lab.waiting import wait_for
 from vcrecovery.cli.interruption import interruption_of
 from vcrecovery.core.episode import Request, Step, StepRecord
+from vcrecovery.errors import ExitCode
 from vcrecovery.operations.several import Result
 from vcrecovery.store.journal import Journal
 
@@ -170,3 +171,5 @@ def test_after_a_failback_nothing_is_left_but_that_its_standby_is_compared(shop:
     )
     assert not interruption.is_left
     assert interruption_of(journal, ["mail", "front"], ended, back=True).is_left
+    refused = {**ended, "front": Result("front", "refused", "too old", exit_code=ExitCode.REFUSED)}
+    assert interruption_of(journal, ["mail", "front"], refused, back=True).is_left

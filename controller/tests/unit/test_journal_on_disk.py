@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ class Disk:
 
 
 @pytest.fixture
-def fenced_next(plan_file: Path) -> Path:
+def fenced_next(plan_file: Path) -> Iterator[Path]:
     """The failover of web has come to its fence: by a command, since its hypervisor is silent."""
     fence = plan_file.parent / "fenced"
     text = plan_file.read_text().replace("hv1: {", f"hv1: {{fence: {{command: [touch, {fence}]}}, ")
@@ -79,7 +80,9 @@ def fenced_next(plan_file: Path) -> Path:
     episode = journal.open("web", "a test", Request(force=True), now)
     looked = proof(Step.CONFIRM, power="unreachable", fence_command=True, freshness=1.0)
     journal.end(journal.begin(episode, Step.CONFIRM, now), now, ok=True, evidence=looked)
-    return plan_file
+    # It stays open: the end of the last connection would write what is in the WAL where strace does not look.
+    yield plan_file
+    del journal
 
 
 @needs_strace

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.core.phase import phase_of
-from vcrecovery.errors import ExternalError, OperationInterrupted
+from vcrecovery.errors import ExitCode, ExternalError, OperationInterrupted
 from vcrecovery.operations.several import Result
 from vcrecovery.store.journal import Journal
 
@@ -18,8 +18,8 @@ def interruption_of(
     size = max(len(name) for name in services)
     open_now = {name: _open_episode(journal, name) for name in services}
     lines = [f"  {name:<{size}}  {_of_one(open_now[name], ended.get(name), back=back)}" for name in services]
-    is_left = any(name not in ended or open_now[name] is not None for name in services)
-    return OperationInterrupted(lines, is_left=is_left)
+    over = [name for name, result in ended.items() if result.exit_code is ExitCode.DONE and open_now[name] is None]
+    return OperationInterrupted(lines, is_left=len(over) < len(services))
 
 
 def _open_episode(journal: Journal, service: str) -> Episode | ExternalError | None:

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from vcrecovery.cli.loading import without_collection
-from vcrecovery.errors import ExitCode, OperationInterrupted, UsageError, VCRecoveryError
+from vcrecovery.errors import ExitCode, OperationInterrupted, UsageError, VCRecoveryError, bug_in_words
 
 with without_collection():
     import click
@@ -144,12 +144,7 @@ def main() -> NoReturn:
             output.say(f"vcrecovery: error: {why}", err=True)
             sys.exit(ExitCode.EXTERNAL)
         logging.getLogger("vcrecovery").debug("unexpected", exc_info=True)
-        text = " ".join(str(error).split()) or "no message"
-        output.say(
-            f"vcrecovery: internal error: {type(error).__name__}: {text}; this is a bug; "
-            "VCRECOVERY_DEBUG=1 shows where",
-            err=True,
-        )
+        output.say(f"vcrecovery: internal error: {bug_in_words(error)}; VCRECOVERY_DEBUG=1 shows where", err=True)
         if os.environ.get("VCRECOVERY_DEBUG"):
             raise
         sys.exit(ExitCode.INTERNAL)

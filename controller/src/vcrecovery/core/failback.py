@@ -77,14 +77,17 @@ def commit_after(episode: Episode) -> float:
 def kept_until(episode: Episode) -> float | None:
     """When what it has kept is committed; None while it keeps nothing, or has not ended."""
     kept = kept_by(episode)
-    if episode.closed_at is None or kept is None or not kept.restore_point:
-        return None
-    return episode.closed_at + commit_after(episode)
+    return _commit_at(episode) if kept is not None and kept.restore_point else None
 
 
 def is_to_be_committed(episode: Episode, now: float) -> bool:
     """A clock that was set back puts it off: what is committed cannot be had back."""
-    return episode.closed_at is not None and now - episode.closed_at >= commit_after(episode)
+    at = _commit_at(episode)
+    return at is not None and now >= at
+
+
+def _commit_at(episode: Episode) -> float | None:
+    return None if episode.closed_at is None else episode.closed_at + commit_after(episode)
 
 
 def _objection(episode: Episode, saw: Confirmation) -> Close | None:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from vcrecovery.core.episode import Episode, Outcome, Request
 from vcrecovery.drivers.runtime import THREADS, Runtime, each
-from vcrecovery.errors import BusyError, ExitCode, NotStartedError, RefusedError, TakenBackError, VCRecoveryError
+from vcrecovery.errors import (
+    BusyError,
+    ExitCode,
+    NotStartedError,
+    RefusedError,
+    TakenBackError,
+    VCRecoveryError,
+    bug_in_words,
+)
 from vcrecovery.operations.start_gate import StartGate, trouble_of
 
 
@@ -52,10 +60,7 @@ def result_of(service: str, episode: Episode | None, request: Request) -> Result
 
 def result_of_error(service: str, error: Exception) -> Result:
     if not isinstance(error, VCRecoveryError):
-        said = " ".join(str(error).split()) or "no message"
-        return Result(
-            service, "internal error", f"{type(error).__name__}: {said}; this is a bug", exit_code=ExitCode.INTERNAL
-        )
+        return Result(service, "internal error", bug_in_words(error), exit_code=ExitCode.INTERNAL)
     words = {
         NotStartedError: "not started",
         RefusedError: "refused",

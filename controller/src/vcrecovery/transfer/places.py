@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from vcrecovery.errors import ExternalError
+from vcrecovery.transfer.sessions import open_made, told_by_its_path
 
 #: A primary needs two: its sync and a comparison. What a cut network has left behind ends within minutes.
 PLACES = 16
@@ -24,16 +25,11 @@ def take_place(state_dir: Path, service: str) -> int:
     Raises ExternalError when all are taken, or the file cannot be used.
     """
     path = state_dir / "standbys" / f"{service}.places"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with told_by_its_path(path):
+        descriptor = open_made(path, os.O_RDWR)
         for place in range(PLACES):
             if _is_free(descriptor, place):
                 return descriptor
-    except OSError as error:
-        raise ExternalError(
-            f"{path} cannot be used: {error.strerror}", "free some space or correct its rights, then run it again"
-        ) from error
     os.close(descriptor)
     raise ExternalError(
         f"{PLACES} sessions of the primary of {service} are open already", "find out there why they do not end"

@@ -36,9 +36,21 @@ def lock_file(state_dir: Path, service: str) -> Path:
 
 def _open(state_dir: Path, service: str) -> int:
     path = lock_file(state_dir, service)
+    with told_by_its_path(path):
+        return open_made(path, os.O_RDONLY)
+
+
+def open_made(path: Path, access: int) -> int:
+    """A lock's file, which is made where it is not there; its descriptor. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, access | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+@contextmanager
+def told_by_its_path(path: Path) -> Iterator[None]:
+    """An OSError of the block becomes an ExternalError that names the lock."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        yield
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
