@@ -115,6 +115,14 @@ class Lab:
         return file
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two lanes: the tests of the lab, of which there is one; and those that make all they need, one after another."""
+    for item in items:
+        if item.get_closest_marker("lab") is not None:
+            lane = "lab" if "lab" in getattr(item, "fixturenames", ()) else "own"
+            item.add_marker(pytest.mark.xdist_group(lane))
+
+
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     if os.geteuid() != 0:

@@ -8,6 +8,7 @@ import pytest
 
 from vcrecovery_lab import machine
 from vcrecovery_lab.lab import down
+from vcrecovery_lab.layout import BRIDGE
 from vcrecovery_lab.run import run
 
 from .conftest import BLANK, Lab
@@ -39,13 +40,13 @@ def test_nothing_is_left(lab: Lab) -> None:
     assert lab_processes(lab)
     machine.destroy_and_undefine_blank(BLANK)
     down(lab.layout)
-    links = run(["ip", "-brief", "link"], timeout=20).stdout
-    assert "vcrlab" not in links
+    links = run(["ip", "-brief", "link"], timeout=20).stdout.split()
+    assert {lab.layout.network, BRIDGE}.isdisjoint(links)
     # LXD 5.0 forgets them.
     assert layout_rules(lab) == []
     assert not pool.exists()
     assert not lab.layout.root.exists()
     assert not lab.layout.run_dir.exists()
-    assert "vcrlab" not in Path("/proc/mounts").read_text()
+    assert str(lab.layout.root) not in Path("/proc/mounts").read_text()
     assert lab_processes(lab) == []
     down(lab.layout)  # a second time there is nothing to do
