@@ -26,6 +26,7 @@ from vcrecovery_lab.run import run
 
 from .hostile_rsync import COMMAND, Entry, send
 from .mapped_site import MappedSite
+from .small_site import started
 from .waiting import wait_for
 
 ATTACKED, NEIGHBOUR = "attacked", "neighbour"
@@ -196,6 +197,22 @@ class AttackedSite(MappedSite):
         assert (neighbour / "file").read_text() == (self.sources[NEIGHBOUR] / "file").read_text()
         # Nothing of the attack has stayed.
         wait_for(lambda: self.in_session() == [], "the end of the attacker's sessions")
+
+
+@contextmanager
+def attacked_site(folder: Path, kind: str) -> Iterator[AttackedSite]:
+    """Its two standbys have their files; the neighbour's runs."""
+    with started(AttackedSite(folder, kind)) as site:
+        site.make_surroundings()
+        for name in site.names:
+            done = site.sync(name)
+            assert done.returncode == 0, done.stderr
+        yield site
+
+
+def status_of(pid: int) -> dict[str, str]:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
 
 
 def ends(process: subprocess.Popen[bytes]) -> IO[bytes]:

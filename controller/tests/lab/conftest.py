@@ -115,6 +115,7 @@ class Lab:
         return file
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two lanes: the tests of the lab, of which there is one; and those that make all they need, one after another."""
     for item in items:

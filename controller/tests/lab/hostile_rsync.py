@@ -15,7 +15,7 @@ COMMAND = "rsync --server -lHDtpre.LsfxC --numeric-ids . /"
 RELATIVE = "rsync --server -lHDtpRre.LsfxC --numeric-ids . /"
 _LONG_NAME, _EXTENDED, _HARD_LINK = 1 << 6, 1 << 2, 1 << 9
 _TRANSFER, _BASIS_FOLLOWS, _NAME_FOLLOWS = 1 << 15, 1 << 11, 1 << 12
-_TIME = 1_000_000_000
+_TIME, _LARGEST = 1_000_000_000, (1 << 31) - 1
 _PHASES = 3
 
 
@@ -29,12 +29,16 @@ class Entry:
     target: bytes = b""
     device: tuple[int, int] = (0, 0)
     hard_link: int = 0
+    #: What the list says of it; else its content's.
+    size: int | None = None
 
     def encoded(self) -> bytes:
         flags = _LONG_NAME | (_EXTENDED | _HARD_LINK if self.hard_link else 0)
         out = struct.pack("<H", flags) if self.hard_link else struct.pack("B", flags)
-        size = len(self.target) if stat.S_ISLNK(self.mode) else len(self.content)
-        out += struct.pack("<i", len(self.name)) + self.name + struct.pack("<iii", size, _TIME, self.mode)
+        size = self.size or len(self.target if stat.S_ISLNK(self.mode) else self.content)
+        out += struct.pack("<i", len(self.name)) + self.name
+        out += struct.pack("<i", size) if size <= _LARGEST else struct.pack("<iq", -1, size)
+        out += struct.pack("<ii", _TIME, self.mode)
         if stat.S_IFMT(self.mode) in (stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK):
             out += struct.pack("<ii", *self.device)
         if stat.S_ISLNK(self.mode):

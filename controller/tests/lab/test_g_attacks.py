@@ -25,10 +25,19 @@ from vcrecovery.errors import ExitCode
 from vcrecovery.transfer import sessions
 from vcrecovery.transfer.places import PLACES
 
-from .attacked_site import ATTACKED, NEIGHBOUR, AttackedSite, container_init, ends, handle_of, listening
+from .attacked_site import (
+    ATTACKED,
+    NEIGHBOUR,
+    AttackedSite,
+    attacked_site,
+    container_init,
+    ends,
+    handle_of,
+    listening,
+    status_of,
+)
 from .hostile_rsync import COMMAND, RELATIVE, Entry, directory, link
 from .mapped_site import PRIVILEGED, SHIFTED
-from .small_site import started
 from .taken_over_rsync import FILES, LEAVE, REACH
 from .waiting import wait_for
 
@@ -41,11 +50,7 @@ TOP = directory(b".")
 
 @pytest.fixture(scope="module", params=[SHIFTED, PRIVILEGED])
 def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[AttackedSite]:
-    with started(AttackedSite(tmp_path_factory.mktemp("attacks"), request.param)) as site:
-        site.make_surroundings()
-        for name in site.names:
-            done = site.sync(name)
-            assert done.returncode == 0, done.stderr
+    with attacked_site(tmp_path_factory.mktemp("attacks"), request.param) as site:
         yield site
 
 
@@ -248,11 +253,6 @@ def test_sessions_that_say_nothing_are_few_are_ended_by_a_failover_and_hold_nobo
 
 
 # -- what confines the rsync that runs --------------------------------------------------------------------------------
-
-
-def status_of(pid: int) -> dict[str, str]:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
 
 
 def rights(mask: str) -> set[int]:

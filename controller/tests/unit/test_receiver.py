@@ -127,6 +127,7 @@ def test_a_vm_that_fetches_may_read(command: str) -> None:
         "rsync --server '--filter=-x user.*' -r . /",
         "rsync --server --log-file=/etc/x -r . /",
         "rsync --server --temp-dir=/etc -r . /",
+        "rsync --server --max-alloc=0 -r . /",
         "rsync --server -T /etc -r . /",
         "rsync --server --partial-dir=/etc -r . /",
         "rsync --server --backup-dir=/etc -r . /",

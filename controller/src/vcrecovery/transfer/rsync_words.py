@@ -44,7 +44,7 @@ _LONG_OPTIONS = frozenset(
 )
 _VALUED_OPTION = re.compile(
     r"--(bwlimit|timeout|contimeout|max-delete|modify-window|block-size|compress-level|compress-choice"
-    r"|checksum-choice|checksum-seed|max-alloc|out-format)=[A-Za-z0-9.,%-]*"
+    r"|checksum-choice|checksum-seed|out-format)=[A-Za-z0-9.,%-]*"
 )
 #: Options of one letter that stay inside the tree. Not among them: s (arguments over the connection), L and k (follow
 #: links), K (treat a link as a folder), b (backups), P (keeps half a file in the place of a whole older one).
