@@ -1,9 +1,21 @@
 #!/usr/bin/env bash
-# The tests with real parts, in two lanes: those of the lab, and those that make all they need. A test that failed runs
-# once more, alone, on a new lab: that it then passes tells of a race or of what another test left, and excuses nothing.
+# The tests with real parts, in two lanes beside each other: those of the lab, of which there is one, and those that make
+# all they need. A test that failed runs once more, alone: that it passes then tells of a race, or of what another test
+# left, and excuses nothing.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-pytest=(../.venv/bin/pytest -q -m lab -n 2 --dist loadgroup --durations=60 --durations-min=15)
+words=("$@")
+failed=1 none=5 # of pytest's exit statuses; the others (interrupted, wrong words) are not for a second try
+others=$(mktemp)
+trap 'rm -f "$others"' EXIT
+
+# Bash takes Ctrl-C from what runs in the background; pytest needs it to clean up.
+lane() { # NAME MARKERS WORDS...
+  env --default-signal=INT ../.venv/bin/pytest -q -m "lab and $2" -o "cache_dir=.pytest_cache/$1" \
+    --durations=40 --durations-min=15 "${@:3}" "${words[@]}"
+}
+of_the_lab() { lane lab of_the_lab "$@"; }
+of_their_own() { lane own 'not of_the_lab' "$@"; }
 
 left_behind() {
   ip -brief link | grep vcrlab
@@ -11,14 +23,26 @@ left_behind() {
   iptables-save 2>/dev/null | grep vcrlab
 }
 
-"${pytest[@]}" "$@"
-code=$?
+of_their_own >"$others" 2>&1 &
+of_the_lab
+codes=($?)
+wait $!
+codes+=($?)
+cat "$others"
+
 if left_behind; then
   echo "LEFT BEHIND by the tests: the links, mounts or rules above"
-  ((code)) || code=1
+  exit 1
 fi
-((code == 1)) || exit "$code" # 1: tests failed; all else (interrupted, no test found) is not for a second try
+((codes[0] == none && codes[1] == none)) && exit "$none"
+for code in "${codes[@]}"; do
+  ((code == 0 || code == failed || code == none)) || exit "$code"
+done
+((codes[0] == failed || codes[1] == failed)) || exit 0
+
 echo "ONCE MORE, the failed tests alone:"
-"${pytest[@]}" --last-failed --last-failed-no-failures=none --maxfail=1 "$@" &&
-  echo "FLAKY: what is named FAILED above has passed alone. Its first failure is a race, or another test's: find it."
+alone=(--last-failed --last-failed-no-failures=none --maxfail=1)
+((codes[0] != failed)) || of_the_lab "${alone[@]}" || exit 1
+((codes[1] != failed)) || of_their_own "${alone[@]}" || exit 1
+echo "FLAKY: what is named FAILED above has passed alone. Its first failure is a race, or another test's: find it."
 exit 1

@@ -115,13 +115,11 @@ class Lab:
         return file
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
+@pytest.hookimpl(tryfirst=True)  # before those that `-m` leaves out are chosen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two lanes: the tests of the lab, of which there is one; and those that make all they need, one after another."""
     for item in items:
-        if item.get_closest_marker("lab") is not None:
-            lane = "lab" if "lab" in getattr(item, "fixturenames", ()) else "own"
-            item.add_marker(pytest.mark.xdist_group(lane))
+        if "lab" in getattr(item, "fixturenames", ()):
+            item.add_marker("of_the_lab")
 
 
 @pytest.fixture(scope="session")
