@@ -41,7 +41,14 @@ def targets(moves: Sequence[Move]) -> list[Target]:
     ratios = interruptions(moves)
     interrupted = "failback: interruption / start of the VM's services"
     return [
-        Target("acknowledged rows lost in planned moves", float(sum(move.lost for move in planned)), 0.0, "", True),
+        Target(
+            "acknowledged rows lost in planned moves",
+            float(sum(move.lost for move in planned)),
+            0.0,
+            "",
+            True,
+            must=True,
+        ),
         Target(interrupted, median(ratios), RATIO, "", True),
     ]
 
