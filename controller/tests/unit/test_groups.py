@@ -127,9 +127,11 @@ def test_as_many_starts_as_the_plan_says_or_the_machine_bears(shop: Path, monkey
 
 @pytest.mark.parametrize("answer", [{}, {"cpu": {"total": 2}}, {"cpu": {"total": 2}, "memory": {"total": None}}])
 def test_a_server_that_does_not_say_how_big_it_is(tmp_path: Path, answer: dict[str, Any]) -> None:
+    said = answer
+
     class Answer:
         def json(self) -> dict[str, Any]:
-            return {"metadata": answer}
+            return {"metadata": said}
 
     class Server(LxdServer):
         def _guard(self, _call: Callable[[Any], Any]) -> Any:
@@ -138,7 +140,7 @@ def test_a_server_that_does_not_say_how_big_it_is(tmp_path: Path, answer: dict[s
     server = Server("sec1", tmp_path / "no.socket", SystemClock())
     with pytest.raises(ExternalError, match="sec1 does not say how big its machine is"):
         server.size()
-    answer |= {"cpu": {"total": 2}, "memory": {"total": 4096}}
+    said = {"cpu": {"total": 2}, "memory": {"total": 4096}}
     assert server.size() == Size(2, 4096)
 
 
