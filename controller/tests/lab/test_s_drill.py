@@ -42,6 +42,8 @@ done) >/dev/null 2>&1 &
 {SERVE}
 """
 _ALL_PROTOCOLS = 0x0003
+#: How names of links and namespaces of the other lane's tests begin.
+OF_THE_LAB = ("vcrlab-prod", "vcrlab-sec", "vcrlab-vms", "vcrt", "vnet")
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +70,20 @@ def all_there_is(site: SmallSite) -> dict[str, set[str]]:
     """What a drill could leave on this machine."""
     links = json.loads(run(["ip", "-j", "link"], timeout=10).stdout)
     mounts = (line.split()[1] for line in Path("/proc/mounts").read_text().splitlines())
+    spaces = run(["ip", "netns"], timeout=10).stdout.split()
     pool = site.lxd.folder / "storage-pools" / BRIDGE
     return {
         "containers": set(site.lxd.lxc("list", "--format", "csv", "--columns", "n").split()),
         "files": {str(path) for part in ("containers", "containers-snapshots") for path in (pool / part).glob("*")},
-        "links": {link["ifname"] for link in links},
-        "namespaces": set(run(["ip", "netns"], timeout=10).stdout.split()),
+        "links": {link["ifname"] for link in links if not is_of_the_lab(link)},
+        "namespaces": {name for name in spaces if not name.startswith(OF_THE_LAB)},
         "mounts": {place for place in mounts if "drill" in place or place.startswith("/run/netns")},
     }
+
+
+def is_of_the_lab(link: dict[str, Any]) -> bool:
+    """Its tests run meanwhile, with bridges, and VMs and containers on them."""
+    return any(name.startswith(OF_THE_LAB) for name in (link["ifname"], link.get("master", "")))
 
 
 def drills(site: SmallSite) -> list[dict[str, Any]]:
