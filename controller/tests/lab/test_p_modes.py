@@ -263,6 +263,27 @@ def test_killed_at_every_step(standby: WaitingStandby) -> None:
     wait_for(lambda: standby.unit("ssh") == "active", "the masked unit")
 
 
+#: As in the middle of a boot: for three seconds nobody answers.
+NOT_YET = """#!/bin/sh
+[ -e /run/asked ] || : >/run/asked
+[ $(($(date +%s) - $(stat -c %Y /run/asked))) -ge 3 ] || { echo "Failed to connect to bus" >&2; exit 1; }
+exec /usr/bin/systemctl "$@"
+"""
+
+
+def test_a_failover_waits_for_a_systemd_that_still_boots(standby: WaitingStandby) -> None:
+    standby.set_mode("warm")
+    in_its_place = standby.rootfs / "usr/local/sbin/systemctl"
+    in_its_place.write_text(NOT_YET)
+    in_its_place.chmod(0o755)
+    try:
+        done = standby.fail_over()
+        assert done.returncode == 0, done.stderr
+        assert standby.page() is not None
+    finally:
+        in_its_place.unlink()
+
+
 def test_not_booted_before_its_first_sync(standby: WaitingStandby) -> None:
     (standby.rootfs / "var/lib/vcrecovery/heartbeat").unlink()
     done = standby.vcrecovery("standby", "set", NAME, "hot", "--timeout", "1s")
