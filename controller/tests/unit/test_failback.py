@@ -75,6 +75,12 @@ def test_who_goes_back_has_seen_the_failover(memory_path: Path) -> None:
         ([900.0, 100.0], False),
         ([900.0, 100.0, 60.0], False),
         ([900.0, 100.0, 80.0], True),
+        # From 0.7 of the last one on it has come to its end; five seconds are short in any case.
+        ([900.0, 100.0, 69.9], False),
+        ([900.0, 100.0, 70.0], True),
+        ([4.0, 1.0, 100.0, 60.0], False),
+        ([900.0, 5.0], True),
+        ([900.0, 5.1], False),
         ([900.0 / 2**n for n in range(PASSES - 1)], False),
         ([900.0 / 2**n for n in range(PASSES)], True),
     ],

@@ -60,6 +60,13 @@ def test_one_look_that_fails_is_believed_when_the_next_one_does_too() -> None:
     assert down.next_look(5.0) == 5.0
 
 
+def test_while_it_is_down_the_newest_reason_counts() -> None:
+    down = course_of([good(0, 0.5), bad(5), bad(5.25), bad(10, "no route"), good(15), bad(16, "no answer")])
+    assert (down.health, down.since, down.why) == (Health.DOWN, 5, "10.10.0.10:80: no answer")
+    assert (down.seconds, down.steady_at) == (None, None)
+    assert course_of([bad(17, "no route")], down).why == "10.10.0.10:80: no route"
+
+
 def test_it_is_up_again_from_the_first_good_look_of_those_that_go_on() -> None:
     back = course_of([bad(0), bad(0.25), good(10), good(11)])
     assert back.health is Health.DOWN

@@ -26,6 +26,20 @@ AFTER = 60.0
 
 
 @pytest.mark.parametrize(
+    ("vm", "said"),
+    [
+        (FromTheVm(None), "its heartbeat cannot be read"),
+        (FromTheVm(5.0), "its heartbeats come"),
+        (FromTheVm(5.0, {"php.service": "inactive"}), "its heartbeats come; php.service is inactive"),
+        (FromTheVm(5.0, {"php.service": "failed"}), "its heartbeats come"),
+        (FromTheVm(500.0, {"php.service": "inactive"}, sends=True), "its files arrive"),
+    ],
+)
+def test_what_speaks_for_the_vm(vm: FromTheVm, said: str) -> None:
+    assert vm.well() == said
+
+
+@pytest.mark.parametrize(
     ("heard", "units", "expected"),
     [
         (5.0, {"nginx.service": "failed"}, "nginx.service is failed"),

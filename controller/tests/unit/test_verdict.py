@@ -10,6 +10,7 @@ from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.episode import Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
+from vcrecovery.core.sighting import Sighting
 from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)
@@ -37,6 +38,27 @@ NOW = 100.0
 )
 def test_libvirts_word_decides(power: Power, reason: str, kind: Kind) -> None:
     assert judge(SEEN, power, reason, NOW).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("symptom", "what"), [(Symptom.CPU_ZERO, "it uses no CPU"), (Symptom.CPU_HIGH, "it uses all its CPU")]
+)
+def test_a_vm_that_hangs_is_said_to_by_its_cpu(symptom: Symptom, what: str) -> None:
+    seen = SeenSymptom(symptom, "has used 0 % of its CPU for 60 s", ())
+    found = judge(SEEN, Power.RUNNING, "", NOW, also=Circumstances(seen))
+    assert found.sentence == "web: the primary has used 0 % of its CPU for 60 s, and no port answers: it hangs"
+    assert (found.cause, found.symptom) == (f"the primary hangs: {what}, and no port answers", symptom)
+
+
+def test_a_vm_that_nobody_knows_any_more_is_lost_from_when_that_began() -> None:
+    lost = Circumstances(SeenSymptom(Symptom.LOST, "is gone", ()), began_at=70.0)
+    ran = replace(SEEN, seen=Sighting(Power.RUNNING, "booted", 60.0, 65.0, "hv1"))
+    found = judge(ran, Power.ABSENT, "", NOW, also=lost)
+    assert (found.kind, found.symptom, found.began_at) == (Kind.FAILED, Symptom.LOST, 70.0)
+    assert found.cause == ("no hypervisor of the plan knows the VM any more, no shutdown was seen, and no port answers")
+    answers = replace(lost, seen_symptom=SeenSymptom(Symptom.LOST, "is gone", ("10.0.0.1:80", "10.0.0.1:443")))
+    said = "web: no hypervisor of the plan knows the VM any more, but 10.0.0.1:80, 10.0.0.1:443 answers: add the one"
+    assert judge(ran, Power.ABSENT, "", NOW, also=answers).sentence == f"{said} that has it to the plan"
 
 
 def test_a_pause_covers_a_crash_and_ends() -> None:
