@@ -634,8 +634,10 @@ class Promises(Walk):
             self.let(process)
         episode = self.open_episode("web")
         if episode is not None and episode.request.back and episode.has_acted:
-            # It is the VM that is to answer.
+            # It is the VM that is to answer; one that somebody has paused only he resumes, and the error says so.
             self.change(primary_ports_open=True, unit_state="")
+            if self.web.power is Power.PAUSED and not self.web.quarantined:
+                self.site.world.becomes(self.web, Power.RUNNING)
         if episode is not None and episode.to_restore is not None and not episode.done(Step.START):
             # The error says so: only the operator may throw away what it has written.
             self.change(standby_running=False)
