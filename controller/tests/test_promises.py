@@ -211,6 +211,7 @@ class Promises(Walk):
     def __init__(self) -> None:
         super().__init__()
         self.epoch = self.dns_epoch = 0
+        self.more_comes_until = 0.0
 
     @property
     def web(self) -> Service:
@@ -421,8 +422,10 @@ class Promises(Walk):
     @precondition(lambda self: self.web.serves)
     @rule(frozen=st.booleans())
     def somebody_stops_the_standby(self, frozen: bool) -> None:
-        """By LXD, which says so to whoever listens. Nobody else's word brings it up."""
+        """By LXD, which says so to whoever listens. It is not brought up unless somebody asks for that."""
         self.watch(5.0)
+        if self.site.scheduler.time < self.more_comes_until:
+            return
         state, watcher = self.site.journal.state("web"), self.site.watcher
         heard = watcher is not None and watcher.alive and self.web.lxd_answers and self.site.scheduler.kill_in is None
         settled = state.side is Side.STANDBY and state.open_episode is None and not self.site.operators
@@ -475,7 +478,9 @@ class Promises(Walk):
             "operator_starts_the_primary": self.operator_starts_the_primary,
             "crash": lambda: self.site.crash("web"),
         }
-        self.site.scheduler.at(self.site.scheduler.time + seconds, lambda: void(acts[what]()))
+        at = self.site.scheduler.time + seconds
+        self.more_comes_until = max(self.more_comes_until, at)
+        self.site.scheduler.at(at, lambda: void(acts[what]()))
 
     # -- the operator ------------------------------------------------------------------------------------------
 

@@ -432,6 +432,8 @@ class World:
         if service.power in OFF and power is Power.RUNNING:
             service.boots_so_far += 1
         before, service.power, service.reason = service.power, power, reason
+        # Whoever pauses one that ran in between is somebody else.
+        service.quarantined = service.quarantined and power is Power.PAUSED
         if power in OFF:
             service.superseded, service.lied_at = False, None
         elif power is Power.RUNNING:
