@@ -67,7 +67,7 @@ bench-users: setup  ## Measure what users wait for: crash to the answer through 
 bench-health: setup  ## Measure the questions to whoever serves: CPU for 1,000 services, outage to verdict (about 3 minutes; ARGS=--quick: seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m health_bench $(ARGS)
 
-mutants: setup  ## Break the code that matters, one line at a time, and count what no test notices (about an hour; ARGS=--quick: 10 minutes)
+mutants: setup  ## Break the code that matters, one line at a time, and count what no test notices (an hour or two; ARGS=--quick: 10 minutes)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m mutant_bench $(ARGS)
 
 bench-planned: setup  ## Measure planned moves: interruption and lost rows, there and back (about 40 minutes, needs lab-up; ARGS=--quick: 5)

@@ -32,7 +32,7 @@ class Results:
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     install()
     controller, begun = prepare(folder, QUICK if quick else BROKEN), time.monotonic()
-    with stderr_progress("breaking the code, one line at a time (an hour; --quick: ten minutes)"):
+    with stderr_progress("breaking the code, one line at a time (an hour or two; --quick: ten minutes)"):
         mutmut(controller, "run", "--max-children", str(os.cpu_count() or 1))
     minutes = (time.monotonic() - begun) / 60
     found = mutants_of(mutmut(controller, "results", "--all", "true"))
