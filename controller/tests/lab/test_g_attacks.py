@@ -277,6 +277,7 @@ def test_the_running_rsync_has_these_rights_and_no_more(site: AttackedSite) -> N
             mounted[line.split()[4]] = set(line.split()[5].split(","))
         files = {int(file.name): str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()}
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        goes_first = Path(f"/proc/{pid}/oom_score_adj").read_text()
 
     assert rights(said["CapBnd"]) == rights(said["CapPrm"]) == rights(said["CapEff"]) == RIGHTS_TO_WRITE
     assert rights(said["CapAmb"]) == set()
@@ -294,6 +295,8 @@ def test_the_running_rsync_has_these_rights_and_no_more(site: AttackedSite) -> N
     assert set(mounted) >= {"/", "/usr"}
     for place, flags in mounted.items():
         assert flags >= {"ro", "nosuid", "nodev"}, place
+    # Where memory is short.
+    assert goes_first == "1000\n"
     # Its connection, and its hold on its session's lock.
     assert {name for number, name in files.items() if number > 2} == {str(sessions.lock_file(site.state, ATTACKED))}
     assert sorted(environment) == [b"", b"LC_ALL=C.UTF-8", b"PATH=/usr/bin:/bin"]

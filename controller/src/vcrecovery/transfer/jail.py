@@ -59,6 +59,9 @@ def enter(tree: Path, id_map: Sequence[Mapping[str, Any]], *, read_only: bool, s
     outside.close()
     # A signal to its own process group would reach whoever waits outside; the caller's terminal stays outside, too.
     os.setsid()
+    # An rsync takes as much memory as its sender wants: where that is short, it is ended, and no standby.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     if session is not None:
         sessions.hold_apart(session)
     _make_jail(tree, read_only=read_only)
