@@ -51,8 +51,8 @@ fi
 #: A promotion is waited for, and to start a program takes long on a busy machine: what the shell can do, it does.
 _REST = r"""
 masks=/run/systemd/system.control
-left=$((patience * 5))
 if [ "$what" = refresh ]; then
+  left=$((patience * 5))
   while [ $left -gt 0 ]; do
     case $(systemctl is-system-running 2>/dev/null) in running|degraded|maintenance|stopping) break ;; esac
     sleep 0.2
@@ -131,12 +131,12 @@ if [ "$what" = refresh ]; then
   fi
 elif [ ! -e /run/vcrecovery-up ] && ! systemctl is-active --quiet default.target; then
   # Its keeper may have been killed at the start of the boot, where systemd does not answer yet.
-  until timeout "$patience" systemctl start --no-block default.target; do
-    [ $left -gt 0 ] || { echo "failed to start all services"; exit 1; }
-    sleep 0.2
-    left=$((left - 1))
-  done
-  echo "started all services"
+  if timeout "$patience" sh -c 'until systemctl start --no-block default.target; do sleep 0.2; done'; then
+    echo "started all services"
+  else
+    echo "failed to start all services"
+    exit 1
+  fi
 fi
 for unit in $unmasked; do
   systemctl is-enabled --quiet "$unit" 2>/dev/null && systemctl start --no-block "$unit" && echo "started $unit"
