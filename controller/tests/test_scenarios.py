@@ -12,8 +12,6 @@ The watcher runs while a `watch` goes on, and stands still otherwise.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -171,16 +169,6 @@ def play(scenario: dict[str, Any], scratch: Path) -> list[str]:
         except VCRecoveryError as error:
             stage.site.say(f"operator: {error}")
     return stage.site.log
-
-
-@pytest.fixture
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a user reads has the local time."""
-    with monkeypatch.context() as patched:
-        patched.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
 
 
 @pytest.mark.usefixtures("in_utc")

@@ -30,6 +30,7 @@ class Results:
 
 
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
+    reasons = known(KNOWN.read_text())
     install()
     controller, begun = prepare(folder, QUICK if quick else BROKEN), time.monotonic()
     with stderr_progress("breaking the code, one line at a time (an hour or two; --quick: ten minutes)"):
@@ -38,7 +39,6 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     found = mutants_of(mutmut(controller, "results", "--all", "true"))
     with stderr_progress("what stays"):
         left = {one.name: change_of(one, mutmut(controller, "show", one.name)) for one in found if not one.noticed}
-    reasons = known(KNOWN.read_text())
     by_module = scores(found, left, reasons)
     explained = {one.change for one in reasons}
     unexplained = [change for change in left.values() if change not in explained]

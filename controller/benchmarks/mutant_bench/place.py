@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,12 +50,12 @@ def prepare(folder: Path, broken: Sequence[str]) -> Path:
     names = run(["git", "-C", CHECKOUT, "ls-files", "-z"], timeout=60).stdout
     run(["rsync", "-a", "--from0", "--files-from=-", f"{CHECKOUT}/", f"{folder}/"], timeout=300, stdin=names)
     controller = folder / "controller"
+    # The package's own, where a test looks for the checkout's.
     (controller / "README.md").unlink()
     for path in folder.iterdir():
         if path != controller and not (controller / path.name).exists():
             (controller / path.name).symlink_to(path)
-    settings = (controller / "pyproject.toml").open("a")
-    with settings:
+    with (controller / "pyproject.toml").open("a") as settings:
         settings.write(_settings(broken))
     return controller
 
@@ -78,19 +77,9 @@ type_check_command = {["mypy", "src/vcrecovery", "--output", "json", "--disable-
 
 def mutmut(controller: Path, *words: str) -> str:
     """What it prints. Raises LabError."""
-    programs = Path(sys.executable).parent
-    path = f"{programs}:{os.environ['PATH']}"
-    process = subprocess.run(
-        [programs / "mutmut", *words],
-        cwd=controller,
-        env={**os.environ, "PATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_LONGEST,
-        check=False,
-    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    call: list[str | Path] = ["env", "--chdir", controller, "mutmut", *words]
+    process = run(call, timeout=_LONGEST, env={"PATH": path}, check=False)
     if process.returncode:
         said = (process.stdout + process.stderr).replace("\r", "\n").splitlines()
         raise LabError("\n".join([f"mutmut {' '.join(words)} ended with {process.returncode}:", *said[-20:]]))

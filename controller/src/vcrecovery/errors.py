@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -86,6 +88,18 @@ class OperationInterrupted(KeyboardInterrupt):
         super().__init__()
         self.how_far = tuple(how_far)
         self.is_left = is_left
+
+
+@contextmanager
+def lock_errors(path: Path) -> Iterator[None]:
+    """An OSError of the block becomes an ExternalError that names the lock."""
+    try:
+        yield
+    except OSError as error:
+        raise ExternalError(
+            f"the lock {path} cannot be used: {error.strerror}",
+            "free some space or correct its rights, then run it again",
+        ) from error
 
 
 def one_line(error: Exception) -> str:

@@ -56,6 +56,9 @@ def link(name: bytes, target: bytes) -> Entry:
     return Entry(name, mode=stat.S_IFLNK | 0o777, target=target)
 
 
+TOP = directory(b".")
+
+
 def send(entries: Sequence[Entry], to: IO[bytes], answers: IO[bytes]) -> None:
     """Until the receiver hangs up. `entries` are in rsync's order: a folder's files come before its folders."""
     try:

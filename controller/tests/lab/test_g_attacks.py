@@ -36,7 +36,7 @@ from .attacked_site import (
     listening,
     status_of,
 )
-from .hostile_rsync import COMMAND, RELATIVE, Entry, directory, link
+from .hostile_rsync import COMMAND, RELATIVE, TOP, Entry, directory, link
 from .mapped_site import PRIVILEGED, SHIFTED
 from .taken_over_rsync import FILES, LEAVE, REACH
 from .waiting import wait_for
@@ -45,7 +45,6 @@ pytestmark = pytest.mark.lab
 
 #: Of the container's root: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID, MKNOD, SETFCAP.
 RIGHTS_TO_WRITE = {0, 1, 3, 4, 6, 7, 27, 31}
-TOP = directory(b".")
 
 
 @pytest.fixture(scope="module", params=[SHIFTED, PRIVILEGED])

@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 
 from .attacked_site import ATTACKED, NEIGHBOUR, AttackedSite, attacked_site, ends, status_of
-from .hostile_rsync import PROTOCOL, Entry, directory
+from .hostile_rsync import PROTOCOL, TOP, Entry
 from .mapped_site import PRIVILEGED, SHIFTED
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
 MIB = 1 << 20
-TOP = directory(b".")
 
 
 @pytest.fixture(scope="module", params=[SHIFTED, PRIVILEGED])

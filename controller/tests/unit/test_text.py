@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, took, wrapped
 
 NOON = 1_790_000_000.0
-
-
-@pytest.fixture
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +45,7 @@ def test_a_line_is_broken_only_where_it_must_be() -> None:
     assert wrapped("a: ", "run standby-set now", 14) == ["a: run", "   standby-set", "   now"]
 
 
-@pytest.mark.usefixtures("utc")
+@pytest.mark.usefixtures("in_utc")
 def test_another_day_is_named() -> None:
     assert clock_or_day(NOON, NOON + 3600) == "14:13"
     assert clock_or_day(NOON, NOON + 86_400) == "2026-09-21 14:13"

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Fence
+from vcrecovery.store.lock import open_lock
 
 #: Seconds for which a hypervisor that was proven off is taken to be off still.
 PROVEN_FOR = 60.0
@@ -76,16 +77,7 @@ def _refuse_one_that_goes_on(env: Environment, host: str, still_answering: Calla
 def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
     path = env.plan.state_dir / "locks" / "hypervisors" / host
     deadline = env.clock.steady() + timeout
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Without a buffer, which would be written once more when the file is closed, and fail on a full disk.
-        file = path.open("ab+", buffering=0)
-    except OSError as error:
-        raise ExternalError(
-            f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then run it again",
-        ) from error
-    with file:
+    with open_lock(path) as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vcrecovery.drivers.clock import Clock, SystemClock
-from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.errors import BusyError, ExternalError, lock_errors
 
 #: The parts of a service that are its standby's container, for one act, and the keeping of it.
 _STANDBY, _KEEPING = "standby", "keeping"
@@ -52,6 +52,14 @@ class Holder:
             return None
 
 
+def open_lock(path: Path) -> BinaryIO:
+    """Its file, which is made where it is not there. Raises ExternalError."""
+    with lock_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Without a buffer: what a full disk does not take would be tried once more, and fail, when the file is closed.
+        return path.open("ab+", buffering=0)
+
+
 @contextmanager
 def service_lock(
     state_dir: Path,
@@ -69,16 +77,7 @@ def service_lock(
     has it after `patience` seconds (else PATIENCE).
     """
     path = _path(state_dir, service, part)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Without a buffer: what a full disk does not take would be tried once more, and fail, when the file is closed.
-        file = path.open("ab+", buffering=0)
-    except OSError as error:
-        raise ExternalError(
-            f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then run it again",
-        ) from error
-    with file:
+    with open_lock(path) as file:
         if patience is None:
             patience = 0.0 if brief else PATIENCE
         _take(file, service, patience, clock, of_acts=part in (_STANDBY, _KEEPING))

@@ -12,8 +12,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from vcrecovery.errors import ExternalError
-from vcrecovery.transfer.sessions import open_made, told_by_its_path
+from vcrecovery.errors import ExternalError, lock_errors
+from vcrecovery.transfer.sessions import open_made
 
 #: A primary needs two: its sync and a comparison. What a cut network has left behind ends within minutes.
 PLACES = 16
@@ -25,7 +25,7 @@ def take_place(state_dir: Path, service: str) -> int:
     Raises ExternalError when all are taken, or the file cannot be used.
     """
     path = state_dir / "standbys" / f"{service}.places"
-    with told_by_its_path(path):
+    with lock_errors(path):
         descriptor = open_made(path, os.O_RDWR)
         for place in range(PLACES):
             if _is_free(descriptor, place):

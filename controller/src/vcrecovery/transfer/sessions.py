@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, lock_errors
 
 _POLL = 0.02
 #: A line of /proc/PID/fdinfo/FD. The kernel shows it to each process that has this very open file, so also to heirs.
@@ -36,7 +36,7 @@ def lock_file(state_dir: Path, service: str) -> Path:
 
 def _open(state_dir: Path, service: str) -> int:
     path = lock_file(state_dir, service)
-    with told_by_its_path(path):
+    with lock_errors(path):
         return open_made(path, os.O_RDONLY)
 
 
@@ -44,18 +44,6 @@ def open_made(path: Path, access: int) -> int:
     """A lock's file, which is made where it is not there; its descriptor. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, access | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
-@contextmanager
-def told_by_its_path(path: Path) -> Iterator[None]:
-    """An OSError of the block becomes an ExternalError that names the lock."""
-    try:
-        yield
-    except OSError as error:
-        raise ExternalError(
-            f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then run it again",
-        ) from error
 
 
 def _take(descriptor: int, kind: int) -> bool:
