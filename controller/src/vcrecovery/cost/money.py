@@ -30,7 +30,7 @@ def currency(value: Any) -> str:
 def amount(value: Any, what: str = "price") -> Decimal:
     """An exact number, zero or more. Raises ValueError for one that is negative, absurd or none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise ValueError(f"{value!r:.40} is no {what}")  # noqa: TRY004  one kind for whoever reads files
+        raise ValueError(f"{value!r:.40} is no {what}")
     try:
         # Of a float as it is written, not as it is stored.
         found = Decimal(str(value).strip())

@@ -13,6 +13,10 @@ LONGEST = 36500 * 86400
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 DURATION_PATTERN = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: Bytes. No disk is larger: it is another unit.
+LARGEST_SIZE = 2**60
+SIZE_PATTERN = r"^\s*(\d+(?:\.\d+)?)\s*(MB|GB|TB|MiB|GiB|TiB)\s*$"
+_SIZES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def parse_duration(value: Any) -> float:
@@ -34,6 +38,19 @@ def parse_duration(value: Any) -> float:
     return seconds
 
 
+def parse_size(value: Any) -> int:
+    """Bytes from `512MiB`, `40GiB`, `1.5TB`.
+
+    Raises ValueError with the accepted forms.
+    """
+    if isinstance(value, str) and (match := re.match(SIZE_PATTERN, value)):
+        size = round(float(match[1]) * _SIZES[match[2]])
+        if size > LARGEST_SIZE:
+            raise ValueError(f"{value!r:.40} is more than there is")
+        return size
+    raise ValueError(f"{value!r:.40} is no size; write 512MiB, 40GiB or 2TB")
+
+
 def _domain_name(value: Any) -> str:
     name = str(value).rstrip(".").lower()
     label = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
@@ -52,7 +69,18 @@ class _Length:
         return {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": DURATION_PATTERN}
 
 
+class _Size:
+    """The same for a size."""
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(parse_size, core_schema.int_schema())
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "string", "pattern": SIZE_PATTERN}
+
+
 Duration = Annotated[float, _Length()]
+Size = Annotated[int, _Size()]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 DomainName = Annotated[str, BeforeValidator(_domain_name)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]

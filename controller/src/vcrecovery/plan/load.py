@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from vcrecovery.plan.agents import agent_problems, agent_warnings
-from vcrecovery.plan.fields import NAME_PATTERN
 from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.lined_yaml import LinedYaml, NotYamlError
 from vcrecovery.plan.model import Plan
@@ -17,38 +13,7 @@ from vcrecovery.plan.names import record_problems, record_warnings
 from vcrecovery.plan.problems import Key, PlanError, Problem, dotted
 from vcrecovery.plan.references import reference_problems
 from vcrecovery.plan.services import service_problems
-
-#: What pydantic says in its own words.
-_MESSAGES = {
-    "extra_forbidden": "is no key of the plan",
-    "model_type": "should be a mapping of keys to values",
-    "model_attributes_type": "should be a mapping of keys to values",
-    "dict_type": "should be a mapping of keys to values",
-    "path_type": "should be a path",
-}
-
-
-def _message(item: Any) -> str:
-    """What one thing that pydantic found means."""
-    message: str = _MESSAGES.get(item["type"], item["msg"].removeprefix("Value error, "))
-    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] == NAME_PATTERN:
-        message = "is no name: small letters, digits and dashes, at most 63"
-    return message if message[1:2].isupper() else message[:1].lower() + message[1:]
-
-
-def _place(raw: Any, location: tuple[int | str, ...]) -> Key:
-    """The key that pydantic means: without `[key]`, and without the names that it gives to the kinds of a section."""
-    key: list[str | int] = []
-    for number, part in enumerate(location):
-        last = number == len(location) - 1
-        if part == "[key]" or (isinstance(raw, dict) and not last and part not in raw):
-            continue
-        key.append(part)
-        try:
-            raw = raw[part]
-        except (KeyError, IndexError, TypeError):
-            raw = None
-    return tuple(key)
+from vcrecovery.plan.validated import validated
 
 
 def load_plan(path: Path) -> Plan:
@@ -81,11 +46,8 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
         return [Problem(yaml.line(key), dotted(key), message) for key, message in found]
 
     problems = [*yaml.problems, *located(reference_problems(raw))]
-    plan = None
-    try:
-        plan = Plan.model_validate(raw)
-    except ValidationError as error:
-        problems += located((_place(raw, item["loc"]), _message(item)) for item in error.errors())
+    plan, found = validated(Plan, raw, "the plan")
+    problems += located(found)
     if plan is not None:
         checks = (service_problems, record_problems, group_problems, agent_problems)
         problems += located(found for check in checks for found in check(plan))

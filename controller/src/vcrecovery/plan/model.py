@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
+from vcrecovery.plan.costs import Costs, SecondaryCost, ServiceCost
 from vcrecovery.plan.drill import Drill
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
 from vcrecovery.plan.metrics import Metrics
@@ -99,6 +100,7 @@ class Secondary(Section):
     starts_at_once: int | None = Field(
         None, ge=1, description="how many standbys may start at the same time; null: as its cores and memory allow"
     )
+    cost: SecondaryCost | None = Field(None, description="what it costs, for `vcrecovery cost`")
 
 
 class DnsServer(Section):
@@ -293,6 +295,7 @@ class Service(Section):
     sync: Sync = unsaid()
     restore_points: RestorePoints = unsaid()
     drill: Drill = unsaid()
+    cost: ServiceCost | None = Field(None, description="what a second VM would cost, to compare with")
 
     @model_validator(mode="after")
     def _can_have_restore_points(self) -> Self:
@@ -333,5 +336,6 @@ class Plan(Section):
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
     detection: Detection = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
+    costs: Costs | None = Field(None, description="prices, for `vcrecovery cost`; null: nothing is reckoned")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")
