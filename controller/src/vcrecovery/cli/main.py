@@ -29,6 +29,7 @@ VERBS = {
     "acknowledge": ("protection", "acknowledge", "Re-enable automatic failover after a failover."),
     "commit": ("rollback", "commit", "Remove what a failback keeps for a rollback."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
+    "cost": ("cost", "cost", "Show what protection costs, beside other ways to protect the same."),
     "drill": ("drill", "drill", "Rehearse a failover on a clone that production never notices."),
     "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),

@@ -84,6 +84,14 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
+def size_of(count: int) -> str:
+    """`512 MiB`, `1.5 GiB`, `40 GiB`."""
+    for size, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} bytes"
+
+
 def took(begun_at: float, ended_at: float) -> str:
     """How long something went on, by the machine's clock."""
     seconds = ended_at - begun_at

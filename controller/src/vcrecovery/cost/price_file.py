@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from vcrecovery.cost.money import Rate, amount
-from vcrecovery.cost.prices import MONTH_HOURS, PER_OF_KIND, YEAR_HOURS, Kind, MachineOffer, Per, Price
+from vcrecovery.cost.prices import MONTH_HOURS, OWN, PER_OF_KIND, YEAR_HOURS, Kind, MachineOffer, Per, Price
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.costs import Currency
 from vcrecovery.plan.fields import Section, Size
@@ -79,10 +79,6 @@ class _File(Section):
     address: _Amount | None = None
     traffic: _Amount | None = None
     rates: list[_RateEntry] = Field([])
-
-
-#: How hardware of one's own is bought; the plan need not say.
-OWN = "own"
 
 
 class PriceFile:

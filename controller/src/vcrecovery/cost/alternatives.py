@@ -1,0 +1,184 @@
+"""The ways in which the plan's services could be protected, each with its lines: this plan, and what else there is.
+
+The comparisons are the paper's: a second set of VMs is its hot standby, backups are its cold one (figures 9b and 10b).
+A private secondary costs the same in each mode, since it has to bear all its services when they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from vcrecovery.core.text import size_of
+from vcrecovery.cost.book import ON_DEMAND, Line, PriceBook
+from vcrecovery.cost.prices import OWN, YEAR_HOURS, Kind, MissingPriceError
+from vcrecovery.errors import UsageError
+from vcrecovery.plan.costs import Machine, SecondaryCost, ServiceCost
+from vcrecovery.plan.model import Plan
+
+_GIB = Decimal(2**30)
+
+
+class Way(StrEnum):
+    """How services are protected."""
+
+    THIS_PLAN = "this plan"
+    SHARED = "shared"
+    COLD_SECONDARY = "cold secondary"
+    SECOND_VMS = "second VMs"
+    BACKUPS = "backups"
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way, and what is paid for it. `unknown`: why it cannot be reckoned; then there are no lines."""
+
+    way: Way
+    title: str
+    lines: Sequence[Line] = ()
+    unknown: str = ""
+
+    @property
+    def a_month(self) -> Decimal | None:
+        return None if self.unknown else sum((line.a_month for line in self.lines), Decimal(0))
+
+    @property
+    def a_year(self) -> Decimal | None:
+        month = self.a_month
+        return None if month is None else month * 12
+
+
+def alternatives(plan: Plan, book: PriceBook, providers: int) -> list[Alternative]:
+    """This plan first; `providers`: by how many a shared secondary would be shared.
+
+    Raises UsageError when a secondary does not say what it is, and MissingPriceError with everything that has no price.
+    """
+    return _Reckoning(plan, book, providers).all()
+
+
+class _Reckoning:
+    def __init__(self, plan: Plan, book: PriceBook, providers: int) -> None:
+        assert plan.costs is not None  # noqa: S101  the caller has looked
+        self._plan, self._book, self._providers = plan, book, providers
+        self._failed_hours = Decimal(str(plan.costs.failed)) / 3600
+        self._missing: dict[str, None] = {}
+
+    def all(self) -> list[Alternative]:
+        secondaries = self._secondaries()
+        services = {name: entry.cost for name, entry in self._plan.services.items() if entry.cost is not None}
+        count, vms = _count(len(secondaries), "secondary", "secondaries"), _count(len(self._plan.services), "VM", "VMs")
+        undescribed = [name for name in self._plan.services if name not in services]
+        unknown = f"not known: {_first(undescribed)} has no `cost`" if undescribed else ""
+        found = [
+            Alternative(Way.THIS_PLAN, f"this plan: {count}", self._of(self._this_plan, secondaries, services)),
+            Alternative(
+                Way.SHARED,
+                f"the same, shared by {self._providers} providers",
+                self._of(self._shared, secondaries, services),
+            ),
+            Alternative(
+                Way.COLD_SECONDARY,
+                f"the same, off until a failure ({_hours(self._failed_hours)} a year)",
+                self._of(self._cold_secondary, secondaries, services),
+            ),
+            Alternative(
+                Way.SECOND_VMS,
+                f"a second set of {vms}",
+                () if unknown else self._of(self._second_vms, services),
+                unknown,
+            ),
+            Alternative(
+                Way.BACKUPS,
+                f"backups, {vms} booted on failure",
+                () if unknown else self._of(self._backups, services),
+                unknown,
+            ),
+        ]
+        if self._missing:
+            raise MissingPriceError("; ".join(self._missing), "add it to a price list of the plan's `costs.prices`")
+        return found
+
+    def _secondaries(self) -> Mapping[str, SecondaryCost]:
+        in_use = dict.fromkeys(service.standby.secondary for service in self._plan.services.values())
+        undescribed = [name for name in in_use if self._plan.secondaries[name].cost is None]
+        if undescribed:
+            keys = ", ".join(f"secondaries.{name}.cost" for name in undescribed)
+            raise UsageError(f"the plan does not say which machine its secondary is: no {keys}", "see docs/costs.md")
+        found = {name: self._plan.secondaries[name].cost for name in in_use}
+        return {name: cost for name, cost in found.items() if cost is not None}
+
+    def _of(self, lines: Callable[..., Iterable[Line]], *args: object) -> list[Line]:
+        return list(lines(*args))
+
+    def _this_plan(
+        self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]
+    ) -> Iterable[Line]:
+        for name, cost in secondaries.items():
+            yield from self._machine(f"secondary {name}", cost, YEAR_HOURS, cost.shared_by)
+        yield from self._traffic(services)
+
+    def _shared(self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]) -> Iterable[Line]:
+        for name, cost in secondaries.items():
+            yield from self._machine(f"secondary {name}", cost, YEAR_HOURS, self._providers)
+        yield from self._traffic(services)
+
+    def _cold_secondary(
+        self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]
+    ) -> Iterable[Line]:
+        for name, cost in secondaries.items():
+            yield from self._machine(f"secondary {name}", cost, self._failed_hours)
+        yield from self._traffic(services)
+
+    def _second_vms(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
+        for name, cost in services.items():
+            yield from self._machine(f"service {name}", cost, YEAR_HOURS)
+        yield from self._traffic(services)
+
+    def _backups(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
+        for name, cost in services.items():
+            yield from self._machine(f"service {name}", cost, self._failed_hours, disk=Kind.BACKUP)
+        yield from self._traffic(services)
+
+    def _machine(
+        self, of: str, cost: Machine, hours: Decimal, shared_by: int = 1, disk: Kind = Kind.DISK
+    ) -> Iterable[Line]:
+        # What is bought for years is there all the time: who wants it for hours pays it by the hour.
+        purchase = cost.purchase if hours == YEAR_HOURS else ON_DEMAND
+        try:
+            offer = self._book.offer(cost, purchase)
+            # Hardware of one's own is paid for while it is off, too.
+            yield from self._book.machine_lines(of, offer, YEAR_HOURS if offer.purchase == OWN else hours, shared_by)
+        except MissingPriceError as error:
+            self._missing[f"{of}: {error.message}"] = None
+        if cost.disk is not None:
+            yield from self._line(of, disk, cost.disk / _GIB, size_of(cost.disk), shared_by)
+        if cost.addresses and disk is not Kind.BACKUP:
+            count = _count(cost.addresses, "address", "addresses")
+            yield from self._line(of, Kind.ADDRESS, Decimal(cost.addresses), count, shared_by)
+
+    def _traffic(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
+        for name, cost in services.items():
+            if cost.traffic is not None:
+                why = f"{size_of(cost.traffic)} of sync a month"
+                yield from self._line(f"service {name}", Kind.TRAFFIC, cost.traffic / _GIB, why)
+
+    def _line(self, of: str, kind: Kind, quantity: Decimal, why: str, shared_by: int = 1) -> Iterable[Line]:
+        try:
+            yield self._book.line(of, kind, quantity, why, shared_by)
+        except MissingPriceError as error:
+            self._missing[f"{of}: {error.message}"] = None
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _hours(hours: Decimal) -> str:
+    return f"{float(hours):.4g} h"
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}"

@@ -1,0 +1,158 @@
+"""What protection costs, as a table, with each sum's origin, and as data. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from vcrecovery.cost.alternatives import Alternative, Way
+from vcrecovery.cost.book import Line
+from vcrecovery.cost.split import Part
+
+_CENT = Decimal("0.01")
+
+
+@dataclass(frozen=True)
+class CostView:
+    """`parts`: who pays for what of this plan. `failed`: for how long in a year services run from their standbys."""
+
+    currency: str
+    on: date
+    failed: float
+    alternatives: Sequence[Alternative]
+    parts: Sequence[Part]
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for entry in self.alternatives for line in entry.lines]
+
+
+def money(amount: Decimal) -> str:
+    return f"{amount.quantize(_CENT, ROUND_HALF_EVEN):,}"
+
+
+def table(view: CostView) -> list[str]:
+    """What everything costs; this plan first."""
+    dates = sorted({line.price.as_of for line in view.lines})
+    of_when = "" if not dates else f", at prices of {_days(dates)}"
+    this = view.alternatives[0].a_year
+    rows = [("", "a month", "a year", "a year, against this plan")]
+    for entry in view.alternatives:
+        month, year = entry.a_month, entry.a_year
+        if month is None or year is None:
+            rows.append((entry.title, "-", "-", entry.unknown))
+            continue
+        against = "" if entry.way is Way.THIS_PLAN or this is None else _signed(year - this)
+        rows.append((entry.title, money(month), money(year), against))
+    lines = [f"in {view.currency}{of_when}", "", *_aligned(rows)]
+    if len(view.parts) > 1:
+        paid = [("of this plan", "a month", "a year")]
+        paid += [(part.whose, money(part.a_month), money(part.a_month * 12)) for part in view.parts]
+        lines += ["", *_aligned(paid)]
+    return lines
+
+
+def origins(view: CostView) -> list[str]:
+    """Where each sum comes from: quantity, price, who says so, and of when."""
+    found = []
+    for entry in view.alternatives:
+        found += ["", f"{entry.title}: {entry.unknown or f'{money(entry.a_month or Decimal(0))} a month'}"]
+        found += _aligned([_origin(line, view.currency) for line in entry.lines], right=(3,))
+    return found
+
+
+def _origin(line: Line, currency: str) -> tuple[str, ...]:
+    said = f"{line.price.source}, {line.price.as_of}"
+    return (f"  {line.of}", line.price.what, _product(line, currency), money(line.a_month), said)
+
+
+def _product(line: Line, currency: str) -> str:
+    price = line.price
+    text = f"{line.why} x {price.amount:.6g} {price.currency} per {price.per}"
+    if price.currency != currency:
+        text += f" x {line.rate.quote_per_base:.6g} ({line.rate.on})"
+    return text + (f" / {line.shared_by}" if line.shared_by > 1 else "")
+
+
+def as_data(view: CostView) -> dict[str, Any]:
+    """Sums are strings, as they are exact."""
+    return {
+        "currency": view.currency,
+        "on": view.on.isoformat(),
+        "failed_seconds_a_year": view.failed,
+        "alternatives": [
+            {
+                "way": entry.way.value,
+                "title": entry.title,
+                "month": _sum(entry.a_month),
+                "year": _sum(entry.a_year),
+                "unknown": entry.unknown or None,
+                "lines": [_line_as_data(line) for line in entry.lines],
+            }
+            for entry in view.alternatives
+        ],
+        "parts": [{"whose": part.whose, "month": _sum(part.a_month)} for part in view.parts],
+    }
+
+
+def as_csv(view: CostView) -> str:
+    """A row for each line of each alternative."""
+    text = io.StringIO()
+    rows = [
+        {"way": entry.way.value, **_line_as_data(line), "bill_currency": view.currency}
+        for entry in view.alternatives
+        for line in entry.lines
+    ]
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue()
+
+
+def _line_as_data(line: Line) -> dict[str, Any]:
+    price = line.price
+    return {
+        "of": line.of,
+        "what": price.what,
+        "quantity": f"{line.quantity:f}",
+        "why": line.why,
+        "price": f"{price.amount:f}",
+        "currency": price.currency,
+        "per": price.per.value,
+        "rate": f"{line.rate.quote_per_base:f}",
+        "rate_on": line.rate.on.isoformat(),
+        "shared_by": line.shared_by,
+        "month": _sum(line.a_month),
+        "source": price.source,
+        "as_of": price.as_of.isoformat(),
+    }
+
+
+def _sum(amount: Decimal | None) -> str | None:
+    return None if amount is None else str(amount.quantize(_CENT, ROUND_HALF_EVEN))
+
+
+def _signed(amount: Decimal) -> str:
+    return f"{'+' if amount >= 0 else '-'}{money(abs(amount))}"
+
+
+def _days(dates: Sequence[date]) -> str:
+    return str(dates[0]) if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = (1, 2)) -> list[str]:
+    """Columns under each other; those of `right` end under each other."""
+    if not rows:
+        return []
+    widths: Mapping[int, int] = {n: max(len(row[n]) for row in rows) for n in range(len(rows[0]))}
+    lines = []
+    for row in rows:
+        cells = [f"{cell:>{widths[n]}}" if n in right else f"{cell:<{widths[n]}}" for n, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
