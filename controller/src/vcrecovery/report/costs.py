@@ -10,8 +10,10 @@ from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from vcrecovery.core.text import span
 from vcrecovery.cost.alternatives import Alternative, Way
 from vcrecovery.cost.book import Line
+from vcrecovery.cost.spent import Spent
 from vcrecovery.cost.split import Part
 
 _CENT = Decimal("0.01")
@@ -62,8 +64,61 @@ def origins(view: CostView) -> list[str]:
     found = []
     for entry in view.alternatives:
         found += ["", f"{entry.title}: {entry.unknown or f'{money(entry.a_month or Decimal(0))} a month'}"]
-        found += _aligned([_origin(line, view.currency) for line in entry.lines], right=(3,))
+        found += lines_origins(entry.lines, view.currency)
     return found
+
+
+def lines_origins(lines: Sequence[Line], currency: str) -> list[str]:
+    return _aligned([_origin(line, currency) for line in lines], right=(3,))
+
+
+def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: Sequence[Part]) -> list[str]:
+    """What the month has cost, who pays for it, and how long standbys have served."""
+    month = spent.month
+    over = "" if month.is_over else f" ({month.past_hours:.0f} of {month.hours:.0f} hours)"
+    heads = ("", "so far", "forecast") if not month.is_over else ("", "cost", "")
+    rows = [heads]
+    for past, whole in zip(so_far, forecast, strict=True):
+        rows.append((past.whose, money(past.a_month), "" if month.is_over else money(whole.a_month)))
+    sums = [money(sum((line.a_month for line in lines), Decimal(0))) for lines in (spent.so_far, spent.forecast)]
+    rows.append(("together", sums[0], "" if month.is_over else sums[1]))
+    lines = [f"{month.name}{over}, in {currency}", "", *_aligned(rows), ""]
+    for name, served in spent.served.items():
+        if served.times:
+            lines.append(f"{name}: its standby served for {span(served.hours * 3600)}, {_times(served.times)}")
+        if served.open_ended:
+            lines.append(f"{name}: it was returned by hand, at a time that nobody has written down: not counted")
+    if not any(served.times for served in spent.served.values()):
+        lines.append("no standby served")
+    elif spent.booted is not None:
+        lines.append(f"VMs booted for these failures would have cost {money(spent.booted)}, beside their backups")
+    return lines
+
+
+def month_as_data(spent: Spent, currency: str, so_far: Sequence[Part], forecast: Sequence[Part]) -> dict[str, Any]:
+    month = spent.month
+    return {
+        "currency": currency,
+        "month": month.name,
+        "hours": month.hours,
+        "past_hours": month.past_hours,
+        "so_far": _sum(sum((line.a_month for line in spent.so_far), Decimal(0))),
+        "forecast": _sum(sum((line.a_month for line in spent.forecast), Decimal(0))),
+        "lines": [_line_as_data(line) for line in spent.so_far],
+        "parts": [
+            {"whose": past.whose, "so_far": _sum(past.a_month), "forecast": _sum(whole.a_month)}
+            for past, whole in zip(so_far, forecast, strict=True)
+        ],
+        "served": [
+            {"service": name, "hours": served.hours, "times": served.times, "open_ended": served.open_ended}
+            for name, served in spent.served.items()
+        ],
+        "booted_instead": _sum(spent.booted),
+    }
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _origin(line: Line, currency: str) -> tuple[str, ...]:
@@ -102,12 +157,13 @@ def as_data(view: CostView) -> dict[str, Any]:
 
 def as_csv(view: CostView) -> str:
     """A row for each line of each alternative."""
+    return lines_as_csv([(entry.way.value, line) for entry in view.alternatives for line in entry.lines], view.currency)
+
+
+def lines_as_csv(lines: Sequence[tuple[str, Line]], currency: str) -> str:
+    """`lines`: each with what it is part of."""
     text = io.StringIO()
-    rows = [
-        {"way": entry.way.value, **_line_as_data(line), "bill_currency": view.currency}
-        for entry in view.alternatives
-        for line in entry.lines
-    ]
+    rows = [{"part_of": what, **_line_as_data(line), "bill_currency": currency} for what, line in lines]
     if rows:
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()

@@ -1,0 +1,67 @@
+"""What `vcrecovery cost` does, once it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vcrecovery.cli.options import read_plan
+from vcrecovery.cli.output import say
+from vcrecovery.cost.alternatives import alternatives
+from vcrecovery.cost.book import PriceBook
+from vcrecovery.cost.month import day_of, month_of, served
+from vcrecovery.cost.sources import sources_of
+from vcrecovery.cost.spent import spent
+from vcrecovery.cost.split import split
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.errors import UsageError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.costs import Costs
+from vcrecovery.plan.model import Plan
+from vcrecovery.report import costs as page
+
+#: So many of a service's episodes are read: more than a year has.
+_EPISODES = 10_000
+
+
+def compare(plan_path: Path, providers: int, *, explain: bool, as_csv: bool, as_json: bool) -> None:
+    plan, costs, book = _book(plan_path, SystemClock().now())
+    found = alternatives(plan, book, providers)
+    view = page.CostView(costs.currency, book.on, costs.failed, found, split(plan, found[0].lines))
+    if as_json:
+        click.echo(json.dumps(page.as_data(view), indent=2))
+    elif as_csv:
+        click.echo(page.as_csv(view), nl=False)
+    else:
+        click.echo("\n".join([*page.table(view), *(page.origins(view) if explain else [])]))
+
+
+def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_json: bool) -> None:
+    now = SystemClock().now()
+    try:
+        month = month_of(None if name == "this" else name, now)
+    except ValueError as error:
+        raise UsageError(f"--month: {error}") from error
+    # A past month's rates are those of its last day.
+    plan, costs, book = _book(plan_path, min(now, month.end - 1))
+    journal = Environment(plan).journal
+    by_service = {s: served(journal.history(s, _EPISODES), journal.state(s).side, month) for s in plan.services}
+    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service)
+    parts = split(plan, found.so_far), split(plan, found.forecast)
+    if as_json:
+        click.echo(json.dumps(page.month_as_data(found, costs.currency, *parts), indent=2))
+    elif as_csv:
+        click.echo(page.lines_as_csv([(month.name, line) for line in found.so_far], costs.currency), nl=False)
+    else:
+        lines = page.month_table(found, costs.currency, *parts)
+        click.echo("\n".join([*lines, *(["", *page.lines_origins(found.so_far, costs.currency)] if explain else [])]))
+
+
+def _book(plan_path: Path, day: float) -> tuple[Plan, Costs, PriceBook]:
+    plan = read_plan(plan_path)
+    if plan.costs is None:
+        raise UsageError(f"plan {plan_path} has no `costs`: who knows prices", "docs/costs.md has an example")
+    sources = list(sources_of(plan.costs, plan.state_dir / "prices", lambda text: say(text, err=True)))
+    return plan, plan.costs, PriceBook(sources, plan.costs.currency, day_of(day))
