@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from vcrecovery.core.text import size_of
 from vcrecovery.cost.book import ON_DEMAND, Line, PriceBook
-from vcrecovery.cost.prices import OWN, YEAR_HOURS, Kind, MissingPriceError
+from vcrecovery.cost.prices import OWN, YEAR_HOURS, Kind, MachineOffer, MissingPriceError
 from vcrecovery.errors import UsageError
-from vcrecovery.plan.costs import Machine, SecondaryCost, ServiceCost
+from vcrecovery.plan.costs import Machine, MachineSize, SecondaryCost, ServiceCost
 from vcrecovery.plan.model import Plan
 
 _GIB = Decimal(2**30)
@@ -33,12 +33,16 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way, and what is paid for it. `unknown`: why it cannot be reckoned; then there are no lines."""
+    """One way, and what is paid for it. `unknown`: why it cannot be reckoned; then there are no lines.
+
+    `notes`: which machines were looked up for it.
+    """
 
     way: Way
     title: str
     lines: Sequence[Line] = ()
     unknown: str = ""
+    notes: Sequence[str] = ()
 
     @property
     def a_month(self) -> Decimal | None:
@@ -64,6 +68,7 @@ class _Reckoning:
         self._plan, self._book, self._providers = plan, book, providers
         self._failed_hours = Decimal(str(plan.costs.failed)) / 3600
         self._missing: dict[str, None] = {}
+        self._notes: list[str] = []
 
     def all(self) -> list[Alternative]:
         secondaries = self._secondaries()
@@ -72,7 +77,12 @@ class _Reckoning:
         undescribed = [name for name in self._plan.services if name not in services]
         unknown = f"not known: {_first(undescribed)} has no `cost`" if undescribed else ""
         found = [
-            Alternative(Way.THIS_PLAN, f"this plan: {count}", self._of(self._this_plan, secondaries, services)),
+            Alternative(
+                Way.THIS_PLAN,
+                f"this plan: {count}, in any mode",
+                self._of(self._this_plan, secondaries, services),
+                notes=self._notes,
+            ),
             Alternative(
                 Way.SHARED,
                 f"the same, shared by {self._providers} providers",
@@ -148,6 +158,8 @@ class _Reckoning:
         purchase = cost.purchase if hours == YEAR_HOURS else ON_DEMAND
         try:
             offer = self._book.offer(cost, purchase)
+            if cost.size is not None and hours == YEAR_HOURS and of.startswith("secondary"):
+                self._note(of, offer, cost.size)
             # Hardware of one's own is paid for while it is off, too.
             yield from self._book.machine_lines(of, offer, YEAR_HOURS if offer.purchase == OWN else hours, shared_by)
         except MissingPriceError as error:
@@ -157,6 +169,13 @@ class _Reckoning:
         if cost.addresses and disk is not Kind.BACKUP:
             count = _count(cost.addresses, "address", "addresses")
             yield from self._line(of, Kind.ADDRESS, Decimal(cost.addresses), count, shared_by)
+
+    def _note(self, of: str, offer: MachineOffer, size: MachineSize) -> None:
+        has = f"{offer.cores:g} cores, {size_of(offer.memory)}"
+        wanted = f"{size.cores:g} cores and {size_of(size.memory)}"
+        said = f"{of.partition(' ')[2]}: {offer.name} ({has}) is the cheapest with {wanted}"
+        if said not in self._notes:
+            self._notes.append(said)
 
     def _traffic(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
         for name, cost in services.items():

@@ -73,5 +73,5 @@ class Rates:
                 return Rate(rate.on, base, quote, 1 / rate.quote_per_base, rate.source)
         raise NoRateError(
             f"a price is in {base}, the bill in {quote}, and no rate between them is known for {on}",
-            f"add one to `rates` of a price file: `{{on: {on}, base: {base}, quote: {quote}, rate: ...}}`",
+            f"add one to `rates` of a price file: `{{day: {on}, base: {base}, quote: {quote}, rate: ...}}`",
         )

@@ -62,7 +62,7 @@ class _Machine(Section):
 
 
 class _RateEntry(Section):
-    on: date
+    day: date
     base: Currency
     quote: Currency
     rate: Annotated[Decimal, BeforeValidator(amount), Field(gt=0)]
@@ -134,7 +134,7 @@ class PriceFile:
         return None if found is None else self._price(found, PER_OF_KIND[kind], kind.value)
 
     def rates(self) -> Sequence[Rate]:
-        return [Rate(r.on, r.base, r.quote, r.rate, self._source) for r in self._file.rates]
+        return [Rate(r.day, r.base, r.quote, r.rate, self._source) for r in self._file.rates]
 
     @property
     def _source(self) -> str:

@@ -41,7 +41,7 @@ def money(amount: Decimal) -> str:
 def table(view: CostView) -> list[str]:
     """What everything costs; this plan first."""
     dates = sorted({line.price.as_of for line in view.lines})
-    of_when = "" if not dates else f", at prices of {_days(dates)}"
+    of_when = "" if not dates else f", at prices of {_days(dates)}{_how_old(dates[0], view.on)}"
     this = view.alternatives[0].a_year
     rows = [("", "a month", "a year", "a year, against this plan")]
     for entry in view.alternatives:
@@ -52,6 +52,8 @@ def table(view: CostView) -> list[str]:
         against = "" if entry.way is Way.THIS_PLAN or this is None else _signed(year - this)
         rows.append((entry.title, money(month), money(year), against))
     lines = [f"in {view.currency}{of_when}", "", *_aligned(rows)]
+    if notes := [note for entry in view.alternatives for note in entry.notes]:
+        lines += ["", *notes]
     if len(view.parts) > 1:
         paid = [("of this plan", "a month", "a year")]
         paid += [(part.whose, money(part.a_month), money(part.a_month * 12)) for part in view.parts]
@@ -200,6 +202,11 @@ def _signed(amount: Decimal) -> str:
 
 def _days(dates: Sequence[date]) -> str:
     return str(dates[0]) if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+
+
+def _how_old(oldest: date, on: date) -> str:
+    years = (on - oldest).days // 365
+    return f", which is {years} year{'s' if years > 1 else ''} ago" if years else ""
 
 
 def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = (1, 2)) -> list[str]:

@@ -1,0 +1,510 @@
+"""What protection costs, as an operator asks for it; the paper's figures 9b and 10b."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+from warm_program import vcrecovery
+
+from vcrecovery.core.episode import Episode, Outcome, Request
+from vcrecovery.core.service_state import Side
+from vcrecovery.cost.alternatives import Alternative, Way, alternatives
+from vcrecovery.cost.book import PriceBook
+from vcrecovery.cost.money import NoRateError, Rate, Rates
+from vcrecovery.cost.month import Month, Served, day_of, month_of, served
+from vcrecovery.cost.price_file import PriceFile
+from vcrecovery.cost.prices import MissingPriceError
+from vcrecovery.cost.spent import spent
+from vcrecovery.cost.split import Part, split
+from vcrecovery.errors import ExitCode
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.model import Plan
+
+ON = date(2026, 11, 25)
+BERLIN = ZoneInfo("Europe/Berlin")
+Changes = Callable[[dict[str, Any]], None]
+
+
+def prices() -> dict[str, Any]:
+    """AWS's on-demand prices of mid-2022 in Tokyo, where the paper was written; its licence is the difference."""
+    return {
+        "version": 1,
+        "currency": "USD",
+        "as_of": date(2022, 7, 1),
+        "source": "AWS, ap-northeast-1",
+        "machines": {
+            "t3.2xlarge": {
+                "cores": 8,
+                "memory": "32GiB",
+                "per_hour": {"on-demand": "0.4352"},
+                "licence_per_hour": "0.13",
+            },
+            "t3.large": {"cores": 2, "memory": "8GiB", "per_hour": {"on-demand": "0.1088", "reserved-1y": "0.07"}},
+            "closet": {
+                "cores": 16,
+                "memory": "64GiB",
+                "own": {"price": 4380, "years": 5, "watts": 100, "per_kwh": "0.30", "rack_per_month": 20},
+            },
+        },
+    }
+
+
+def plan_data(folder: Path, services: int = 4) -> dict[str, Any]:
+    named = [f"web{number}" for number in range(1, services + 1)]
+    return {
+        "version": 1,
+        "state_dir": str(folder / "state"),
+        "hypervisors": {"hv1": {}},
+        "secondaries": {
+            "sec1": {
+                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                "receiver": {"address": "10.10.0.1"},
+                "cost": {"machine": "t3.2xlarge"},
+            }
+        },
+        "costs": {"prices": [{"file": str(folder / "prices.yml")}]},
+        "services": {
+            name: {
+                "primary": {
+                    "hypervisor": "hv1",
+                    "uuid": f"6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e000{number}",
+                    "address": f"10.10.0.1{number}",
+                },
+                "standby": {"secondary": "sec1", "address": f"10.20.0.1{number}"},
+                "ports": [80],
+                "cost": {"machine": "t3.2xlarge"},
+            }
+            for number, name in enumerate(named, 1)
+        },
+    }
+
+
+class Shop:
+    """A plan and a price file, changed as a test wants them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan, self.prices = plan_data(folder), prices()
+
+    @property
+    def path(self) -> Path:
+        (self.folder / "prices.yml").write_text(yaml.safe_dump(self.prices))
+        path = self.folder / "plan.yml"
+        path.write_text(yaml.safe_dump(self.plan))
+        return path
+
+    def loaded(self) -> tuple[Plan, PriceBook]:
+        plan = load_plan(self.path)
+        assert plan.costs is not None
+        sources = [PriceFile(entry.file) for entry in plan.costs.prices if entry.file is not None]
+        return plan, PriceBook(sources, plan.costs.currency, ON)
+
+    def ways(self, providers: int = 4) -> dict[Way, Alternative]:
+        return {entry.way: entry for entry in alternatives(*self.loaded(), providers)}
+
+    def year(self, way: Way, providers: int = 4) -> Decimal:
+        found = self.ways(providers)[way].a_year
+        assert found is not None
+        return round(found, 2)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+# -- the paper's --------------------------------------------------------------------------------------------------
+
+
+def test_figure_9b_one_machine_in_place_of_four_saves_about_15_000_dollars_a_year(shop: Shop) -> None:
+    this, second = shop.year(Way.THIS_PLAN), shop.year(Way.SECOND_VMS)
+    assert this == Decimal("4951.15")
+    assert second == round(4 * Decimal("0.5652") * 8760, 2)
+    assert 14_500 < second - this < 15_500
+
+
+def test_figure_10b_a_shared_machine_costs_each_provider_its_part(shop: Shop) -> None:
+    alone = shop.year(Way.THIS_PLAN)
+    shop.plan["costs"]["failed"] = 0.001
+    assert shop.year(Way.BACKUPS) == 0
+    assert [shop.year(Way.SHARED, n) for n in (1, 2, 4, 8)] == [round(alone / n, 2) for n in (1, 2, 4, 8)]
+
+
+# -- what costs what ----------------------------------------------------------------------------------------------
+
+
+def test_all_that_a_machine_has_is_paid_for(shop: Shop) -> None:
+    shop.prices |= {"disk": "0.10", "backup": "0.05", "address": "3.60", "traffic": "0.09"}
+    shop.plan["secondaries"]["sec1"]["cost"] |= {"machine": "t3.large", "disk": "100GiB", "addresses": 2}
+    shop.plan["services"]["web1"]["cost"] |= {"disk": "40GiB", "traffic": "10GiB", "addresses": 1}
+    this = shop.ways()[Way.THIS_PLAN]
+    assert [(line.of, line.price.what, round(line.a_month, 2)) for line in this.lines] == [
+        ("secondary sec1", "t3.large", Decimal("79.42")),
+        ("secondary sec1", "disk", Decimal("10.00")),
+        ("secondary sec1", "address", Decimal("7.20")),
+        ("service web1", "traffic", Decimal("0.90")),
+    ]
+    backups = [(line.of, line.price.what) for line in shop.ways()[Way.BACKUPS].lines if line.of == "service web1"]
+    # A backup has no address.
+    assert [what for _, what in backups] == ["t3.2xlarge", "t3.2xlarge, licence", "backup", "traffic"]
+
+
+def test_what_is_booted_on_failure_is_paid_by_the_hour(shop: Shop) -> None:
+    shop.plan["secondaries"]["sec1"]["cost"] = {"machine": "t3.large", "purchase": "reserved-1y"}
+    shop.plan["costs"]["failed"] = "100h"
+    assert shop.year(Way.THIS_PLAN) == Decimal("613.20")
+    assert shop.year(Way.COLD_SECONDARY) == Decimal("10.88")
+
+
+def test_hardware_of_ones_own_is_paid_for_while_it_is_off(shop: Shop) -> None:
+    shop.plan["secondaries"]["sec1"]["cost"]["machine"] = "closet"
+    # 4,380 over 43,800 hours, 100 W at 0.30 a kWh, and its place in the rack.
+    assert shop.year(Way.THIS_PLAN) == Decimal("0.13") * 8760 + 240
+    assert shop.year(Way.COLD_SECONDARY) == shop.year(Way.THIS_PLAN)
+
+
+def test_the_cheapest_machine_of_a_size_is_looked_up_and_said(shop: Shop) -> None:
+    shop.plan["secondaries"]["sec1"]["cost"] = {"size": {"cores": 2, "memory": "4GiB"}}
+    del shop.prices["machines"]["closet"]
+    this = shop.ways()[Way.THIS_PLAN]
+    assert this.lines[0].price.what == "t3.large"
+    assert "sec1: t3.large (2 cores, 8 GiB) is the cheapest with 2 cores and 4 GiB" in this.notes
+    assert "is the cheapest with 2 cores" in vcrecovery("cost", "--plan", shop.path).stdout
+
+
+def test_a_shared_secondary_is_paid_for_in_parts(shop: Shop) -> None:
+    alone = shop.year(Way.THIS_PLAN)
+    shop.plan["secondaries"]["sec1"]["cost"]["shared_by"] = 2
+    assert shop.year(Way.THIS_PLAN) == round(alone / 2, 2)
+
+
+def test_providers_pay_for_their_services(shop: Shop) -> None:
+    for name, provider in (("web1", "a"), ("web2", "a"), ("web3", "b")):
+        shop.plan["services"][name]["cost"]["provider"] = provider
+    plan, book = shop.loaded()
+    this = alternatives(plan, book, 1)[0]
+    parts = {part.whose: round(part.a_month, 2) for part in split(plan, this.lines)}
+    month = this.a_month
+    assert month is not None
+    assert parts == {
+        "provider a": round(month / 2, 2),
+        "provider b": round(month / 4, 2),
+        "service web4": round(month / 4, 2),
+    }
+
+
+# -- money --------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_rate_counts_that_is_not_after_the_day() -> None:
+    rates = Rates(
+        [
+            Rate(date(2026, 11, 1), "EUR", "USD", Decimal("1.25")),
+            Rate(date(2026, 12, 1), "EUR", "USD", Decimal(2)),
+            Rate(date(2026, 1, 1), "EUR", "USD", Decimal(3)),
+        ]
+    )
+    assert rates.between("EUR", "USD", ON).quote_per_base == Decimal("1.25")
+    assert rates.between("USD", "EUR", ON).quote_per_base == Decimal("0.8")
+    assert rates.between("CHF", "CHF", ON).quote_per_base == 1
+    with pytest.raises(NoRateError, match="2025-01-01"):
+        rates.between("EUR", "USD", date(2025, 1, 1))
+
+
+def test_prices_are_turned_into_the_bills_currency(shop: Shop) -> None:
+    dollars = shop.year(Way.THIS_PLAN)
+    shop.plan["costs"]["currency"] = "EUR"
+    shop.prices["rates"] = [{"day": date(2026, 1, 1), "base": "EUR", "quote": "USD", "rate": "1.25"}]
+    assert shop.year(Way.THIS_PLAN) == round(dollars / Decimal("1.25"), 2)
+
+
+# -- bad input ----------------------------------------------------------------------------------------------------
+
+
+def no_machine(data: dict[str, Any]) -> None:
+    data["secondaries"]["sec1"]["cost"]["machine"] = "t3.2xlrage"
+
+
+def another_purchase(data: dict[str, Any]) -> None:
+    data["services"]["web2"]["cost"]["purchase"] = "spot"
+
+
+def no_disk_price(data: dict[str, Any]) -> None:
+    data["secondaries"]["sec1"]["cost"]["disk"] = "1GiB"
+
+
+def no_such_size(data: dict[str, Any]) -> None:
+    data["secondaries"]["sec1"]["cost"] = {"size": {"cores": 4000, "memory": "8GiB"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (no_machine, "secondary sec1: machine t3.2xlrage has no price in"),
+        (no_machine, "(did you mean t3.2xlarge?)"),
+        (another_purchase, "service web2: machine t3.2xlarge has no price spot (known: on-demand)"),
+        (no_disk_price, "secondary sec1: disk has no price in"),
+        (no_such_size, "no machine that has 4000 cores and 8 GiB is priced on-demand"),
+    ],
+)
+def test_a_missing_price_is_named_and_never_nothing(shop: Shop, change: Changes, said: str) -> None:
+    change(shop.plan)
+    with pytest.raises(MissingPriceError) as caught:
+        shop.ways()
+    assert said in str(caught.value)
+
+
+def test_all_missing_prices_are_named_at_once(shop: Shop) -> None:
+    no_machine(shop.plan)
+    another_purchase(shop.plan)
+    done = vcrecovery("cost", "--plan", shop.path)
+    assert done.returncode == ExitCode.USAGE
+    assert "t3.2xlrage" in done.stderr
+    assert "service web2" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_two_currencies_without_a_rate(shop: Shop) -> None:
+    shop.plan["costs"]["currency"] = "EUR"
+    done = vcrecovery("cost", "--plan", shop.path)
+    assert done.returncode == ExitCode.USAGE
+    assert "no rate between them" in done.stderr
+    assert "base: USD, quote: EUR" in done.stderr
+
+
+def negative(data: dict[str, Any]) -> None:
+    data["machines"]["t3.large"]["per_hour"]["on-demand"] = -1
+
+
+def absurd(data: dict[str, Any]) -> None:
+    data["machines"]["t3.large"]["per_hour"]["on-demand"] = "1e30"
+
+
+def no_number(data: dict[str, Any]) -> None:
+    data["disk"] = ".nan"
+
+
+def no_version(data: dict[str, Any]) -> None:
+    data["version"] = 2
+
+
+def no_price(data: dict[str, Any]) -> None:
+    data["machines"]["t3.large"]["per_hour"] = {}
+
+
+def no_power_price(data: dict[str, Any]) -> None:
+    del data["machines"]["closet"]["own"]["per_kwh"]
+
+
+def slip(data: dict[str, Any]) -> None:
+    data["storage"] = 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (negative, "machines.t3.large.per_hour.on-demand: a price of -1 is below zero"),
+        (absurd, "a price of 1e30 is more than"),
+        (no_number, "disk: "),
+        (no_version, "version: "),
+        (no_price, "machines.t3.large: needs a price"),
+        (no_power_price, "watts needs per_kwh"),
+        (slip, "storage: is no key of a price file"),
+    ],
+)
+def test_a_bad_price_file_is_named_with_line_and_key(shop: Shop, change: Changes, said: str) -> None:
+    change(shop.prices)
+    done = vcrecovery("cost", "--plan", shop.path)
+    assert done.returncode == ExitCode.USAGE
+    assert said in done.stderr
+    assert "prices.yml: line " in done.stderr
+
+
+def test_a_price_file_that_is_not_there(shop: Shop) -> None:
+    path = shop.path
+    (shop.folder / "prices.yml").unlink()
+    done = vcrecovery("cost", "--plan", path)
+    assert done.returncode == ExitCode.USAGE
+    assert "prices.yml cannot be read: No such file" in done.stderr
+
+
+def test_a_plan_that_says_nothing_of_costs(shop: Shop) -> None:
+    del shop.plan["secondaries"]["sec1"]["cost"]
+    assert "no secondaries.sec1.cost" in vcrecovery("cost", "--plan", shop.path).stderr
+    del shop.plan["costs"]
+    assert "has no `costs`" in vcrecovery("cost", "--plan", shop.path).stderr
+
+
+def test_what_cannot_be_compared_is_said(shop: Shop) -> None:
+    del shop.plan["services"]["web3"]["cost"]
+    second = shop.ways()[Way.SECOND_VMS]
+    assert second.a_year is None
+    assert second.unknown == "not known: web3 has no `cost`"
+    assert "web3 has no `cost`" in vcrecovery("cost", "--plan", shop.path).stdout
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [
+        ({"machine": "a", "size": {"cores": 1, "memory": "1GiB"}}, "needs one of machine"),
+        ({"disk": "1GiB"}, "needs one of machine"),
+        ({"machine": "a", "disk": "40"}, "is no size; write 512MiB, 40GiB or 2TB"),
+        ({"machine": "a", "shared_by": 0}, "shared_by"),
+    ],
+)
+def test_a_bad_cost_of_the_plan(shop: Shop, cost: dict[str, Any], said: str) -> None:
+    shop.plan["secondaries"]["sec1"]["cost"] = cost
+    assert said in vcrecovery("plan", "check", "--plan", shop.path).stdout
+
+
+# -- output -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table(shop: Shop) -> None:
+    said = vcrecovery("cost", "--plan", shop.path).stdout.splitlines()
+    assert said[0] == "in USD, at prices of 2022-07-01, which is 4 years ago"
+    assert said[3].split() == ["this", "plan:", "1", "secondary,", "in", "any", "mode", "412.60", "4,951.15"]
+    assert next(line for line in said if line.startswith("a second set of 4 VMs")).endswith("+14,853.46")
+
+
+def test_each_sum_can_be_traced(shop: Shop) -> None:
+    said = vcrecovery("cost", "--explain", "--plan", shop.path).stdout
+    assert "730 hours x 0.4352 USD per hour" in said
+    assert "AWS, ap-northeast-1, 2022-07-01" in said
+
+
+def test_machines_get_the_same(shop: Shop) -> None:
+    data = json.loads(vcrecovery("cost", "--json", "--plan", shop.path).stdout)
+    rows = list(csv.DictReader(io.StringIO(vcrecovery("cost", "--csv", "--plan", shop.path).stdout)))
+    for entry in data["alternatives"]:
+        of_it = [row for row in rows if row["part_of"] == entry["way"]]
+        assert len(of_it) == len(entry["lines"])
+        assert abs(sum(Decimal(row["month"]) for row in of_it) - Decimal(entry["month"])) < Decimal("0.05")
+    both = vcrecovery("cost", "--csv", "--json", "--plan", shop.path)
+    assert both.returncode == ExitCode.USAGE
+
+
+DOCS = (Path(__file__).parents[3] / "docs/costs.md").read_text()
+
+
+def documented(shop: Shop) -> Path:
+    """The plan of the docs, with the price file there."""
+    (found,) = re.findall(r"(?ms)^```text\n(.*?)^```$", DOCS)
+    shop.prices = yaml.safe_load(found)
+    costs, cost, _ = (yaml.safe_load(part) for part in re.findall(r"(?ms)^```yaml\n(.*?)^```$", DOCS))
+    shop.plan = plan_data(shop.folder, 2)
+    shop.plan["costs"] = {**costs["costs"], "prices": [{"file": str(shop.folder / "prices.yml")}]}
+    shop.plan["secondaries"]["sec1"]["cost"] = yaml.safe_load(DOCS.split("cost: ", 1)[1].splitlines()[0])
+    shop.plan["services"] = dict(zip(("web", "wiki"), shop.plan["services"].values(), strict=True))
+    shop.plan["services"]["web"]["cost"] = cost["cost"]
+    shop.plan["services"]["wiki"]["cost"] = {"machine": "m-2-4", "disk": "80GiB"}
+    return shop.path
+
+
+def test_the_documented_costs_are_what_it_prints(shop: Shop) -> None:
+    said = vcrecovery("cost", "--plan", documented(shop)).stdout.splitlines()
+    shown = textwrap.dedent(DOCS.split("$ vcrecovery cost\n", 1)[1].split("\n- ", 1)[0]).splitlines()
+    while shown and not shown[-1]:
+        shown.pop()
+    assert said == shown
+
+
+# -- a month ------------------------------------------------------------------------------------------------------
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=BERLIN).timestamp()
+
+
+def test_months_are_the_operators(shop: Shop) -> None:
+    now = at("2026-11-25 12:00")
+    assert month_of("2026-03", now, BERLIN).hours == 743
+    assert month_of("2026-10", now, BERLIN).hours == 745
+    assert month_of("2025-12", now, BERLIN).end == at("2026-01-01 00:00")
+    current = month_of(None, now, BERLIN)
+    assert (current.name, current.past_hours, current.is_over) == ("2026-11", 24 * 24 + 12, False)
+    assert day_of(at("2026-11-01 00:30"), BERLIN) == date(2026, 11, 1)
+    # In the hour that comes twice, the month of its zone goes on.
+    assert month_of(None, at("2026-11-01 00:30"), BERLIN).name == "2026-11"
+    with pytest.raises(ValueError, match="has not begun yet"):
+        month_of("2026-12", now, BERLIN)
+    for name in ("2026-13", "2026-00", "november", "1969-01"):
+        with pytest.raises(ValueError, match="is no month"):
+            month_of(name, now, BERLIN)
+
+
+def episode(ended: str | None, *, back: bool = False, outcome: Outcome = Outcome.DONE) -> Episode:
+    closed = None if ended is None else at(ended)
+    return Episode(1, "web1", 1, "", Request(back=back), 0.0, (), closed, outcome if ended else None)
+
+
+NOVEMBER = month_of("2026-11", at("2026-11-25 12:00"), BERLIN)
+
+
+@pytest.mark.parametrize(
+    ("history", "side", "expected"),
+    [
+        ([], Side.PRIMARY, Served(0, 0)),
+        ([episode("2026-11-02 00:00")], Side.STANDBY, Served(23.5 * 24, 1)),
+        ([episode("2026-10-30 00:00")], Side.STANDBY, Served(24.5 * 24, 1)),
+        ([episode("2026-11-02 06:00", back=True), episode("2026-11-02 00:00")], Side.PRIMARY, Served(6, 1)),
+        ([episode("2026-09-02 06:00", back=True), episode("2026-09-02 00:00")], Side.PRIMARY, Served(0, 0)),
+        # Never ended, refused: nothing has changed.
+        ([episode(None), episode("2026-11-02 00:00", outcome=Outcome.REFUSED)], Side.PRIMARY, Served(0, 0)),
+        # Brought up again while it served.
+        ([episode("2026-11-25 06:00"), episode("2026-11-25 00:00")], Side.STANDBY, Served(12, 1)),
+        # Returned by hand.
+        ([episode("2026-11-02 00:00")], Side.PRIMARY, Served(0, 0, open_ended=True)),
+    ],
+)
+def test_for_how_long_a_standby_has_served(history: list[Episode], side: Side, expected: Served) -> None:
+    assert served(history, side, NOVEMBER) == expected
+
+
+def test_a_month_so_far_and_at_its_end(shop: Shop) -> None:
+    shop.prices["disk"] = "0.10"
+    shop.plan["secondaries"]["sec1"]["cost"] = {"machine": "t3.large", "disk": "100GiB"}
+    plan, book = shop.loaded()
+    month = Month("2026-11", 0.0, 720 * 3600.0, 180 * 3600.0)
+    by_service = {name: Served(0, 0) for name in plan.services} | {"web1": Served(10, 1)}
+    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service)
+    assert [round(line.a_month, 3) for line in found.so_far] == [Decimal("19.584"), Decimal("2.5")]
+    assert [round(line.a_month, 3) for line in found.forecast] == [Decimal("78.336"), Decimal("10.0")]
+    # What a VM that is booted on failure would have cost for these ten hours.
+    assert found.booted == Decimal("5.652")
+    assert split(plan, found.so_far)[0] == Part("service web1", sum(line.a_month for line in found.so_far) / 4)
+
+
+def test_the_months_table(shop: Shop) -> None:
+    (shop.folder / "state").mkdir()
+    done = vcrecovery("cost", "--month", "this", "--plan", shop.path)
+    assert done.returncode == 0
+    assert "so far  forecast" in done.stdout
+    assert "no standby served" in done.stdout
+    data = json.loads(vcrecovery("cost", "--month", "this", "--json", "--plan", shop.path).stdout)
+    assert Decimal(data["so_far"]) <= Decimal(data["forecast"])
+    assert len(data["parts"]) == 4
+    for month in ("2026-13", "2999-01"):
+        bad = vcrecovery("cost", "--month", month, "--plan", shop.path)
+        assert bad.returncode == ExitCode.USAGE
+        assert "--month" in bad.stderr
+
+
+def test_a_damaged_journal_is_one_line(shop: Shop) -> None:
+    (shop.folder / "state").mkdir()
+    (shop.folder / "state/journal.db").write_text("no database" * 1000)
+    done = vcrecovery("cost", "--month", "this", "--plan", shop.path)
+    assert done.returncode == ExitCode.EXTERNAL
+    assert len(done.stderr.splitlines()) == 1
