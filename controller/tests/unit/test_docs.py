@@ -40,7 +40,7 @@ def documented_yaml() -> list[str]:
 def plan_with(part: dict[str, Any]) -> dict[str, Any]:
     """The documented plan with a part of it replaced: of the plan itself, of its service, or of that one's sync."""
     plan: dict[str, Any] = yaml.safe_load(documented_yaml()[0])
-    if set(part) <= set(plan) | {"detection", "snmp", "zabbix", "costs"}:
+    if set(part) <= set(plan) | {"detection", "snmp", "zabbix", "costs", "status_page"}:
         return plan | part
     if set(part) == {"consistency"}:
         part = {"sync": {"engine": "periodic", "reconcile": "1m"} | part}

@@ -18,5 +18,6 @@ def metrics(plan_path: Path) -> None:
     watcher, have a timer write them to a file for node_exporter's textfile collector.
     """
     from vcrecovery.report.page import Page
+    from vcrecovery.report.recent_look import RecentLook
 
-    click.echo(Page(read_plan(plan_path)).text(), nl=False)
+    click.echo(Page(RecentLook(read_plan(plan_path))).text(), nl=False)

@@ -31,8 +31,9 @@ from vcrecovery.operations.drill_loop import command, keep_drilling
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
-from vcrecovery.report.page import Page
-from vcrecovery.report.serve import keep_serving
+from vcrecovery.report.page_answers import metrics_answers, place_of_metrics, place_of_status, status_answers
+from vcrecovery.report.page_server import Answers, Place, keep_serving
+from vcrecovery.report.recent_look import RecentLook
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
@@ -79,13 +80,16 @@ def _tell_zabbix_health(env: Environment, health: HealthWatch, stop: Event) -> N
         env.runtime.spawn(lambda: sender.run(stop), "zabbix-health")
 
 
-def _serve_metrics(plan: Plan, health: HealthWatch, stop: Event) -> None:
-    """Where the plan asks for it."""
-    if plan.metrics is None:
-        return
-    where = (str(plan.metrics.listen), plan.metrics.port)
-    page = Page(plan, health=health)
-    threading.Thread(target=keep_serving, args=(*where, page.text, stop), name="metrics", daemon=True).start()
+def _serve_pages(plan: Plan, health: HealthWatch, now: Callable[[], float], stop: Event) -> None:
+    """Those that the plan asks for; all of them show the same looks."""
+    recent = RecentLook(plan, health=health)
+    pages: list[tuple[Place, Answers]] = []
+    if plan.metrics is not None:
+        pages.append((place_of_metrics(plan.metrics), metrics_answers(recent)))
+    if plan.status_page is not None:
+        pages.append((place_of_status(plan.status_page), status_answers(recent, plan.status_page, now)))
+    for place, answers in pages:
+        threading.Thread(target=keep_serving, args=(place, answers, stop), name=place.key, daemon=True).start()
 
 
 def watching(
@@ -152,5 +156,5 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_p
         stop,
         lambda: tell_systemd("READY=1"),
         sign_of_life,
-        lambda health: _serve_metrics(plan, health, stop),
+        lambda health: _serve_pages(plan, health, drills.clock.now, stop),
     )

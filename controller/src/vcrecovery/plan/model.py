@@ -15,6 +15,7 @@ from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, Un
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
+from vcrecovery.plan.status_page import StatusPage
 
 
 def _profile(name: str) -> str:
@@ -336,6 +337,9 @@ class Plan(Section):
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
     detection: Detection = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
+    status_page: StatusPage | None = Field(
+        None, description="where `vcrecovery watch` serves a page to read; null: nowhere"
+    )
     costs: Costs | None = Field(None, description="prices, for `vcrecovery cost`; null: nothing is reckoned")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

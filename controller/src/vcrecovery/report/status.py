@@ -42,7 +42,7 @@ class _Column:
     text: Callable[[ServiceView], str]
 
 
-def _age(view: ServiceView) -> str:
+def standby_age(view: ServiceView) -> str:
     if not view.protected:
         return "-"
     return "not known" if view.standby.age is None else f"{span(view.standby.age)} old"
@@ -52,7 +52,7 @@ def _points_at(entry: NameView) -> str:
     return "no answer" if entry.found is None else ", ".join(entry.found) or "nothing"
 
 
-def _points(view: ServiceView) -> str:
+def points(view: ServiceView) -> str:
     return ", ".join(dict.fromkeys(_points_at(entry) for entry in view.names)) or "-"
 
 
@@ -72,8 +72,8 @@ _COLUMNS = (
     _Column("primary", 3, lambda view: str(view.reading)),
     _Column("standby", 4, lambda view: view.standby.state),
     _Column("mode", 8, lambda view: view.plan.mode),
-    _Column("files", 5, _age),
-    _Column("dns", 6, _points),
+    _Column("files", 5, standby_age),
+    _Column("dns", 6, points),
     _Column("verdict", 1, lambda view: view.verdict.kind.value),
 )
 
