@@ -484,7 +484,9 @@ def test_a_month_so_far_and_at_its_end(shop: Shop) -> None:
     assert [round(line.a_month, 3) for line in found.forecast] == [Decimal("78.336"), Decimal("10.0")]
     # What a VM that is booted on failure would have cost for these ten hours.
     assert found.booted == Decimal("5.652")
-    assert split(plan, found.so_far)[0] == Part("service web1", sum((line.a_month for line in found.so_far), Decimal(0)) / 4)
+    assert split(plan, found.so_far)[0] == Part(
+        "service web1", sum((line.a_month for line in found.so_far), Decimal(0)) / 4
+    )
 
 
 def test_the_months_table(shop: Shop) -> None:

@@ -120,6 +120,8 @@ def test_every_dependency_is_imported() -> None:
 
 #: Who may load in a function, and which start that serves. Figures: what the library adds to a start, in ms.
 LOADED_LATE = {
+    "cli/plan.py": "`plan check` and --help need no prices",
+    "cost/solver.py": "the solver is an extra: only `plan advise` needs it",
     "cli/main.py": "every verb: only the one that is called is loaded",
     "cli/options.py": "completion and --help: the plan's schema (75)",
     "cli/complete.py": "completion: YAML (8) and SQLite (1), where an answer needs them",

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_watch_cli import PATIENCE, Watcher
+from test_watch_cli import Watcher
 from view_cases import DOWN, NOW, OPEN, standby, view
+from view_program import PATIENCE
 from warm_program import vcrecovery
 
 from vcrecovery.core.domain import DomainReading

@@ -27,7 +27,7 @@ _EPISODES = 10_000
 
 
 def compare(plan_path: Path, providers: int, *, explain: bool, as_csv: bool, as_json: bool) -> None:
-    plan, costs, book = _book(plan_path, SystemClock().now())
+    plan, costs, book = book_of(plan_path, SystemClock().now())
     found = alternatives(plan, book, providers)
     view = page.CostView(costs.currency, book.on, costs.failed, found, split(plan, found[0].lines))
     if as_json:
@@ -45,7 +45,7 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
     except ValueError as error:
         raise UsageError(f"--month: {error}") from error
     # A past month's rates are those of its last day.
-    plan, costs, book = _book(plan_path, min(now, month.end - 1))
+    plan, costs, book = book_of(plan_path, min(now, month.end - 1))
     journal = Environment(plan).journal
     by_service = {s: served(journal.history(s, _EPISODES), journal.state(s).side, month) for s in plan.services}
     found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service)
@@ -59,7 +59,8 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
         click.echo("\n".join([*lines, *(["", *page.lines_origins(found.so_far, costs.currency)] if explain else [])]))
 
 
-def _book(plan_path: Path, day: float) -> tuple[Plan, Costs, PriceBook]:
+def book_of(plan_path: Path, day: float) -> tuple[Plan, Costs, PriceBook]:
+    """The plan, and its prices as a bill of that day has them. Raises UsageError without any."""
     plan = read_plan(plan_path)
     if plan.costs is None:
         raise UsageError(f"plan {plan_path} has no `costs`: who knows prices", "docs/costs.md has an example")

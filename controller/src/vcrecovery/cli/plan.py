@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from vcrecovery.cli.options import json_option, plan_option
+from vcrecovery.cli.options import json_option, plan_option, seconds_of
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.preflight import check_outside, warnings_outside
@@ -18,7 +18,7 @@ from vcrecovery.plan.problems import PlanError
 
 @click.group()
 def plan() -> None:
-    """Check the plan file, or print its schema."""
+    """Check the plan file, print its schema, or find a cheaper or faster one."""
 
 
 @plan.command(short_help="Find everything that is wrong with the plan.")
@@ -61,3 +61,56 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
 def schema() -> None:
     """Print the plan's JSON Schema, for editors and other tools."""
     click.echo(json.dumps(Plan.model_json_schema(), indent=2))
+
+
+def _amount(_context: click.Context, option: click.Parameter, typed: str | None) -> float | None:
+    """`100`, or `100/month`; a year's is spread over its months."""
+    if typed is None:
+        return None
+    number, _, per = typed.partition("/")
+    try:
+        found = float(number)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1e12 or per not in ("", "month", "year"):
+        raise UsageError(f"{option.opts[0]}: {typed!r:.40} is no budget", "write 100/month, or 1200/year")
+    return found / 12 if per == "year" else found
+
+
+@plan.command(short_help="Find the secondaries and modes that cost least, or recover fastest.")
+@click.option("--rto", callback=seconds_of, metavar="DURATION", help="Within which every service has to be back.")
+@click.option("--rpo", callback=seconds_of, metavar="DURATION", help="Of how long writes may be lost at most.")
+@click.option("--budget", callback=_amount, metavar="AMOUNT", help="What the secondaries may cost, such as 100/month.")
+@click.option(
+    "--bear",
+    type=click.Choice(["vm", "hypervisor", "site"]),
+    default="site",
+    show_default=True,
+    help="What may fail at once: it decides how large secondaries are.",
+)
+@click.option("--at-most", type=click.IntRange(1, 50), help="How many secondaries there may be.")
+@click.option("--apply", is_flag=True, help="Print the plan's changes as a difference for `patch`, and nothing else.")
+@json_option
+@plan_option
+def advise(
+    rto: float | None,
+    rpo: float | None,
+    budget: float | None,
+    bear: str,
+    at_most: int | None,
+    apply: bool,
+    as_json: bool,
+    plan_path: Path,
+) -> None:
+    """Find the cheapest secondaries and modes for each recovery time; nothing else beats one of these rows in both.
+
+    Times are those of this installation's own failovers and drills; what was never measured here is marked. Prices are
+    the plan's (`costs.prices`). Without --rto and --budget the cheapest is proposed; with --budget alone the fastest.
+    """
+    from vcrecovery.cli.advise import advise as carry_out
+    from vcrecovery.cost.advice import Bear
+    from vcrecovery.report.advice import Wish
+
+    if apply and as_json:
+        raise UsageError("--apply and --json exclude each other", "choose one")
+    carry_out(plan_path, Wish(rto, rpo, budget), Bear(bear), at_most, apply=apply, as_json=as_json)

@@ -167,11 +167,12 @@ class Restored:
 
 @dataclass(frozen=True)
 class Started:
-    """The standby runs, and takes no files any more."""
+    """The standby runs, and takes no files any more. `waited`: what it was before, by LXD's word."""
 
     summary: str = ""
     was_running: bool = False
     sessions_ended: int = 0
+    waited: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,11 @@ class SecondaryCost(Machine):
 class ServiceCost(Machine):
     """What a second VM for the service would be: what its protection is compared with."""
 
+    memory: Size | None = Field(
+        None,
+        description="what its standby needs while it serves, for `plan advise`; null: what that VM has",
+        examples=["512MiB"],
+    )
     traffic: Size | None = Field(
         None, description="what its sync sends in a month, where traffic is paid for", examples=["30GiB"]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -15,6 +15,7 @@ from vcrecovery.cost.alternatives import Alternative, Way
 from vcrecovery.cost.book import Line
 from vcrecovery.cost.spent import Spent
 from vcrecovery.cost.split import Part
+from vcrecovery.report.aligned import aligned
 
 _CENT = Decimal("0.01")
 
@@ -51,13 +52,13 @@ def table(view: CostView) -> list[str]:
             continue
         against = "" if entry.way is Way.THIS_PLAN or this is None else _signed(year - this)
         rows.append((entry.title, money(month), money(year), against))
-    lines = [f"in {view.currency}{of_when}", "", *_aligned(rows)]
+    lines = [f"in {view.currency}{of_when}", "", *aligned(rows)]
     if notes := [note for entry in view.alternatives for note in entry.notes]:
         lines += ["", *notes]
     if len(view.parts) > 1:
         paid = [("of this plan", "a month", "a year")]
         paid += [(part.whose, money(part.a_month), money(part.a_month * 12)) for part in view.parts]
-        lines += ["", *_aligned(paid)]
+        lines += ["", *aligned(paid)]
     return lines
 
 
@@ -71,7 +72,7 @@ def origins(view: CostView) -> list[str]:
 
 
 def lines_origins(lines: Sequence[Line], currency: str) -> list[str]:
-    return _aligned([_origin(line, currency) for line in lines], right=(3,))
+    return aligned([_origin(line, currency) for line in lines], right=(3,))
 
 
 def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: Sequence[Part]) -> list[str]:
@@ -84,7 +85,7 @@ def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: S
         rows.append((past.whose, money(past.a_month), "" if month.is_over else money(whole.a_month)))
     sums = [money(sum((line.a_month for line in lines), Decimal(0))) for lines in (spent.so_far, spent.forecast)]
     rows.append(("together", sums[0], "" if month.is_over else sums[1]))
-    lines = [f"{month.name}{over}, in {currency}", "", *_aligned(rows), ""]
+    lines = [f"{month.name}{over}, in {currency}", "", *aligned(rows), ""]
     for name, served in spent.served.items():
         if served.times:
             lines.append(f"{name}: its standby served for {span(served.hours * 3600)}, {_times(served.times)}")
@@ -207,15 +208,3 @@ def _days(dates: Sequence[date]) -> str:
 def _how_old(oldest: date, on: date) -> str:
     years = (on - oldest).days // 365
     return f", which is {years} year{'s' if years > 1 else ''} ago" if years else ""
-
-
-def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = (1, 2)) -> list[str]:
-    """Columns under each other; those of `right` end under each other."""
-    if not rows:
-        return []
-    widths: Mapping[int, int] = {n: max(len(row[n]) for row in rows) for n in range(len(rows[0]))}
-    lines = []
-    for row in rows:
-        cells = [f"{cell:>{widths[n]}}" if n in right else f"{cell:<{widths[n]}}" for n, cell in enumerate(row)]
-        lines.append("  ".join(cells).rstrip())
-    return lines

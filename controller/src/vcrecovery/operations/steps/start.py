@@ -33,7 +33,7 @@ def start(subject: Subject, episode: Episode) -> Started:
     summary = f"container {subject.name} on {subject.lxd.name}: {how}"
     if ended:
         summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
-    return Started(summary, instance.running, ended)
+    return Started(summary, instance.running, ended, instance.status)
 
 
 def _claim(subject: Subject, episode: Episode) -> Instance:
