@@ -67,7 +67,7 @@ def _settings(broken: Sequence[str]) -> str:
 source_paths = ["src"]
 only_mutate = {[f"src/vcrecovery/{name}" for name in broken]}
 also_copy = ["lab", "benchmarks"]
-pytest_add_cli_args_test_selection = ["tests/unit"]
+pytest_add_cli_args_test_selection = ["tests/unit", "tests/test_scenarios.py"]
 pytest_add_cli_args = {["-m", "not lab", "-p", "no:cacheprovider", *ignored]}
 timeout_multiplier = {_HANGS_AFTER}
 timeout_constant = {_AND}
