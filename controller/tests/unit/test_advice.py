@@ -274,6 +274,11 @@ def test_a_plan_that_is_too_small_is_told(shop: Shop) -> None:
     assert "sec1 is too small for that: it needs 6.359 GiB of memory and has 4 GiB" in said
 
 
+def test_what_is_not_counted_is_told(shop: Shop) -> None:
+    shop.plan["services"]["web2"]["needs"] = ["web1"]
+    assert "not counted: web2 starts after web1" in vcrecovery("plan", "advise", "--plan", shop.path).stdout
+
+
 def test_without_memory_nothing_is_guessed(shop: Shop) -> None:
     del shop.plan["services"]["web2"]["cost"]
     done = vcrecovery("plan", "advise", "--plan", shop.path)

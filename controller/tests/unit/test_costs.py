@@ -150,15 +150,15 @@ def test_all_that_a_machine_has_is_paid_for(shop: Shop) -> None:
     shop.plan["secondaries"]["sec1"]["cost"] |= {"machine": "t3.large", "disk": "100GiB", "addresses": 2}
     shop.plan["services"]["web1"]["cost"] |= {"disk": "40GiB", "traffic": "10GiB", "addresses": 1}
     this = shop.ways()[Way.THIS_PLAN]
-    assert [(line.of, line.price.what, round(line.a_month, 2)) for line in this.lines] == [
+    assert [(str(line.of), line.price.what, round(line.a_month, 2)) for line in this.lines] == [
         ("secondary sec1", "t3.large", Decimal("79.42")),
         ("secondary sec1", "disk", Decimal("10.00")),
         ("secondary sec1", "address", Decimal("7.20")),
         ("service web1", "traffic", Decimal("0.90")),
     ]
-    backups = [(line.of, line.price.what) for line in shop.ways()[Way.BACKUPS].lines if line.of == "service web1"]
+    backups = [line.price.what for line in shop.ways()[Way.BACKUPS].lines if str(line.of) == "service web1"]
     # A backup has no address.
-    assert [what for _, what in backups] == ["t3.2xlarge", "t3.2xlarge, licence", "backup", "traffic"]
+    assert backups == ["t3.2xlarge", "t3.2xlarge, licence", "backup", "traffic"]
 
 
 def test_what_is_booted_on_failure_is_paid_by_the_hour(shop: Shop) -> None:

@@ -13,7 +13,7 @@ from vcrecovery.cli.costs import book_of
 from vcrecovery.core.text import size_of
 from vcrecovery.cost.advice import MODES, Bear, Chosen, MachineType, Needs, Proposal, front, memory_of, recovery_of
 from vcrecovery.cost.book import PriceBook
-from vcrecovery.cost.prices import YEAR_HOURS, MachineOffer, MissingPriceError
+from vcrecovery.cost.prices import MachineOffer, MissingPriceError
 from vcrecovery.cost.solver import solve_by_highs
 from vcrecovery.cost.times import times_of
 from vcrecovery.drivers.clock import SystemClock
@@ -40,7 +40,7 @@ def advise(plan_path: Path, wish: Wish, bear: Bear, most: int | None, *, apply: 
     machines = _machines(plan, book)
     found = front(services, machines, solve_by_highs, most)
     now, excess = _as_it_is(plan, book, services)
-    view = AdviceView(costs.currency, bear, services, now, found, choose(found, wish), wish, excess)
+    view = AdviceView(costs.currency, bear, services, now, found, choose(found, wish), wish, excess, _waits(plan))
     if as_json:
         click.echo(json.dumps(as_data(view), indent=2))
     elif apply:
@@ -90,15 +90,17 @@ def _machines(plan: Plan, book: PriceBook) -> list[MachineType]:
         for source in book.sources:
             for cores in _CORES:
                 for memory in _MEMORIES:
-                    offers |= {offer.name: offer for offer in source.fitting(cores, memory * _GIB, purchase)}
+                    for offer in source.fitting(cores, memory * _GIB, purchase):
+                        known = offers.setdefault(offer.name, offer)
+                        offers[offer.name] = min(known, offer, key=book.a_month)
     if not offers:
         raise MissingPriceError("no price list has a machine that is bought as the plan's secondaries are")
     return [_machine(offer, book) for offer in offers.values()]
 
 
 def _machine(offer: MachineOffer, book: PriceBook) -> MachineType:
-    price = sum(float(line.a_month) for line in book.machine_lines("", offer, YEAR_HOURS))
-    return MachineType(offer.name, offer.memory, price, starts_at_once(math.floor(offer.cores), offer.memory))
+    starts = starts_at_once(math.floor(offer.cores), offer.memory)
+    return MachineType(offer.name, offer.memory, float(book.a_month(offer)), starts)
 
 
 def _as_it_is(plan: Plan, book: PriceBook, services: Sequence[Needs]) -> tuple[Proposal | None, dict[str, str]]:
@@ -114,6 +116,10 @@ def _as_it_is(plan: Plan, book: PriceBook, services: Sequence[Needs]) -> tuple[P
         if (needed := memory_of(one, by_name)) > one.machine.memory:
             excess[name] = f"it needs {size_of(needed)} of memory and has {size_of(one.machine.memory)}"
     return Proposal(chosen, recovery_of(chosen, by_name)), excess
+
+
+def _waits(plan: Plan) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(service.needs) for name, service in plan.services.items() if service.needs}
 
 
 def _changes(plan_path: Path, plan: Plan, best: Proposal | None) -> list[str]:

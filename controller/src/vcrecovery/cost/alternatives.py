@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from vcrecovery.core.text import size_of
-from vcrecovery.cost.book import ON_DEMAND, Line, PriceBook
+from vcrecovery.cost.book import ON_DEMAND, Line, Of, Owner, PriceBook
 from vcrecovery.cost.prices import OWN, YEAR_HOURS, Kind, MachineOffer, MissingPriceError
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.costs import Machine, MachineSize, SecondaryCost, ServiceCost
@@ -126,39 +126,39 @@ class _Reckoning:
         self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]
     ) -> Iterable[Line]:
         for name, cost in secondaries.items():
-            yield from self._machine(f"secondary {name}", cost, YEAR_HOURS, cost.shared_by)
+            yield from self._machine(Of(Owner.SECONDARY, name), cost, YEAR_HOURS, cost.shared_by)
         yield from self._traffic(services)
 
     def _shared(self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]) -> Iterable[Line]:
         for name, cost in secondaries.items():
-            yield from self._machine(f"secondary {name}", cost, YEAR_HOURS, self._providers)
+            yield from self._machine(Of(Owner.SECONDARY, name), cost, YEAR_HOURS, self._providers)
         yield from self._traffic(services)
 
     def _cold_secondary(
         self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]
     ) -> Iterable[Line]:
         for name, cost in secondaries.items():
-            yield from self._machine(f"secondary {name}", cost, self._failed_hours)
+            yield from self._machine(Of(Owner.SECONDARY, name), cost, self._failed_hours)
         yield from self._traffic(services)
 
     def _second_vms(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
         for name, cost in services.items():
-            yield from self._machine(f"service {name}", cost, YEAR_HOURS)
+            yield from self._machine(Of(Owner.SERVICE, name), cost, YEAR_HOURS)
         yield from self._traffic(services)
 
     def _backups(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
         for name, cost in services.items():
-            yield from self._machine(f"service {name}", cost, self._failed_hours, disk=Kind.BACKUP)
+            yield from self._machine(Of(Owner.SERVICE, name), cost, self._failed_hours, disk=Kind.BACKUP)
         yield from self._traffic(services)
 
     def _machine(
-        self, of: str, cost: Machine, hours: Decimal, shared_by: int = 1, disk: Kind = Kind.DISK
+        self, of: Of, cost: Machine, hours: Decimal, shared_by: int = 1, disk: Kind = Kind.DISK
     ) -> Iterable[Line]:
         # What is bought for years is there all the time: who wants it for hours pays it by the hour.
         purchase = cost.purchase if hours == YEAR_HOURS else ON_DEMAND
         try:
             offer = self._book.offer(cost, purchase)
-            if cost.size is not None and hours == YEAR_HOURS and of.startswith("secondary"):
+            if cost.size is not None and hours == YEAR_HOURS and of.owner is Owner.SECONDARY:
                 self._note(of, offer, cost.size)
             # Hardware of one's own is paid for while it is off, too.
             yield from self._book.machine_lines(of, offer, YEAR_HOURS if offer.purchase == OWN else hours, shared_by)
@@ -170,10 +170,10 @@ class _Reckoning:
             count = _count(cost.addresses, "address", "addresses")
             yield from self._line(of, Kind.ADDRESS, Decimal(cost.addresses), count, shared_by)
 
-    def _note(self, of: str, offer: MachineOffer, size: MachineSize) -> None:
+    def _note(self, of: Of, offer: MachineOffer, size: MachineSize) -> None:
         has = f"{offer.cores:g} cores, {size_of(offer.memory)}"
         wanted = f"{size.cores:g} cores and {size_of(size.memory)}"
-        said = f"{of.partition(' ')[2]}: {offer.name} ({has}) is the cheapest with {wanted}"
+        said = f"{of.name}: {offer.name} ({has}) is the cheapest with {wanted}"
         if said not in self._notes:
             self._notes.append(said)
 
@@ -181,9 +181,9 @@ class _Reckoning:
         for name, cost in services.items():
             if cost.traffic is not None:
                 why = f"{size_of(cost.traffic)} of sync a month"
-                yield from self._line(f"service {name}", Kind.TRAFFIC, cost.traffic / _GIB, why)
+                yield from self._line(Of(Owner.SERVICE, name), Kind.TRAFFIC, cost.traffic / _GIB, why)
 
-    def _line(self, of: str, kind: Kind, quantity: Decimal, why: str, shared_by: int = 1) -> Iterable[Line]:
+    def _line(self, of: Of, kind: Kind, quantity: Decimal, why: str, shared_by: int = 1) -> Iterable[Line]:
         try:
             yield self._book.line(of, kind, quantity, why, shared_by)
         except MissingPriceError as error:

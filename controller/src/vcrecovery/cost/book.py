@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from enum import StrEnum
 from functools import cached_property
 
 from vcrecovery.core.text import size_of
@@ -25,14 +26,32 @@ from vcrecovery.plan.costs import Machine
 ON_DEMAND = "on-demand"
 
 
+class Owner(StrEnum):
+    """What needs a thing that is paid for."""
+
+    SECONDARY = "secondary"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True)
+class Of:
+    """Which of them."""
+
+    owner: Owner
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.owner} {self.name}"
+
+
 @dataclass(frozen=True)
 class Line:
     """One thing that is paid for each month: `quantity` in units of the price, by one of `shared_by` who share it.
 
-    `of`: the machine or service that needs it; `why`: how the quantity comes about. `rate`: to the bill's currency.
+    `of`: what needs it; `why`: how the quantity comes about. `rate`: to the bill's currency.
     """
 
-    of: str
+    of: Of
     price: Price
     quantity: Decimal
     why: str
@@ -68,7 +87,12 @@ class PriceBook:
         if not found:
             size = f"{cores:g} cores and {size_of(memory)}"
             raise MissingPriceError(f"no machine that has {size} is priced {purchase} in {self._names}")
-        return min(found, key=lambda offer: sum(line.a_month for line in self.machine_lines("", offer, YEAR_HOURS)))
+        return min(found, key=self.a_month)
+
+    def a_month(self, offer: MachineOffer) -> Decimal:
+        """What it costs in the bill's currency. Raises NoRateError."""
+        lines = self.machine_lines(Of(Owner.SECONDARY, offer.name), offer, YEAR_HOURS)
+        return sum((line.a_month for line in lines), Decimal(0))
 
     def _named(self, name: str, purchase: str) -> MachineOffer:
         for source in self.sources:
@@ -84,18 +108,18 @@ class PriceBook:
     def _names(self) -> str:
         return " and ".join(source.name for source in self.sources)
 
-    def line(self, of: str, kind: Kind, quantity: Decimal, why: str, shared_by: int = 1) -> Line:
+    def line(self, of: Of, kind: Kind, quantity: Decimal, why: str, shared_by: int = 1) -> Line:
         """Of what costs money beside machines. Raises as `offer` does."""
         for source in self.sources:
             if (price := source.price(kind)) is not None:
                 return Line(of, price, quantity, why, self._rate(price), shared_by)
         raise MissingPriceError(f"{kind} has no price in {self._names}")
 
-    def machine_lines(self, of: str, offer: MachineOffer, hours: Decimal, shared_by: int = 1) -> list[Line]:
+    def machine_lines(self, of: Of, offer: MachineOffer, hours: Decimal, shared_by: int = 1) -> list[Line]:
         """`hours` in a year. Raises NoRateError."""
         return list(self._machine_lines(of, offer, hours, shared_by))
 
-    def _machine_lines(self, of: str, offer: MachineOffer, hours: Decimal, shared_by: int) -> Iterator[Line]:
+    def _machine_lines(self, of: Of, offer: MachineOffer, hours: Decimal, shared_by: int) -> Iterator[Line]:
         always = hours == YEAR_HOURS
         for price in offer.prices:
             if price.per is Per.HOUR:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from vcrecovery.cost.book import ON_DEMAND, Line, PriceBook
+from vcrecovery.cost.book import ON_DEMAND, Line, Of, Owner, PriceBook
 from vcrecovery.cost.month import Month, Served
 from vcrecovery.cost.prices import MONTH_HOURS, MissingPriceError, Per
 from vcrecovery.plan.model import Plan
@@ -65,5 +65,5 @@ def _booted(plan: Plan, book: PriceBook, served: Mapping[str, Served]) -> Decima
         except MissingPriceError:
             return None
         # A year's lines are spread over twelve months: here they are of one.
-        amount += sum((line.a_year for line in book.machine_lines(name, offer, hours)), Decimal(0))
+        amount += sum((line.a_year for line in book.machine_lines(Of(Owner.SERVICE, name), offer, hours)), Decimal(0))
     return amount

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from vcrecovery.cost.book import Line
+from vcrecovery.cost.book import Line, Owner
 from vcrecovery.plan.model import Plan
 
 
@@ -22,10 +22,11 @@ def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
     """A secondary is paid for in equal parts by the services that stand by there; each pays for its own traffic."""
     paid = dict.fromkeys((_whose(plan, name) for name in plan.services), Decimal(0))
     for line in lines:
-        what, _, name = line.of.partition(" ")
-        there = [s for s, entry in plan.services.items() if what == "secondary" and entry.standby.secondary == name]
-        for service in there or [name]:
-            paid[_whose(plan, service)] += line.a_month / max(1, len(there))
+        payers = [line.of.name]
+        if line.of.owner is Owner.SECONDARY:
+            payers = [name for name, service in plan.services.items() if service.standby.secondary == line.of.name]
+        for name in payers:
+            paid[_whose(plan, name)] += line.a_month / len(payers)
     return [Part(whose, amount) for whose, amount in paid.items()]
 
 

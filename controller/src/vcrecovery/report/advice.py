@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vcrecovery.cost.advice import Bear, Chosen, Needs, Proposal
@@ -30,7 +30,8 @@ class Wish:
 class AdviceView:
     """`now`: the plan as it is, None where its secondaries have no price; `best`: of `front`, None where none will do.
 
-    `excess`: how much memory the plan's secondaries lack in the worst failure, by name.
+    `excess`: how much memory the plan's secondaries lack in the worst failure, by name. `waits`: what services need
+    before they start.
     """
 
     currency: str
@@ -41,6 +42,7 @@ class AdviceView:
     best: Proposal | None
     wish: Wish
     excess: Mapping[str, str]
+    waits: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def choose(front: Sequence[Proposal], wish: Wish) -> Proposal | None:
@@ -60,6 +62,7 @@ def lines_of(view: AdviceView) -> list[str]:
     lines = [f"in {view.currency}, for the failure of {what} (--bear)", "", *aligned(rows), ""]
     lines += [f"{name} is too small for that: {lack}" for name, lack in view.excess.items()]
     lines += _verdict(view)
+    lines += [f"not counted: {name} starts after {', '.join(needs)}" for name, needs in view.waits.items()]
     return [*lines, "", *times_table(view.services)]
 
 

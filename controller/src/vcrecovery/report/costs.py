@@ -177,7 +177,7 @@ def lines_as_csv(lines: Sequence[tuple[str, Line]], currency: str) -> str:
 def _line_as_data(line: Line) -> dict[str, Any]:
     price = line.price
     return {
-        "of": line.of,
+        "of": str(line.of),
         "what": price.what,
         "quantity": f"{line.quantity:f}",
         "why": line.why,
