@@ -70,5 +70,5 @@ bench-health: setup  ## Measure the questions to whoever serves: CPU for 1,000 s
 mutants: setup  ## Break the code that matters, one line at a time, and count what no test notices (an hour or two; ARGS=--quick: 10 minutes)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m mutant_bench $(ARGS)
 
-bench-planned: setup  ## Measure planned moves: interruption and lost rows, there and back (about 40 minutes, needs lab-up; ARGS=--quick: 5)
+bench-planned: setup  ## Measure planned moves: interruption, lost rows, a drill beside the sync (about 50 minutes, needs lab-up; ARGS=--quick: 5)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m planned_bench $(ARGS)

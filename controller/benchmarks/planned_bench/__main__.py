@@ -10,6 +10,7 @@ from exclude_bench.command import Benchmark
 from vcrecovery_lab.layout import read_layout
 
 from .results import Results, targets, text
+from .stage_drill import drill_costs
 from .stage_files import many_files
 from .stage_rounds import rounds, the_bench
 
@@ -17,13 +18,16 @@ ROUNDS, QUICK_ROUNDS = 20, 2
 #: Of the rounds, so many begin with a crash in place of a switchover.
 CRASHES, QUICK_CRASHES = 5, 1
 FILES, QUICK_FILES = 20_000, 1_000
+#: Of each kind, with a drill and without.
+ROWS, QUICK_ROWS = 200, 20
 
 
 def _measured(_folder: Path, quick: bool, _seed: int) -> Results:
     bench, load = the_bench(read_layout()), os.getloadavg()[0]
     moved = rounds(bench, QUICK_ROUNDS if quick else ROUNDS, QUICK_CRASHES if quick else CRASHES)
     files = many_files(bench, QUICK_FILES if quick else FILES)
-    return Results(load, moved, files, targets(moved))
+    drills = drill_costs(bench, QUICK_ROWS if quick else ROWS)
+    return Results(load, moved, files, drills, targets(moved))
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from exclude_bench.target import Target
 from recovery_bench.results import spread
 from relay_bench.results import section
 
+from .stage_drill import Visible
 from .stage_files import Copy
 from .stage_rounds import Move
 
@@ -24,6 +25,7 @@ class Results:
     """Of the machine at the start: processes that wanted to run."""
     moves: Sequence[Move]
     copies: Sequence[Copy]
+    drills: Sequence[Visible]
     targets: Sequence[Target]
 
 
@@ -69,6 +71,12 @@ def text(results: Results) -> str:
     ]
     heads = ("failback", "files fetched", "MB", "copy s", "last copy s", "whole s")
     sections.append(section("Many files", heads, copies))
+    seen = [
+        (x.what, str(x.rows), f"{x.median:.2f}", f"{x.p99:.2f}", f"{x.high:.2f}", f"{x.drills} of {x.drill:.1f} s")
+        for x in results.drills
+    ]
+    heads = ("row to standby, seconds", "rows", "median", "p99", "highest", "drills")
+    sections.append(section("What a drill costs the sync", heads, seen))
     verdicts = [(x.name, x.shown, f"<= {x.limit:g}", x.verdict) for x in results.targets]
     sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))
     return "\n".join(sections)
