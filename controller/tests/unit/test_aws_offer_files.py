@@ -76,7 +76,7 @@ DEEP = '{"a":' * 50 + "1" + "}" * 50
         (TEXT.replace('"products"', '"versions"'), "it has no products"),
         (re.sub(r'"products" : \{', '"products" : 1, "x" : {', TEXT), "products is no mapping"),
         (TEXT.replace('"2026-11-20T12:00:00Z"', '"today"'), "its publicationDate is 'today'"),
-        (TEXT.replace('"0.1150000000"', '"-0.1"'), "of m5.large .SKU 0{16}. it has no price .* -0.1 is below zero"),
+        (TEXT.replace('"0.1150000000"', '"-0.1"'), "of m5.large .SKU '0{16}'. it has no price .* -0.1 is below zero"),
         (TEXT.replace('"0.1150000000"', '"1e12"'), "of m5.large .* more than 1,000,000,000"),
         (TEXT.replace('"0.1150000000"', '"free"'), "of m5.large .* 'free' is no price"),
         (TEXT.replace('"0.1150000000"', DEEP), "is nested too deeply"),

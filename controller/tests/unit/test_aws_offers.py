@@ -208,6 +208,18 @@ def test_addresses_and_traffic_where_a_file_has_them(offers: Offers) -> None:
     assert (traffic.amount, traffic.per) == (Decimal("0.09"), Per.GIB)
 
 
+def test_machines_that_do_not_say_how_large_they_are(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = OfferFile().machine().machine("m5.none", memory="NA").machine("m5.zero", vcpu="0").machine("m5.\x1b[1m")
+    path = file.write(tmp_path / "offers.json")
+    source = AwsOffers(path, "eu-central-1", "Linux", tmp_path / "cache", said.append)
+    assert source.machine("m5.none", "on-demand") is None
+    assert hourly(source.machine("m5.large", "on-demand")) == ["0.115"]
+    # One without a name is called by its SKU.
+    names = f"{3:016X}, m5.none, m5.zero"
+    assert said[1:] == [f"{path}: left out, since they do not say how large they are: {names}"]
+
+
 def test_differing_prices_of_a_disk(offers: Offers) -> None:
     file = OfferFile().machine()
     for value in ("0.08", "0.09"):

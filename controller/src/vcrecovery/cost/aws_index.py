@@ -94,6 +94,9 @@ class OfferIndex:
         )
         return [purchase for (purchase,) in rows]
 
+    def has_prices(self, system: str) -> bool:
+        return bool(self._db.execute("SELECT 1 FROM cost WHERE system = ? LIMIT 1", (system,)).fetchall())
+
     def disagreeing(self, system: str) -> Sequence[str]:
         """Machines, and how they are bought, of which the file has several prices."""
         rows = self._db.execute(

@@ -76,8 +76,9 @@ class Product:
         self._family = found.get("productFamily")
 
     def _text(self, key: str) -> str:
+        """Empty also for what could not be shown on a terminal."""
         value = self._attributes.get(key)
-        return value if isinstance(value, str) else ""
+        return value if isinstance(value, str) and value.isprintable() else ""
 
     @property
     def regions(self) -> Sequence[str]:

@@ -88,7 +88,7 @@ class _Reading:
                 for cost in kind_costs(term, offers, PER_OF_KIND[kind]):
                     self._index.add_cost(kind, "", cost)
         except ValueError as error:
-            raise self._unusable(f"of {what} (SKU {sku}) it has no price that can be used: {error}") from error
+            raise self._unusable(f"of {what} (SKU {sku!r:.40}) it has no price that can be used: {error}") from error
 
     def ended(self, tell: Callable[[str], None]) -> OfferIndex:
         self._check_head()
@@ -96,7 +96,7 @@ class _Reading:
         index = self._index
         index.as_of = self._day()
         index.system = next(name for name in self._systems if name.casefold() == self._system.casefold())
-        if not index.fitting(0, 0, index.system, "on-demand"):
+        if not index.has_prices(index.system):
             raise self._unusable(f"it has no price of a machine with {index.system} in {self._region}")
         for found, why in (
             (self._of_no_size, "they do not say how large they are"),
