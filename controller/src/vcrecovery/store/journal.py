@@ -258,6 +258,12 @@ class Journal:
         """The hypervisor on which each primary was seen last."""
         return dict(self.rows("SELECT name, seen_on FROM service WHERE seen_on IS NOT NULL"))
 
+    def last_powers(self) -> dict[str, Power]:
+        """What each primary was seen to do last."""
+        rows = self.rows("SELECT name, seen_power FROM service WHERE seen_power IS NOT NULL")
+        with self._understood():
+            return {name: Power(power) for name, power in rows}
+
     def serve_from_primary(self, service: str, at: float) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running.
 
