@@ -15,6 +15,7 @@ from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, Un
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
+from vcrecovery.plan.targets import Targets
 
 
 def _profile(name: str) -> str:
@@ -295,6 +296,7 @@ class Service(Section):
     sync: Sync = unsaid()
     restore_points: RestorePoints = unsaid()
     drill: Drill = unsaid()
+    targets: Targets = unsaid()
     cost: ServiceCost | None = Field(None, description="what a second VM would cost, to compare with")
 
     @model_validator(mode="after")
