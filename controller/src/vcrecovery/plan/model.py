@@ -15,6 +15,7 @@ from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, Un
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
+from vcrecovery.plan.reports import Report
 from vcrecovery.plan.targets import Targets
 
 
@@ -339,5 +340,6 @@ class Plan(Section):
     detection: Detection = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
     costs: Costs | None = Field(None, description="prices, for `vcrecovery cost`; null: nothing is reckoned")
+    report: Report | None = Field(None, description="reports on a schedule; null: only by hand")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

@@ -399,6 +399,15 @@ class Journal:
             return self._episodes("opened_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
         return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
 
+    def since(self, at: float, limit: int) -> list[Episode]:
+        """Those that were opened since then, or are not finished, however old; newest first."""
+        return self._episodes("opened_at >= ? OR closed_at IS NULL ORDER BY id DESC LIMIT ?", at, limit)
+
+    def count_since(self, at: float) -> int:
+        """How many these are."""
+        rows = self.rows("SELECT count(*) FROM episode WHERE opened_at >= ? OR closed_at IS NULL", at)
+        return int(rows[0][0])
+
     def newest_done(self, service: str) -> Episode | None:
         """The newest failover or switchover that was done."""
         found = self._episodes(f"service = ? AND {_TO_THE_STANDBY} ORDER BY id DESC LIMIT 1", service)
