@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,24 +24,37 @@ def write(directory: Path, day: date, texts: Mapping[str, str]) -> list[Path]:
     try:
         # Names of services, and what they cost: not for everybody.
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-        return [_written(directory / f"report-{day}.{suffix}", text) for suffix, text in texts.items()]
+        with _alone(directory):
+            return [_written(directory / f"report-{day}.{suffix}", text) for suffix, text in texts.items()]
     except OSError as error:
         raise ExternalError(
             f"the report cannot be written to {directory}: {error.strerror}", "free some space or correct its rights"
         ) from error
 
 
-def _written(file: Path, text: str) -> Path:
-    number, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """The timer may write while somebody does so by hand. The lock ends with its program."""
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
+def _written(file: Path, text: str) -> Path:
+    # Always the same name: what a killed program left is overwritten by the next one.
+    new = file.with_name(f".{file.name}.new")
+    try:
+        number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
         with os.fdopen(number, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(0o640)
-        Path(name).replace(file)
+        new.replace(file)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         raise
     return file
 
