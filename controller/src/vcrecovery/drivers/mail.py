@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import smtplib
 import ssl
 from collections.abc import Sequence
@@ -51,10 +52,16 @@ def by_smtp(
         password = _password(server)
         context = ssl.create_default_context(cafile=server.ca_file)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        with _connected(server, context, answer_within) as smtp:
+        smtp = _connected(server, context, answer_within)
+        try:
             if server.user is not None:
                 smtp.login(server.user, password)
             refused = smtp.send_message(message, sender, list(to))
+            # The mail is taken by now, whatever comes of the farewell.
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                smtp.quit()
+        finally:
+            smtp.close()
     except (smtplib.SMTPException, OSError, ValueError) as error:
         raise ExternalError(
             f"no mail to {', '.join(to)}: {server}: {_in_words(error, answer_within)}", _HINT
@@ -83,6 +90,8 @@ def _password(server: Server) -> str:
 
 def _in_words(error: Exception, within: float) -> str:
     """What the server said is shown; what was said to it is not, since a password may be among that."""
+    if isinstance(error.__context__, TimeoutError):
+        error = error.__context__
     match error:
         case smtplib.SMTPResponseException():
             said = (

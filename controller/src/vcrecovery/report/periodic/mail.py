@@ -20,8 +20,9 @@ def compose(mail: Mail, document: Document, text: str, html: str, made_at: float
     message["Message-ID"] = make_msgid(domain=mail.sender.rpartition("@")[2])
     # Nobody is to be answered that they are away.
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(text)
-    message.add_alternative(html, subtype="html")
+    # Whatever is on the way takes such lines, of any length and with any letters.
+    message.set_content(text, cte="quoted-printable")
+    message.add_alternative(html, subtype="html", cte="quoted-printable")
     return message
 
 
