@@ -22,6 +22,11 @@ COLOURS: Mapping[str, str] = {
 _MARKERS, _DASHES = ("o", "s", "^", "D", "v", "P"), ("-", "--", ":", "-.")
 _KINDS = {"failover": "o", "switchover": "s", "failback": "^", "drill": "D"}
 _HATCHES = ("", "///", "...", "xx", "\\\\\\")
+_TIMES = {
+    0.1: "0.1 s", 0.2: "0.2 s", 0.5: "0.5 s", 1: "1 s", 2: "2 s", 5: "5 s", 10: "10 s", 20: "20 s", 60: "1 min",
+    120: "2 min", 300: "5 min", 600: "10 min", 1800: "30 min", 3600: "1 h", 7200: "2 h", 18000: "5 h", 43200: "12 h",
+    86400: "1 d", 259200: "3 d", 864000: "10 d", 8640000: "100 d",
+}  # fmt: skip
 #: Days that are written below a curve.
 _TICKS = 6
 #: Inches: as wide as a phone, whose text then has its own size; the page lets it grow a little.
@@ -80,8 +85,8 @@ def _lines(axes: Any, chart: Lines) -> float:
             linewidth=1.2,
         )
     axes.set_yscale("log")
-    axes.set_ylabel("seconds")
-    _plain_seconds(axes.yaxis)
+    every = [max(value, 0.1) for values in chart.series.values() for value in values.values()]
+    _told_times(axes.yaxis, min(every, default=1), max(every, default=1))
     all_days = sorted({day for values in chart.series.values() for day in values})
     shown = all_days[:: max(1, -(-len(all_days) // _TICKS))]
     axes.set_xticks([day.toordinal() for day in shown], [f"{day:%m-%d}" for day in shown])
@@ -121,8 +126,9 @@ def _points(axes: Any, chart: Points) -> float:
     axes.set_yticks(range(len(names)), [_safe(_short(name)) for name in names])
     axes.set_ylim(max(1, len(names)) - 0.5, -0.5)
     axes.set_xscale("log")
-    axes.set_xlabel("seconds")
-    _plain_seconds(axes.xaxis)
+    every = [max(value, 0.1) for points in chart.rows.values() for _, value in points]
+    every += [target for _, target in targets]
+    _told_times(axes.xaxis, min(every, default=1), max(every, default=1))
     axes.grid(axis="x", color=_INK, alpha=0.2, linewidth=0.5)
     _legend(axes, len(drawn) + bool(targets))
     return 1.5 + 0.26 * len(names)
@@ -149,12 +155,16 @@ def _bars(axes: Any, chart: Bars) -> float:
 _DRAWN: Mapping[type, Callable[..., float]] = {Lines: _lines, Points: _points, Bars: _bars}
 
 
-def _plain_seconds(axis: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _told_times(axis: Any, low: float, high: float) -> None:
+    """Ticks where a person would put them: at a second, a minute, an hour."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(numticks=6))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    within = {at: word for at, word in _TIMES.items() if low / 1.5 <= at <= high * 1.5}
+    round_ones = {at: word for at, word in within.items() if word.startswith("1")}
+    shown = round_ones if len(round_ones) > 2 else within
+    axis.set_major_locator(FixedLocator(list(shown)))
+    axis.set_major_formatter(FixedFormatter(list(shown.values())))
+    axis.set_minor_locator(NullLocator())
 
 
 def _legend(axes: Any, entries: int) -> None:

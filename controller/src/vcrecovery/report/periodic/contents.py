@@ -252,7 +252,7 @@ def _availability(view: ReportView) -> Iterator[Block]:
 
 
 def _availability_row(one: Availability, part: float) -> tuple[str, ...]:
-    return (one.service, str(one.outages), _span(one.seconds), percent(part), "yes" if one.goes_on else "")
+    return (one.service, str(one.outages), _span(one.seconds), percent(part), "yes" if one.goes_on else "no")
 
 
 def _span(amount: float) -> str:

@@ -133,8 +133,13 @@ def _chart(parent: Element, chart: Chart, drawn: str, colours: Mapping[str, str]
     SubElement(figure, "figcaption").text = chart.title
     for element in picture.iter():
         _bare(element, chart.name)
-    for metadata in picture.findall("metadata"):
-        picture.remove(metadata)
+    for part in ("metadata", "defs"):
+        # Its style would be the whole page's: `style` has it for charts only.
+        for found in picture.findall(part):
+            for inner in found.findall("style"):
+                found.remove(inner)
+            if not len(found) or part == "metadata":
+                picture.remove(found)
     for size in ("width", "height"):
         picture.attrib.pop(size, None)
     names = {"title": f"{chart.name}-title", "desc": f"{chart.name}-about"}

@@ -30,17 +30,19 @@ code { background: var(--code); padding: 0 0.25em; border-radius: 3px; font-size
 .missed { color: var(--mark); font-weight: 700; }
 table { border-collapse: collapse; width: 100%; margin: 0.8rem 0; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: 0.3rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem 0.3rem 0; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 1rem 0.3rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
+thead th { overflow-wrap: normal; }
 .right { text-align: right; }
 figure { margin: 1rem 0; max-width: 36rem; }
 figcaption { font-weight: 600; }
 svg { display: block; width: 100%; height: auto; }
-@media (max-width: 44rem) {
+svg * { stroke-linejoin: round; stroke-linecap: butt; }
+@media screen and (max-width: 44rem) {
   table, caption, tbody, tr, td, tbody th { display: block; width: 100%; }
   thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
   tr { border-bottom: 1px solid var(--line); padding: 0.4rem 0; }
-  td, tbody th { border: 0; padding: 0.05rem 0; text-align: left; }
+  td, td.right, tbody th { border: 0; padding: 0.05rem 0; text-align: left; }
   td::before { content: attr(data-label) ": "; color: var(--faint); }
 }
 @media print {
