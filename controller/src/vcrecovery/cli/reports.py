@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,9 +41,10 @@ def make(plan_path: Path, since: str, output: Path | None, within: float, *, as_
     if as_json:
         click.echo(json.dumps(as_data(view), indent=2))
     elif output is None:
-        click.echo(markdown(_compared(view, directory)), nl=False)
+        click.echo(markdown(_compared(view, as_data(view), directory)), nl=False)
     else:
-        for file in _write(view, _compared(view, directory), directory)[1]:
+        data = as_data(view)
+        for file in _write(view, data, _compared(view, data, directory), directory)[1]:
             click.echo(file)
 
 
@@ -53,8 +56,9 @@ def on_schedule(plan_path: Path, within: float) -> None:
     env = Environment(plan)
     view = gather(env, begin_of(plan.report.every, env.clock.now()), within)
     directory = directory_of(plan)
-    found = _compared(view, directory)
-    texts, written = _write(view, found, directory)
+    data = as_data(view)
+    found = _compared(view, data, directory)
+    texts, written = _write(view, data, found, directory)
     for file in written:
         say(str(file))
     if plan.report.mail is not None:
@@ -68,20 +72,22 @@ def directory_of(plan: Plan) -> Path:
     return chosen or plan.state_dir / "reports"
 
 
-def _compared(view: ReportView, directory: Path) -> Document:
+def _compared(view: ReportView, data: Mapping[str, Any], directory: Path) -> Document:
     """With the newest report of an earlier day that is kept there."""
     name, before = files.newest_before(directory, day_of(view.made_at))
     if before is None:
         changed = [f"{name} cannot be read: nothing is compared."] if name else []
         return document(view, changed, name)
-    return document(view, changes(before, as_data(view)), name.removesuffix(".json"))
+    return document(view, changes(before, data), name.removesuffix(".json"))
 
 
-def _write(view: ReportView, found: Document, directory: Path) -> tuple[dict[str, str], list[Path]]:
+def _write(
+    view: ReportView, data: Mapping[str, Any], found: Document, directory: Path
+) -> tuple[dict[str, str], list[Path]]:
     day: date = day_of(view.made_at)
     texts = {
         "html": page(found, charts.svg if charts.is_available() else None, charts.COLOURS),
         "md": markdown(found),
-        "json": json.dumps(as_data(view), indent=2) + "\n",
+        "json": json.dumps(data, indent=2) + "\n",
     }
     return texts, files.write(directory, day, texts)

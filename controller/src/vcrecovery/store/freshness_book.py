@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from vcrecovery.core.ages import NO_AGES, Ages, added
 from vcrecovery.errors import ExternalError
@@ -19,6 +20,7 @@ NAME = "freshness.db"
 HOUR = 3600
 #: Seconds for which an hour is remembered: a year can be compared with the one before.
 KEPT = 400 * 86400
+T = TypeVar("T")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS age (
     hour INTEGER NOT NULL, service TEXT NOT NULL,
@@ -77,10 +79,31 @@ class FreshnessBook:
         with self._one_at_a_time, self._understood():
             return self._read("hour >= ?", hour_of(at))
 
+    def summed(self, since: float, part_of: Callable[[int], T]) -> dict[tuple[str, T], Ages]:
+        """By service and by what `part_of` makes of an hour, such as its day: a year has too many hours to keep all."""
+        buckets: dict[tuple[str, T], dict[int, int]] = {}
+        most: dict[tuple[str, T], float] = {}
+        unknown: dict[tuple[str, T], int] = {}
+        query = "SELECT service, hour, most, unknown, buckets FROM age WHERE hour >= ? ORDER BY hour"
+        part, of_hour = None, None
+        with self._one_at_a_time, self._understood():
+            for service, hour, greatest, untold, said in self._db.execute(query, (hour_of(since),)):
+                if part is None or hour != of_hour:
+                    part, of_hour = part_of(hour), hour
+                key = (service, part)
+                if key not in buckets:
+                    buckets[key], most[key], unknown[key] = {}, 0.0, 0
+                counts = buckets[key]
+                for bucket, count in _pairs(said):
+                    counts[bucket] = counts.get(bucket, 0) + count
+                most[key] = max(most[key], greatest)
+                unknown[key] += untold
+        return {key: Ages(counts, most[key], unknown[key]) for key, counts in buckets.items()}
+
     def _read(self, where: str, *values: object) -> dict[tuple[str, int], Ages]:
         query = f"SELECT service, hour, most, unknown, buckets FROM age WHERE {where}"  # noqa: S608
         return {
-            (service, hour): Ages(_buckets(buckets), most, unknown)
+            (service, hour): Ages(dict(_pairs(buckets)), most, unknown)
             for service, hour, most, unknown, buckets in self._db.execute(query, values)
         }
 
@@ -99,8 +122,8 @@ def _written(ages: Ages) -> tuple[float, int, str]:
     return ages.most, ages.unknown, said
 
 
-def _buckets(said: str) -> dict[int, int]:
+def _pairs(said: str) -> list[tuple[int, int]]:
     if not said:
-        return {}
+        return []
     first, _, counts = said.partition(":")
-    return {int(first) + n: int(count) for n, count in enumerate(counts.split(",")) if count}
+    return [(n, int(count)) for n, count in enumerate(counts.split(","), int(first)) if count]

@@ -108,19 +108,14 @@ def _freshness(plan: Plan, begin: float) -> tuple[list[FreshnessOf], str]:
     """Also of services that the plan has no more."""
     try:
         book = FreshnessBook(plan.state_dir)
-        hours = book.since(begin)
+        of_days = book.summed(begin, lambda hour: day_of(hour * HOUR))
         book.close()
     except VCRecoveryError as error:
         return [], str(error)
-    by_day: dict[str, dict[date, list[Ages]]] = defaultdict(lambda: defaultdict(list))
-    for (service, hour), ages in sorted(hours.items(), key=lambda entry: entry[0][1]):
-        by_day[service][day_of(hour * HOUR)].append(ages)
-    names = [*plan.services, *sorted(by_day.keys() - plan.services.keys())]
-    found = []
-    for name in names:
-        days = {day: added(parts) for day, parts in by_day[name].items()}
-        found.append(FreshnessOf(name, added(days.values()), days))
-    return found, ""
+    by_service: dict[str, dict[date, Ages]] = {name: {} for name in plan.services}
+    for (service, day), ages in of_days.items():
+        by_service.setdefault(service, {})[day] = ages
+    return [FreshnessOf(name, added(days.values()), days) for name, days in by_service.items()], ""
 
 
 def _availability(env: Environment, begin: float, now: float) -> list[Availability]:
