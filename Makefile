@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned mutants
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report mutants
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -72,3 +72,6 @@ mutants: setup  ## Break the code that matters, one line at a time, and count wh
 
 bench-planned: setup  ## Measure planned moves: interruption, lost rows, a drill beside the sync (about 50 minutes, needs lab-up; ARGS=--quick: 5)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m planned_bench $(ARGS)
+
+bench-report: setup  ## Measure the report over a journal of 1,000,000 episodes: time and memory (about 3 minutes; ARGS=--quick: 1)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m report_bench $(ARGS)

@@ -17,6 +17,8 @@ packages=(
   rpm dnf dnf-plugins-core
   # what the tests of consistent syncs run: no services, only programs
   mariadb-server-core mariadb-client-core lvm2 thin-provisioning-tools xfsprogs
+  # what looks at the report's page
+  chromium
   # what shows a test when the journal is on the disk
   strace
   # what checks the packages of Zabbix, which are unpacked into a cache and not installed

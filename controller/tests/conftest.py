@@ -69,6 +69,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     if any("test_promises.py" in report.nodeid for report in ended):
         terminalreporter.write_line(f"Some walks of test_promises.py were new: VCRECOVERY_SEED={NEW_SEED} repeats them")
+    if any("test_w_report_page.py" in report.nodeid for report in ended):
+        kept = Path(__file__).resolve().parents[2] / ".cache/screenshots"
+        terminalreporter.write_line(f"The report as a browser shows it: {kept}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

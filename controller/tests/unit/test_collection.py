@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,12 @@ def test_every_variable_of_a_role_is_described(role: str) -> None:
 @pytest.mark.parametrize(
     "optional",
     [
-        {"service": {}, "consistency": "files"},
-        {"service": {"virtual_ip": {"address": "192.0.2.50/24", "interface": "eth0"}}, "consistency": "snapshot"},
+        {"service": {}, "consistency": "files", "every": "1mo"},
+        {
+            "service": {"virtual_ip": {"address": "192.0.2.50/24", "interface": "eth0"}},
+            "consistency": "snapshot",
+            "every": "1d",
+        },
     ],
     ids=["least", "most"],
 )
@@ -47,6 +53,10 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
         "ansible_managed": "Ansible managed",
         "controller_watch_argv": ["/bin/true", "watch"],
         "controller_drill_argv": ["/bin/true", "drill"],
+        "controller_report_argv": ["/bin/true", "report", "--scheduled"],
+        "controller_report_dir": "/var/lib/vcrecovery/reports",
+        "controller_report_every": optional["every"],
+        "controller_report_sendmail": optional["every"] == "1d",
         "controller_state_dir": "/var/lib/vcrecovery",
         "controller_plan": {"services": {"web": optional["service"]}},
         "hypervisor_libvirt_snmp_argv": ["/bin/true", "-f"],
@@ -94,3 +104,55 @@ def test_the_inventory_holds_a_good_plan(tmp_path: Path) -> None:
     file = tmp_path / "plan.yml"
     file.write_text(text)
     assert set(load_plan(file).services) == {"web"}
+
+
+@pytest.mark.parametrize(("every", "calendar"), [("1d", "06:00"), ("1w", "Mon"), ("1mo", "-01 06:00")])
+def test_reports_have_a_time_in_the_calendar(every: str, calendar: str) -> None:
+    text = jinja2.Template((CHECKOUT / "templates/vcrecovery-report.timer.j2").read_text()).render(
+        controller_report_every=every
+    )
+    (line,) = (line for line in text.splitlines() if line.startswith("OnCalendar="))
+    assert calendar in line
+    done = subprocess.run(["systemd-analyze", "calendar", line.partition("=")[2]], check=True, capture_output=True)
+    assert b"Next elapse" in done.stdout
+    assert "Persistent=true" in text
+
+
+_MAIL = {"to": ["a@example.net"], "from": "b@example.net"}
+#: What the plan says of reports: whether they are scheduled, how often, where they lie, and whether by sendmail.
+_REPORTS: list[tuple[dict[str, Any], tuple[bool, str, str, bool]]] = [
+    ({}, (False, "1w", "/state/reports", False)),
+    ({"report": None}, (False, "1w", "/state/reports", False)),
+    ({"report": {}}, (True, "1w", "/state/reports", False)),
+    ({"report": {"every": "1mo", "directory": "/srv/r"}}, (True, "1mo", "/srv/r", False)),
+    ({"report": {"mail": _MAIL}}, (True, "1w", "/state/reports", True)),
+    ({"report": {"mail": {**_MAIL, "smtp": {"host": "m.example.net"}}}}, (True, "1w", "/state/reports", False)),
+]
+
+
+def test_the_role_reads_the_report_of_the_plan(tmp_path: Path) -> None:
+    own = tmp_path / "ansible_collections/vcrecovery/standby"
+    own.mkdir(parents=True)
+    for part in ("galaxy.yml", "meta", "plugins"):
+        (own / part).symlink_to(CHECKOUT / part)
+    names = ("is_scheduled", "every", "dir", "sendmail")
+    that = [f"controller_report_{name} == item[1][{n}]" for n, name in enumerate(names)]
+    task = {
+        "ansible.builtin.assert": {"that": that},
+        "loop": [list(entry) for entry in _REPORTS],
+        "vars": {"controller_plan": "{{ item[0] }}", "controller_state_dir": "/state", "controller_venv": "/opt/x"},
+    }
+    variables = yaml.safe_load((CHECKOUT / "roles/controller/vars/main.yml").read_text())
+    kept = {name: value for name, value in variables.items() if name.startswith("controller_report_")}
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": kept, "tasks": [task]}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", tmp_path / "play.yml"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path), "ANSIBLE_LOCALHOST_WARNING": "false"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

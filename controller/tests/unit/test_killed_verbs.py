@@ -47,6 +47,7 @@ CHANGES = {
     "suspend": {(R_KILLED, "test_words_about_protection")},
     "receive": {(R_STANDBY, "test_receive")},
     "relay": {(HERE, "test_relay")},
+    "report": {(HERE, "test_report")},
     "rollback": {("test_kill_anywhere.py", "test_killed_at_in_a_rollback")},
     "resume": {(R_KILLED, "test_words_about_protection")},
     "standby apply": {(R_STANDBY, "test_apply")},
@@ -180,6 +181,24 @@ def test_exclude_list(calls: Calls, tmp_path: Path) -> None:
 
     words = ["exclude-list", "--packages", "tool", "--root", str(root), "--output", str(lists / "list")]
     assert calls.killed_everywhere(words, old, new) >= 4
+
+
+def test_report(calls: Calls, local_plan: Path, tmp_path: Path) -> None:
+    """Each of its files is the old one or the new one, whole."""
+    kept = tmp_path / "reports"
+    read_plan = ["report", "--within", "0.1", "--plan", str(local_plan), "--output", str(kept)]
+
+    def old() -> None:
+        kept.mkdir(exist_ok=True)
+        for path in kept.iterdir():
+            path.unlink()
+
+    def new() -> None:
+        assert sorted(path.suffix for path in kept.iterdir()) == [".html", ".json", ".md"]
+        for path in kept.iterdir():
+            assert path.read_text().endswith("\n")
+
+    assert calls.killed_everywhere(read_plan, old, new) >= 6
 
 
 STARTS = """\

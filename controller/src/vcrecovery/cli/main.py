@@ -41,6 +41,7 @@ VERBS = {
     "plan": ("plan", "plan", "Check the plan file."),
     "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),
     "relay": ("relay", "relay", "Relay VM states from SNMP agents to Zabbix."),
+    "report": ("report", "report", "Tell what a period was like: RTO, RPO, freshness, availability, cost."),
     "resume": ("protection", "resume", "Resume automatic failover."),
     "rollback": ("rollback", "rollback", "Undo a failback: back to what the standby was."),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Serve a hypervisor's VM states by SNMP, with traps."),

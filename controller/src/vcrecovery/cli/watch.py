@@ -16,6 +16,7 @@ from vcrecovery.cli.options import plan_option, read_plan
 from vcrecovery.cli.systemd import sign_of_life, tell_systemd
 from vcrecovery.core.episode import DONE_WORD, Episode, Step
 from vcrecovery.core.evidence import Proof
+from vcrecovery.detect.freshness_watch import keep_noting
 from vcrecovery.detect.health_watch import HealthWatch, keep_asking
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
@@ -39,6 +40,9 @@ from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
 
 log = logging.getLogger("vcrecovery.watch")
+
+#: Seconds that the watcher waits at its end for figures to be written.
+_LAST_WORDS = 2.0
 
 
 class LogTimeline:
@@ -151,6 +155,8 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_p
     log.info("plan %s", plan_path)
     drills, argv = Environment(plan), command(plan_path, drill_unit)
     threading.Thread(target=keep_drilling, args=(drills, argv, stop), name="drills", daemon=True).start()
+    noting = threading.Thread(target=keep_noting, args=(Environment(plan), stop), name="freshness", daemon=True)
+    noting.start()
     watching(
         Environment(plan),
         stop,
@@ -158,3 +164,5 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_p
         sign_of_life,
         lambda health: _serve_pages(plan, health, drills.clock.now, stop),
     )
+    # It writes what it has not written yet.
+    noting.join(_LAST_WORDS)

@@ -15,7 +15,9 @@ from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, Un
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
+from vcrecovery.plan.reports import Report
 from vcrecovery.plan.status_page import StatusPage
+from vcrecovery.plan.targets import Targets
 
 
 def _profile(name: str) -> str:
@@ -296,6 +298,7 @@ class Service(Section):
     sync: Sync = unsaid()
     restore_points: RestorePoints = unsaid()
     drill: Drill = unsaid()
+    targets: Targets = unsaid()
     cost: ServiceCost | None = Field(None, description="what a second VM would cost, to compare with")
 
     @model_validator(mode="after")
@@ -341,5 +344,6 @@ class Plan(Section):
         None, description="where `vcrecovery watch` serves a page to read; null: nowhere"
     )
     costs: Costs | None = Field(None, description="prices, for `vcrecovery cost`; null: nothing is reckoned")
+    report: Report | None = Field(None, description="reports on a schedule; null: only by hand")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

@@ -258,6 +258,12 @@ class Journal:
         """The hypervisor on which each primary was seen last."""
         return dict(self.rows("SELECT name, seen_on FROM service WHERE seen_on IS NOT NULL"))
 
+    def last_powers(self) -> dict[str, Power]:
+        """What each primary was seen to do last."""
+        rows = self.rows("SELECT name, seen_power FROM service WHERE seen_power IS NOT NULL")
+        with self._understood():
+            return {name: Power(power) for name, power in rows}
+
     def serve_from_primary(self, service: str, at: float) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running.
 
@@ -392,6 +398,15 @@ class Journal:
         if service is None:
             return self._episodes("opened_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
         return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
+
+    def since(self, at: float, limit: int) -> list[Episode]:
+        """Those that were opened since then, or are not finished, however old; newest first."""
+        return self._episodes("opened_at >= ? OR closed_at IS NULL ORDER BY id DESC LIMIT ?", at, limit)
+
+    def count_since(self, at: float) -> int:
+        """How many these are."""
+        rows = self.rows("SELECT count(*) FROM episode WHERE opened_at >= ? OR closed_at IS NULL", at)
+        return int(rows[0][0])
 
     def newest_done(self, service: str) -> Episode | None:
         """The newest failover or switchover that was done."""

@@ -141,6 +141,19 @@ def read_age(
     return fresh if fresh.whole else freshness_of(service, heartbeat, read(RECONCILE))
 
 
+def read_age_lightly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
+    """The age alone, for whoever reads it all the time: from files where these are here, else from the copy.
+
+    LXD starts no program for it. Raises ExternalError when it has to be asked and does not answer.
+    """
+    if not lxd.is_here:
+        return freshness_of(service, lxd.template(service, TEMPLATE), None)
+    rootfs = lxd.rootfs(secondary.storage_pool, service)
+    if not os.access(rootfs, os.R_OK | os.X_OK):
+        return Freshness(None, f"the files of {service} cannot be read here")
+    return freshness_of(service, Rootfs(rootfs, []).read(HEARTBEAT, _LARGEST + 1), None)
+
+
 def read_freshness_quietly(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
     """All that is known, with a server that does not answer as the detail."""
     try:

@@ -1,0 +1,146 @@
+"""Reads what a report tells: the journal, how fresh standbys were, prices, and what needs attention now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from vcrecovery.core.ages import Ages, added
+from vcrecovery.core.health import Outage
+from vcrecovery.cost.alternatives import alternatives
+from vcrecovery.cost.book import PriceBook
+from vcrecovery.cost.sources import sources_of
+from vcrecovery.cost.split import split
+from vcrecovery.errors import VCRecoveryError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.model import Plan
+from vcrecovery.report.costs import CostView
+from vcrecovery.report.findings import all_findings
+from vcrecovery.report.look import look
+from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView, ServicePlan
+from vcrecovery.report.periodic.words import day_of
+from vcrecovery.report.query_pool import QueryPool
+from vcrecovery.report.targets import Reached, of_drill, of_episode
+from vcrecovery.store.drills import DrillBook
+from vcrecovery.store.freshness_book import HOUR, FreshnessBook
+from vcrecovery.store.outages import OutageBook
+
+#: So many operations, drills and outages are read at most, the newest: a journal may have millions.
+MOST = 1000
+#: How many would share the secondary, in the costs' row that compares that; as `vcrecovery cost` has it.
+_PROVIDERS = 4
+
+
+def gather(env: Environment, begin: float, within: float) -> ReportView:
+    """From `begin` up to now. `within`: seconds for what is asked outside.
+
+    Raises ExternalError when the journal cannot be used; whatever else is missing is said in the report.
+    """
+    plan, now = env.plan, env.clock.now()
+    services = [_of_plan(plan, name) for name in plan.services]
+    operations, left_out = _operations(env, begin, now)
+    freshness, freshness_trouble = _freshness(plan, begin)
+    costs, cost_trouble = _costs(plan, day_of(now))
+    views = look(env, list(plan.services), QueryPool(), within)
+    return ReportView(
+        made_at=now,
+        begin=begin,
+        services=services,
+        findings=all_findings(views),
+        operations=operations,
+        left_out=left_out,
+        drills=_drills(env, begin),
+        freshness=freshness,
+        freshness_trouble=freshness_trouble,
+        availability=_availability(env, begin, now),
+        costs=costs,
+        cost_trouble=cost_trouble,
+    )
+
+
+def begin_of(every: str, now: float) -> float:
+    """A day, week or month (`1d`, `1w`, `1mo`) before, by the local calendar: whatever its hours are."""
+    here = datetime.fromtimestamp(now)  # noqa: DTZ006  local time without its offset: that of then is another one
+    if every == "1mo":
+        before = here.replace(day=1) - timedelta(1)
+        then = before.replace(day=min(here.day, before.day))
+    else:
+        then = here - timedelta(days=7 if every == "1w" else 1)
+    return then.timestamp()
+
+
+def _of_plan(plan: Plan, name: str) -> ServicePlan:
+    entry = plan.services[name]
+    provider = entry.cost.provider if entry.cost is not None else None
+    return ServicePlan(
+        name,
+        entry.mode.value,
+        entry.max_staleness,
+        provider or "",
+        entry.targets.rto,
+        entry.targets.rpo,
+        entry.drill.every,
+    )
+
+
+def _operations(env: Environment, begin: float, now: float) -> tuple[list[Reached], int]:
+    """The oldest first; those that are not finished too, however old."""
+    episodes = env.journal.since(begin, MOST)
+    left_out = max(0, env.journal.count_since(begin) - len(episodes)) if len(episodes) == MOST else 0
+    found = []
+    for episode in reversed(episodes):
+        entry = env.plan.services.get(episode.service)
+        targets = entry.targets if entry is not None else None
+        found.append(
+            of_episode(episode, now, targets.rto if targets else None, targets.rpo if targets else None),
+        )
+    return found, left_out
+
+
+def _drills(env: Environment, begin: float) -> list[Reached]:
+    found = DrillBook(env.journal).history(None, MOST, begin)
+    targets = {name: entry.targets.rto for name, entry in env.plan.services.items()}
+    return [of_drill(drill, targets.get(drill.service)) for drill in reversed(found)]
+
+
+def _freshness(plan: Plan, begin: float) -> tuple[list[FreshnessOf], str]:
+    """Also of services that the plan has no more."""
+    try:
+        book = FreshnessBook(plan.state_dir)
+        of_days = book.summed(begin, lambda hour: day_of(hour * HOUR))
+        book.close()
+    except VCRecoveryError as error:
+        return [], str(error)
+    by_service: dict[str, dict[date, Ages]] = {name: {} for name in plan.services}
+    for (service, day), ages in of_days.items():
+        by_service.setdefault(service, {})[day] = ages
+    return [FreshnessOf(name, added(days.values()), days) for name, days in by_service.items()], ""
+
+
+def _availability(env: Environment, begin: float, now: float) -> list[Availability]:
+    outages = OutageBook(env.journal).history(None, MOST, begin)
+    by_service: dict[str, list[Outage]] = defaultdict(list)
+    for outage in outages:
+        by_service[outage.service].append(outage)
+    return [_of_service(name, by_service[name], begin, now) for name in env.plan.services]
+
+
+def _of_service(name: str, outages: Sequence[Outage], begin: float, now: float) -> Availability:
+    # One that began before the period counts from its begin on.
+    inside = [max(0.0, (one.ended_at or now) - max(begin, one.began_at)) for one in outages]
+    return Availability(name, len(outages), sum(inside), any(one.ended_at is None for one in outages))
+
+
+def _costs(plan: Plan, today: date) -> tuple[CostView | None, str]:
+    """What cannot be reckoned is a sentence: a price list that is gone must not take the rest of the report with it."""
+    if plan.costs is None:
+        return None, "The plan has no `costs`, so nothing is reckoned."
+    try:
+        sources = list(sources_of(plan.costs, plan.state_dir / "prices", lambda _: None))
+        found = alternatives(plan, PriceBook(sources, plan.costs.currency, today), _PROVIDERS)
+        return CostView(plan.costs.currency, today, plan.costs.failed, found, split(plan, found[0].lines)), ""
+    except VCRecoveryError as error:
+        return None, f"The cost cannot be reckoned: {error}."
+    except ModuleNotFoundError as error:
+        return None, f"The cost cannot be reckoned: this version cannot read such a price list ({error.name})."
