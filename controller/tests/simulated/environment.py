@@ -20,6 +20,7 @@ from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.dns import Key, Server
+from vcrecovery.drivers.notify import TIMEOUT as NOTIFY_TIMEOUT
 from vcrecovery.drivers.probe import Probes, Result, label_of
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import ExternalError
@@ -102,6 +103,29 @@ class SimulatedVirtualIps:
     def give_up(self, wanted: VirtualIp) -> None:
         self._scheduler.step_aside()
         self._of(wanted).virtual_ip_is_here = False
+
+
+class SimulatedNotify:
+    """Whatever Apprise knows, behind files of one URL each: what they are told is in the world's `told`."""
+
+    def __init__(self, runtime: SimulatedRuntime, world: World) -> None:
+        self._scheduler, self._world = runtime.scheduler, world
+
+    def missing(self) -> str:
+        return ""
+
+    def count(self, url_file: Path) -> int:
+        return 1
+
+    def send(self, url_file: Path, url: int, title: str, body: str) -> None:
+        if url_file.name in self._world.ways_that_hang:
+            self._scheduler.sleep(NOTIFY_TIMEOUT)
+            raise ExternalError(f"no answer within {NOTIFY_TIMEOUT:g} s")
+        self._scheduler.takes(0.7)
+        if url_file.name in self._world.ways_that_fail:
+            raise ExternalError("it answered with status 503")
+        self._world.told.append((url_file.name, title, body))
+        self._scheduler.may_be_lost()
 
 
 class SimulatedJournal(Journal):
@@ -208,6 +232,10 @@ class SimulatedEnvironment(Environment):
     @cached_property
     def virtual_ips(self) -> SimulatedVirtualIps:
         return SimulatedVirtualIps(self.simulated, self._world)
+
+    @property
+    def notifier(self) -> SimulatedNotify:
+        return SimulatedNotify(self.simulated, self._world)
 
     def close(self) -> None:
         for other in self._others:

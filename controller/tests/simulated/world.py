@@ -404,6 +404,11 @@ class World:
     #: Hypervisor -> what is called with each event of it (UUID, event, why), and when it is lost.
     listeners: dict[str, list[tuple[Callable[[str, str, str], None], Callable[[], None]]]] = field(default_factory=dict)
 
+    #: What people were told: the file of the way to them, title and body. Files of ways that hang or fail.
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    ways_that_hang: set[str] = field(default_factory=set)
+    ways_that_fail: set[str] = field(default_factory=set)
+
     def lxd_tells(self, name: str, what: str, by: str) -> None:
         for report in list(self.listening_to_lxd):
             report(name, what, by)

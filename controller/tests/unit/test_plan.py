@@ -53,6 +53,12 @@ def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
         ("zone: example.test}", "zone: example.org}", "no zone is called 'example.org'"),
         ("name: www.example.test", "name: www.example.org", "www.example.org is not in zone example.test"),
         ("max_staleness: 2m", "max_staleness: soon", "'soon' is no duration; write 90s, 5m, 2h or 200ms"),
+        ("services:", "notify: [{url_file: ops}]\nservices:", "notify[0].url_file: is no absolute path"),
+        ("services:", "notify: [{url_file: /o, about: []}]\nservices:", "notify[0].about: list should have at least"),
+        ("services:", "notify: [{url_file: /o, about: [all]}]\nservices:", "notify[0].about[0]: input should be 'fail"),
+        ("services:", "notify: [{url_file: /o, services: [wep]}]\nservices:", "did you mean web?"),
+        ("services:", "notify: [{url_file: /o}, {url_file: /o}]\nservices:", "notify[1].url_file: /o is given twice"),
+        ("services:", "notify: [{url: json://x}]\nservices:", "notify[0].url: is no key of the plan"),
         ("max_staleness: 2m", "max_stale: 2m", "services.web.max_stale: is no key of the plan"),
         (
             "max_staleness: 2m",

@@ -25,6 +25,7 @@ snmp: {users: {u1: {auth_file: /a, privacy_file: /p}}, traps: {community_file: /
 zabbix: {api: {url: "https://zabbix.example.net", token_file: /t}}
 metrics: {port: 9999}
 groups: {front: {services: [web]}}
+notify: [{url_file: /etc/vcrecovery/notify/ops}]
 """
 SERVICE = """
 mode: cold

@@ -33,6 +33,16 @@ class VirtualIps(Protocol):
     def give_up(self, wanted: VirtualIp) -> None: ...
 
 
+class Notify(Protocol):
+    """What `drivers.notify` does."""
+
+    def missing(self) -> str: ...
+
+    def count(self, url_file: Path) -> int: ...
+
+    def send(self, url_file: Path, url: int, title: str, body: str) -> None: ...
+
+
 class Environment:
     """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used."""
 
@@ -80,6 +90,12 @@ class Environment:
         from vcrecovery.drivers import virtual_ip
 
         return virtual_ip
+
+    @property
+    def notifier(self) -> Notify:
+        from vcrecovery.drivers import notify
+
+        return notify
 
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
         """Runs the fence command of a hypervisor; what it printed. Raises ExternalError when that proves nothing."""

@@ -12,6 +12,7 @@ from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Secti
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
+from vcrecovery.plan.notify import Destination
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
 
@@ -333,5 +334,6 @@ class Plan(Section):
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
     detection: Detection = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
+    notify: list[Destination] = Field([], description="who is told what happens, by `vcrecovery watch`")
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

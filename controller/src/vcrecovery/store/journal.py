@@ -31,6 +31,7 @@ from vcrecovery.store.schema import (
     DRILL_SCHEMA,
     EVENT_SCHEMA,
     JOURNAL_SCHEMA,
+    NOTICE_SCHEMA,
     OUTAGE_SCHEMA,
     QUARANTINE_INDEX,
     QUARANTINE_SCHEMA,
@@ -87,7 +88,13 @@ class Journal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(
-                JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA + STANDBY_END_SCHEMA + DRILL_SCHEMA
+                JOURNAL_SCHEMA
+                + EVENT_SCHEMA
+                + QUARANTINE_SCHEMA
+                + OUTAGE_SCHEMA
+                + STANDBY_END_SCHEMA
+                + DRILL_SCHEMA
+                + NOTICE_SCHEMA
             )
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
