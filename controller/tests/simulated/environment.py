@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -246,6 +246,19 @@ class SimulatedEnvironment(Environment):
     @cached_property
     def journal(self) -> SimulatedJournal:
         return SimulatedJournal(self.plan.state_dir / "journal.db", self.simulated, self._world, self._at)
+
+    def run_hook(self, command: Sequence[str], facts: Mapping[str, Any], timeout: float) -> str:
+        """As `drivers.hook` does it. The command's name says what it does."""
+        scheduler, service = self.simulated.scheduler, self._world.services[facts["service"]]
+        service.hooks_ran.append({**facts, "command": list(command)})
+        self._at(f"in the hook {facts['hook']}", None)
+        if service.hooks_hang:
+            scheduler.sleep(timeout)
+            return f"did not finish within {timeout:g} s, and was killed"
+        scheduler.takes(0.1)
+        if service.hooks_fail:
+            return "status 1: not yet"
+        return ""
 
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
         """As `drivers.fence` does it."""

@@ -144,6 +144,10 @@ class Service:
     kept_untouched: set[str] = field(default_factory=set)
     #: Bytes in its pool.
     pool_free: float = 1e12
+    #: What the operator's commands do, and the facts that each got.
+    hooks_hang: bool = False
+    hooks_fail: bool = False
+    hooks_ran: list[dict[str, Any]] = field(default_factory=list)
     container: Container = field(default_factory=Container)
     #: The epochs at which all ports of the standby were seen open since it was started.
     answered: set[int] = field(default_factory=set)

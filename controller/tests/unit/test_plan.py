@@ -53,6 +53,13 @@ def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
         ("zone: example.test}", "zone: example.org}", "no zone is called 'example.org'"),
         ("name: www.example.test", "name: www.example.org", "www.example.org is not in zone example.test"),
         ("max_staleness: 2m", "max_staleness: soon", "'soon' is no duration; write 90s, 5m, 2h or 200ms"),
+        (
+            "services:",
+            "hooks: {before_start: [{command: []}]}\nservices:",
+            "hooks.before_start[0].command: list should",
+        ),
+        ("services:", "hooks: {after_switch: [{command: [a], gate: true}]}\nservices:", "gate: is no key of the plan"),
+        ("services:", "hooks: {on_refused: [{command: [a], timeout: 6m}]}\nservices:", "timeout: is longer than 300 s"),
         ("services:", "notify: [{url_file: ops}]\nservices:", "notify[0].url_file: is no absolute path"),
         ("services:", "notify: [{url_file: /o, about: []}]\nservices:", "notify[0].about: list should have at least"),
         ("services:", "notify: [{url_file: /o, about: [all]}]\nservices:", "notify[0].about[0]: input should be 'fail"),

@@ -114,7 +114,7 @@ def _ended(episode: Episode, before: Episode | None) -> Iterator[Notice]:
     match episode.outcome:
         case Outcome.DONE:
             yield _done(episode, at)
-        case Outcome.REFUSED if not _is_the_same(episode, before):
+        case Outcome.REFUSED if not same_refusal(episode, before):
             next_step = f"Next: `vcrecovery explain {name}` says what to do."
             what = "its standby is not started again" if episode.request.keeps_up else f"{verb} refused"
             by = "" if episode.request.automatic else f"It was asked for by {episode.request.by}."
@@ -180,7 +180,8 @@ def _done(episode: Episode, at: float) -> Notice:
     return _notice(episode, "done", Topic.FAILOVER, at, f"{title}{joint} {seconds}", *said)
 
 
-def _is_the_same(episode: Episode, before: Episode | None) -> bool:
+def same_refusal(episode: Episode, before: Episode | None) -> bool:
+    """Whether it is the one before again, of the same service: no event of its own."""
     if before is None or before.outcome is not episode.outcome or before.closed_at is None:
         return False
     soon = 0 <= episode.opened_at - before.closed_at < SAME_REFUSAL

@@ -4,13 +4,82 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from vcrecovery.errors import ExternalError
 
 _PR_SET_PDEATHSIG = 1
+#: Bytes that are kept of what a command prints, the last ones.
+_LAST_WORDS = 4096
+_AT_ONCE = 65536
+
+
+@dataclass(frozen=True)
+class Ended:
+    """`status` is None for one that was killed since it took too long; below zero for one that a signal has ended."""
+
+    status: int | None
+    last_words: bytes = b""
+
+
+def run_and_end(argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> Ended:
+    """Runs what may do anything: print without end, ignore signals, leave children behind.
+
+    At its end, or after `timeout` seconds, its whole process group is killed. It need not read `stdin`. Raises
+    ExternalError when it cannot be run.
+    """
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv), stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            what = "is not installed" if isinstance(error, FileNotFoundError) else f"cannot be run: {error.strerror}"
+            raise ExternalError(f"{argv[0]} {what}") from error
+    kept, in_time = b"", False
+    try:
+        kept, in_time = _until_it_ends(process, time.monotonic() + timeout)
+    finally:
+        # It is not waited for yet, so the group is still its own.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None  # noqa: S101  it was asked for
+        process.stdout.close()
+    return Ended(process.returncode if in_time else None, kept)
+
+
+def _until_it_ends(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+    """The last of what it printed, and whether it has ended by itself."""
+    assert process.stdout is not None  # noqa: S101  it was asked for
+    printed, end = process.stdout.fileno(), os.pidfd_open(process.pid)
+    os.set_blocking(printed, False)
+    kept = b""
+    try:
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(end, selectors.EVENT_READ)
+            waiting.register(printed, selectors.EVENT_READ)
+            while (left := deadline - time.monotonic()) > 0:
+                ready = {key.fd for key, _ in waiting.select(left)}
+                # After its end too, once: a child that goes on printing is killed with it.
+                if printed in ready:
+                    chunk = os.read(printed, _AT_ONCE)
+                    kept = (kept + chunk)[-_LAST_WORDS:]
+                    if not chunk:
+                        waiting.unregister(printed)
+                if end in ready:
+                    return kept, True
+    finally:
+        os.close(end)
+    return kept, False
 
 
 def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us: bool = True) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Runtime
@@ -102,6 +102,12 @@ class Environment:
         from vcrecovery.drivers.fence import power_off
 
         return power_off(host, command, timeout)
+
+    def run_hook(self, command: Sequence[str], facts: Mapping[str, Any], timeout: float) -> str:
+        """Why the operator's command failed; empty when it did not. Raises nothing."""
+        from vcrecovery.drivers.hook import run_hook
+
+        return run_hook(command, facts, timeout)
 
     @cached_property
     def vm_orders(self) -> VmOrders:

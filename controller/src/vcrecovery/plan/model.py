@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from vcrecovery.plan.drill import Drill
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
+from vcrecovery.plan.hooks import Hooks
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
@@ -294,6 +295,7 @@ class Service(Section):
     sync: Sync = unsaid()
     restore_points: RestorePoints = unsaid()
     drill: Drill = unsaid()
+    hooks: Hooks = unsaid()
 
     @model_validator(mode="after")
     def _can_have_restore_points(self) -> Self:
@@ -335,5 +337,6 @@ class Plan(Section):
     detection: Detection = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
     notify: list[Destination] = Field([], description="who is told what happens, by `vcrecovery watch`")
+    hooks: Hooks = unsaid()
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")
