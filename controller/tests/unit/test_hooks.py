@@ -191,6 +191,18 @@ def test_a_controller_that_is_killed_in_one(memory_path: Path, place: str) -> No
     assert [run.command for run in known] == [("one",)]
 
 
+def test_a_fault_of_ours_stops_nothing(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_said: object) -> str:
+        raise OSError(11, "no more processes")
+
+    monkeypatch.setattr("simulated.environment.SimulatedEnvironment.run_hook", breaks)
+    here = site(memory_path, {"before_start": [{"command": ["one"]}]})
+    here.failover(force=True)
+    assert newest(here).outcome is Outcome.DONE
+    (run,) = ran_in(newest(here), Moment.BEFORE_START)
+    assert run.said == "[Errno 11] no more processes"
+
+
 def test_a_failback_has_no_start_of_its_own(memory_path: Path) -> None:
     here = site(memory_path, {"before_start": [{"command": ["a"]}], "after_switch": [{"command": ["b"]}]})
     here.switchover()

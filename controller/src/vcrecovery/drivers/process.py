@@ -18,6 +18,10 @@ _PR_SET_PDEATHSIG = 1
 #: Bytes that are kept of what a command prints, the last ones.
 _LAST_WORDS = 4096
 _AT_ONCE = 65536
+#: Bytes after which it is read slowly.
+_MUCH = 4 << 20
+#: Seconds between two looks whether it has ended.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
 @dataclass(frozen=True)
@@ -58,28 +62,28 @@ def run_and_end(argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> E
 
 
 def _until_it_ends(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """The last of what it printed, and whether it has ended by itself."""
+    """The last of what it printed, and whether it has ended by itself. It is left to be waited for: its number stays."""
     assert process.stdout is not None  # noqa: S101  it was asked for
-    printed, end = process.stdout.fileno(), os.pidfd_open(process.pid)
+    printed, kept, pause, so_far = process.stdout.fileno(), b"", _FIRST_PAUSE, 0
     os.set_blocking(printed, False)
-    kept = b""
-    try:
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(end, selectors.EVENT_READ)
-            waiting.register(printed, selectors.EVENT_READ)
-            while (left := deadline - time.monotonic()) > 0:
-                ready = {key.fd for key, _ in waiting.select(left)}
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(printed, selectors.EVENT_READ)
+        while True:
+            has_ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if waiting.get_map() and waiting.select(0 if has_ended else pause):
                 # After its end too, once: a child that goes on printing is killed with it.
-                if printed in ready:
-                    chunk = os.read(printed, _AT_ONCE)
-                    kept = (kept + chunk)[-_LAST_WORDS:]
-                    if not chunk:
-                        waiting.unregister(printed)
-                if end in ready:
-                    return kept, True
-    finally:
-        os.close(end)
-    return kept, False
+                chunk = os.read(printed, _AT_ONCE)
+                kept, so_far = (kept + chunk)[-_LAST_WORDS:], so_far + len(chunk)
+                if so_far > _MUCH and not has_ended:
+                    # Others have better things to do meanwhile.
+                    time.sleep(pause)
+                if not chunk:
+                    waiting.unregister(printed)
+            elif not has_ended and not waiting.get_map():
+                time.sleep(pause)
+            if has_ended or time.monotonic() >= deadline:
+                return kept, has_ended
+            pause = min(2 * pause, _LONGEST_PAUSE, max(0.0, deadline - time.monotonic()))
 
 
 def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us: bool = True) -> bytes:

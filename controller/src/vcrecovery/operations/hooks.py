@@ -8,6 +8,7 @@ from typing import Any
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import HookRun
 from vcrecovery.core.hooks import Moment, is_due, said
+from vcrecovery.errors import in_words
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.hooks import HookCommand
 from vcrecovery.plan.model import Service
@@ -41,8 +42,11 @@ class OperatorsHooks:
     def _run(self, moment: Moment, hook: HookCommand, episode: Episode, *, gate: bool, reason: str) -> HookRun:
         clock, service = self._env.clock, self._env.plan.services[self._name]
         begun = clock.steady()
-        facts = facts_of(moment, episode, service, clock.now(), reason)
-        failure = self._env.run_hook(hook.command, facts, hook.timeout)
+        try:
+            facts = facts_of(moment, episode, service, clock.now(), reason)
+            failure = self._env.run_hook(hook.command, facts, hook.timeout)
+        except Exception as error:  # noqa: BLE001  whatever it is, the service has to come up
+            failure = in_words(error)
         seconds = clock.steady() - begun
         return HookRun(moment.value, tuple(hook.command), not failure, seconds, failure, gate)
 
