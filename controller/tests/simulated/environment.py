@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.dns import Key, Server
+from vcrecovery.drivers.notify import TIMEOUT as NOTIFY_TIMEOUT
 from vcrecovery.drivers.probe import Probes, Result, label_of
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import ExternalError
@@ -102,6 +103,29 @@ class SimulatedVirtualIps:
     def give_up(self, wanted: VirtualIp) -> None:
         self._scheduler.step_aside()
         self._of(wanted).virtual_ip_is_here = False
+
+
+class SimulatedNotify:
+    """Whatever Apprise knows, behind files of one URL each: what they are told is in the world's `told`."""
+
+    def __init__(self, runtime: SimulatedRuntime, world: World) -> None:
+        self._scheduler, self._world = runtime.scheduler, world
+
+    def missing(self) -> str:
+        return ""
+
+    def count(self, url_file: Path) -> int:
+        return 1
+
+    def send(self, url_file: Path, url: int, title: str, body: str) -> None:
+        if url_file.name in self._world.ways_that_hang:
+            self._scheduler.sleep(NOTIFY_TIMEOUT)
+            raise ExternalError(f"no answer within {NOTIFY_TIMEOUT:g} s")
+        self._scheduler.takes(0.7)
+        if url_file.name in self._world.ways_that_fail:
+            raise ExternalError("it answered with status 503")
+        self._world.told.append((url_file.name, title, body))
+        self._scheduler.may_be_lost()
 
 
 class SimulatedJournal(Journal):
@@ -209,6 +233,10 @@ class SimulatedEnvironment(Environment):
     def virtual_ips(self) -> SimulatedVirtualIps:
         return SimulatedVirtualIps(self.simulated, self._world)
 
+    @property
+    def notifier(self) -> SimulatedNotify:
+        return SimulatedNotify(self.simulated, self._world)
+
     def close(self) -> None:
         for other in self._others:
             other.close()
@@ -218,6 +246,19 @@ class SimulatedEnvironment(Environment):
     @cached_property
     def journal(self) -> SimulatedJournal:
         return SimulatedJournal(self.plan.state_dir / "journal.db", self.simulated, self._world, self._at)
+
+    def run_hook(self, command: Sequence[str], facts: Mapping[str, Any], timeout: float) -> str:
+        """As `drivers.hook` does it. The command's name says what it does."""
+        scheduler, service = self.simulated.scheduler, self._world.services[facts["service"]]
+        service.hooks_ran.append({**facts, "command": list(command)})
+        self._at(f"in the hook {facts['hook']}", None)
+        if service.hooks_hang:
+            scheduler.sleep(timeout)
+            return f"did not finish within {timeout:g} s, and was killed"
+        scheduler.takes(0.1)
+        if service.hooks_fail:
+            return "status 1: not yet"
+        return ""
 
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
         """As `drivers.fence` does it."""

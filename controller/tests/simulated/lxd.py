@@ -227,9 +227,10 @@ class SimulatedLxd(LxdServer):
         self._asked()
         return "dir"
 
-    def pool_free(self, pool: str) -> int:
+    def pool_space(self, pool: str) -> tuple[int, int]:
         self._asked()
-        return int(min(service.pool_free for service in self._world.in_lxd(self.name)))
+        free = int(min(service.pool_free for service in self._world.in_lxd(self.name)))
+        return free, max(free, 100_000_000_000)
 
     def _must_have(self, service: Service, snapshot: str, doing: str) -> None:
         if snapshot not in service.restore_points:

@@ -203,6 +203,7 @@ class Site:
             },
             "detection": {"hold_returning": False, **more.get("detection", {})},
             "services": entries,
+            "notify": list(more.get("notify", [])),
             **({"groups": {name: {"services": list(of)} for name, of in groups.items()}} if groups else {}),
         }
         file = folder / "plan.yml"

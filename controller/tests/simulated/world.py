@@ -144,6 +144,10 @@ class Service:
     kept_untouched: set[str] = field(default_factory=set)
     #: Bytes in its pool.
     pool_free: float = 1e12
+    #: What the operator's commands do, and the facts that each got.
+    hooks_hang: bool = False
+    hooks_fail: bool = False
+    hooks_ran: list[dict[str, Any]] = field(default_factory=list)
     container: Container = field(default_factory=Container)
     #: The epochs at which all ports of the standby were seen open since it was started.
     answered: set[int] = field(default_factory=set)
@@ -403,6 +407,11 @@ class World:
     listening_to_lxd: list[Callable[[str, str, str], None]] = field(default_factory=list)
     #: Hypervisor -> what is called with each event of it (UUID, event, why), and when it is lost.
     listeners: dict[str, list[tuple[Callable[[str, str, str], None], Callable[[], None]]]] = field(default_factory=dict)
+
+    #: What people were told: the file of the way to them, title and body. Files of ways that hang or fail.
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    ways_that_hang: set[str] = field(default_factory=set)
+    ways_that_fail: set[str] = field(default_factory=set)
 
     def lxd_tells(self, name: str, what: str, by: str) -> None:
         for report in list(self.listening_to_lxd):

@@ -40,7 +40,7 @@ def documented_yaml() -> list[str]:
 def plan_with(part: dict[str, Any]) -> dict[str, Any]:
     """The documented plan with a part of it replaced: of the plan itself, of its service, or of that one's sync."""
     plan: dict[str, Any] = yaml.safe_load(documented_yaml()[0])
-    if set(part) <= set(plan) | {"detection", "snmp", "zabbix", "costs", "status_page"}:
+    if set(part) <= set(plan) | {"detection", "notify", "snmp", "zabbix", "costs", "status_page"}:
         return plan | part
     if set(part) == {"consistency"}:
         part = {"sync": {"engine": "periodic", "reconcile": "1m"} | part}
@@ -58,7 +58,9 @@ def test_the_documented_plan_is_good(tmp_path: Path) -> None:
     assert set(load_plan(file).services) == {"web"}
 
 
-@pytest.mark.parametrize("key", ["detection", "drill", "hypervisors", "ports", "sync", "consistency"])
+@pytest.mark.parametrize(
+    "key", ["detection", "drill", "hooks", "hypervisors", "notify", "ports", "sync", "consistency"]
+)
 def test_the_documented_parts_of_plans_are_good(key: str, tmp_path: Path) -> None:
     parts = [part for part in map(yaml.safe_load, documented_yaml()) if key in part]
     assert parts

@@ -76,6 +76,7 @@ LOOKS = {
     "explain",
     "history",
     "metrics",
+    "notify test",
     "plan check",
     "plan schema",
     "snmp-agent notify",

@@ -118,6 +118,20 @@ def test_every_dependency_is_imported() -> None:
     assert "zabbix-utils" not in locked
 
 
+def test_what_only_some_need_is_locked_apart() -> None:
+    """Who tells nobody does not get Apprise, and who does gets the same requests as everybody."""
+    controller = Path(__file__).parents[2]
+    extras = tomllib.loads((controller / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["notify"] == ["apprise>=1.9"]
+    pinned = {
+        lock: dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", (controller / f"{lock}.lock").read_text(), re.MULTILINE))
+        for lock in ("requirements", "requirements-notify", "requirements-dev")
+    }
+    assert "apprise" in pinned["requirements-notify"]
+    assert not pinned["requirements"].keys() & pinned["requirements-notify"].keys()
+    assert {**pinned["requirements"], **pinned["requirements-notify"]}.items() <= pinned["requirements-dev"].items()
+
+
 #: Who may load in a function, and which start that serves. Figures: what the library adds to a start, in ms.
 LOADED_LATE = {
     "cli/plan.py": "`plan check` and --help need no prices",
@@ -142,6 +156,7 @@ LOADED_LATE = {
     "cost/sources.py": "a plan without AWS's price list needs nothing that reads one",
     "drivers/lxd/connection.py": "a failover over LXD's socket needs no pylxd (58)",
     "drivers/lxd/lifecycle.py": "the watcher alone listens: a failover needs no websockets (95)",
+    "drivers/notify.py": "the program that sends alone: Apprise (200), whose log is kept in",
     "drivers/probe.py": "a failover whose ports are plain needs no TLS",
     "drivers/process.py": "a failover that runs no program needs no ctypes (1)",
     "plan/model.py": "a plan without an exclude profile needs none (13)",

@@ -9,7 +9,7 @@ import pytest
 from evidence_cases import proof
 from vcrecovery.cli.timeline import NoTimeline
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
-from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.evidence import Confirmation, HookRun, Proof
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.drivers.clock import SystemClock
@@ -26,6 +26,9 @@ class Silent:
 
     def epoch_elsewhere(self) -> int:
         return 0
+
+    def run_hooks(self, *_said: object) -> tuple[HookRun, ...]:
+        return ()
 
     def restore_problem(self, _episode: Episode) -> str:
         return ""

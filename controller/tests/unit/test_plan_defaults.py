@@ -25,6 +25,8 @@ snmp: {users: {u1: {auth_file: /a, privacy_file: /p}}, traps: {community_file: /
 zabbix: {api: {url: "https://zabbix.example.net", token_file: /t}}
 metrics: {port: 9999}
 groups: {front: {services: [web]}}
+notify: [{url_file: /etc/vcrecovery/notify/ops}]
+hooks: {on_refused: [{command: [page]}]}
 """
 SERVICE = """
 mode: cold
@@ -32,6 +34,7 @@ ports: [80, {tls: {port: 443, name: www.example.test}}, {http: {port: 8080}}]
 virtual_ip: {address: 192.0.2.50/24, interface: eth0}
 sync: {engine: periodic, reconcile: 1m, exclude_profile: null, consistency: {kind: hook, hook: {before: sync}}}
 restore_points: {keep: 3}
+hooks: {before_start: [{command: [ask], gate: true}], after_switch: [{command: [tell], timeout: 1m}]}
 dns:
   - {name: a.example.test, zone: example.test}
   - {name: aaaa.example.test, zone: example.test, type: AAAA, primary: "fd00::1", standby: "fd00::2"}

@@ -10,7 +10,7 @@ import click
 from vcrecovery.cli.options import json_option, plan_option, seconds_of
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.preflight import check_outside, warnings_outside
+from vcrecovery.operations.preflight import check_outside, notify_warnings, warnings_outside
 from vcrecovery.plan.load import load_with_warnings
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.problems import PlanError
@@ -37,6 +37,8 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
         warnings = [str(warning) for warning in doubtful]
     except PlanError as error:
         problems = [str(problem) for problem in error.problems]
+    if loaded is not None:
+        warnings += notify_warnings(Environment(loaded))
     if loaded is not None and online:
         env = Environment(loaded)
         problems = check_outside(env)

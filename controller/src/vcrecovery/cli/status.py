@@ -19,11 +19,18 @@ from vcrecovery.errors import UsageError, VCRecoveryError
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.clock import Clock
+    from vcrecovery.operations.environment import Environment
+    from vcrecovery.report.findings import Finding
     from vcrecovery.report.view import ServiceView
+
+    #: Of services, and what is about none.
+    Seen = tuple[list[ServiceView], list[Finding]]
 
 #: What Nagios makes of an exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 _NAGIOS = {0: ("OK", 0), 6: ("CRITICAL", 2), 7: ("WARNING", 1)}
 _UNKNOWN = 3
+#: Seconds for which a notice that was given up is shown.
+_GIVEN_UP_SHOWN = 86400.0
 
 
 @click.command()
@@ -62,8 +69,8 @@ def status(
         names = [known_service(plan, plan_path, service)] if service else list(plan.services)
         env, asker = Environment(plan), QueryPool()
 
-        def seen() -> list[ServiceView]:
-            return look(env, names, asker, within)
+        def seen() -> Seen:
+            return look(env, names, asker, within), [] if service else _not_told(env)
 
         if check or nagios:
             sys.exit(_check(seen(), nagios=nagios))
@@ -71,6 +78,17 @@ def status(
             _watch(seen, every, env.clock, detailed=service is not None, as_json=as_json)
             return
         click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
+
+
+def _not_told(env: Environment) -> list[Finding]:
+    """To whom the watcher could not tell what happened."""
+    if not env.plan.notify:
+        return []
+    from vcrecovery.report.findings import notice_findings
+    from vcrecovery.store.notices import NoticeBook
+
+    ways = [str(destination.url_file) for destination in env.plan.notify]
+    return notice_findings(NoticeBook(env.journal).unreached(ways, env.clock.now(), _GIVEN_UP_SHOWN))
 
 
 @contextlib.contextmanager
@@ -83,30 +101,34 @@ def _told_to_nagios() -> Iterator[None]:
         sys.exit(_UNKNOWN)
 
 
-def _lines(views: Sequence[ServiceView], *, detailed: bool) -> list[str]:
+def _lines(seen: Seen, *, detailed: bool) -> list[str]:
     from vcrecovery.report.status import detail, table
 
-    return detail(views[0], width(), paint) if detailed else table(views, width(), paint)
+    views, more = seen
+    return detail(views[0], width(), paint) if detailed else table(views, width(), paint, more)
 
 
-def _as_json(views: Sequence[ServiceView], indent: int | None = 2) -> str:
-    from vcrecovery.report.status import as_data
+def _as_json(seen: Seen, indent: int | None = 2) -> str:
+    from vcrecovery.report.status import as_data, others_as_data
 
-    return json.dumps({"services": [as_data(view) for view in views]}, indent=indent)
+    views, more = seen
+    data = {"services": [as_data(view) for view in views], "findings": others_as_data(views, more)}
+    return json.dumps(data, indent=indent)
 
 
-def _check(views: Sequence[ServiceView], *, nagios: bool) -> int:
+def _check(seen: Seen, *, nagios: bool) -> int:
     """Prints what was found. Nothing, when all is well, so that cron sends no mail."""
     from vcrecovery.report.findings import all_findings, exit_code
 
-    found = all_findings(views)
+    views, more = seen
+    found = all_findings(views, more)
     code = exit_code(found)
     if nagios:
         word, code_for_nagios = _NAGIOS[code]
         first = f"{found[0]}" if found else f"{len(views)} service(s) are well"
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        further = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         # Nagios takes what stands behind a bar for figures.
-        click.echo(f"VCRECOVERY {word} - {first}{more}".replace("|", "/"))
+        click.echo(f"VCRECOVERY {word} - {first}{further}".replace("|", "/"))
         for finding in found[1:]:
             click.echo(f"{finding.level}: {finding}".replace("|", "/"))
         return code_for_nagios
@@ -117,7 +139,7 @@ def _check(views: Sequence[ServiceView], *, nagios: bool) -> int:
     return code
 
 
-def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *, detailed: bool, as_json: bool) -> None:
+def _watch(seen: Callable[[], Seen], every: float, clock: Clock, *, detailed: bool, as_json: bool) -> None:
     """Looks again and again, until it is interrupted or nobody reads it any more."""
     from vcrecovery.report.status import fingerprint
 
@@ -127,9 +149,9 @@ def _watch(seen: Callable[[], list[ServiceView]], every: float, clock: Clock, *,
         while True:
             begun = clock.now()
             try:
-                views = seen()
-                now: object = [fingerprint(view) for view in views]
-                lines = [_as_json(views, indent=None)] if as_json else _lines(views, detailed=detailed)
+                found = seen()
+                now: object = [fingerprint(view) for view in found[0]], [one.hint for one in found[1]]
+                lines = [_as_json(found, indent=None)] if as_json else _lines(found, detailed=detailed)
             except VCRecoveryError as error:
                 now = str(error)
                 lines = [json.dumps({"error": now}) if as_json else f"vcrecovery: error: {now}"]

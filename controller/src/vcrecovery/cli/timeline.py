@@ -71,6 +71,7 @@ class LiveTimeline:
         self._say(line(f"{'waits':<12}", at, episode.opened_at, sentence))
 
     def further(self, episode: Episode, at: float, sentence: str) -> None:
+        self._open(episode)
         self._say(line(f"{'goes on':<12}", at, episode.opened_at, sentence))
 
 

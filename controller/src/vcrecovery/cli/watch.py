@@ -32,6 +32,7 @@ from vcrecovery.operations.drill_loop import command, keep_drilling
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
+from vcrecovery.report.notifier import Notifier
 from vcrecovery.report.page_answers import metrics_answers, place_of_metrics, place_of_status, status_answers
 from vcrecovery.report.page_server import Answers, Place, keep_serving
 from vcrecovery.report.recent_look import RecentLook
@@ -129,6 +130,8 @@ def watching(
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     _tell_zabbix_health(env, health, stop)
+    if plan.notify:
+        Notifier(env.another(), lambda: health.courses, rounds).start(stop)
     log.info("watching %d service(s)", len(plan.services))
     Watch(env, recover, rounds).run(stop, ready, beat)
 

@@ -14,6 +14,18 @@ from vcrecovery.core.power import Power
 
 
 @dataclass(frozen=True)
+class HookRun:
+    """One run of a command of the operator's. `moment`: see `core.hooks`; `said`: why it failed; seconds."""
+
+    moment: str
+    command: tuple[str, ...]
+    ok: bool
+    seconds: float = 0.0
+    said: str = ""
+    gate: bool = False
+
+
+@dataclass(frozen=True)
 class Confirmation:
     """What a look at the primary and at its standby found: the decision to fence rests on it.
 
@@ -53,6 +65,7 @@ class Confirmation:
     boot: str | None = None
     final: bool = False
     problems: tuple[str, ...] = ()
+    hooks: tuple[HookRun, ...] = ()
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -173,6 +186,7 @@ class Started:
     was_running: bool = False
     sessions_ended: int = 0
     waited: str = ""
+    hooks: tuple[HookRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,6 +210,7 @@ class Verified:
     """Every authoritative server says so."""
 
     summary: str = ""
+    hooks: tuple[HookRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,6 +219,7 @@ class Failed:
 
     error: str = ""
     refused: bool = False
+    hooks: tuple[HookRun, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ class Rounds:
     def __init__(self) -> None:
         self._beats = 0
         self._began: dict[str, int] = {}
+        #: What `hung` has found last.
+        self.hanging: list[str] = []
 
     def begin(self, task: str) -> None:
         """A task is known from the first time on."""
@@ -26,6 +28,7 @@ class Rounds:
     def hung(self) -> list[str]:
         """Called every BEAT_EVERY seconds."""
         self._beats += 1
-        return sorted(
+        self.hanging = sorted(
             task for task, began in list(self._began.items()) if (self._beats - began - 1) * BEAT_EVERY >= HUNG_AFTER
         )
+        return self.hanging

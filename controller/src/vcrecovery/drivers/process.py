@@ -4,13 +4,86 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from vcrecovery.errors import ExternalError
 
 _PR_SET_PDEATHSIG = 1
+#: Bytes that are kept of what a command prints, the last ones.
+_LAST_WORDS = 4096
+_AT_ONCE = 65536
+#: Bytes after which it is read slowly.
+_MUCH = 4 << 20
+#: Seconds between two looks whether it has ended.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+
+
+@dataclass(frozen=True)
+class Ended:
+    """`status` is None for one that was killed since it took too long; below zero for one that a signal has ended."""
+
+    status: int | None
+    last_words: bytes = b""
+
+
+def run_and_end(argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> Ended:
+    """Runs what may do anything: print without end, ignore signals, leave children behind.
+
+    At its end, or after `timeout` seconds, its whole process group is killed. It need not read `stdin`. Raises
+    ExternalError when it cannot be run.
+    """
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv), stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            what = "is not installed" if isinstance(error, FileNotFoundError) else f"cannot be run: {error.strerror}"
+            raise ExternalError(f"{argv[0]} {what}") from error
+    kept, in_time = b"", False
+    try:
+        kept, in_time = _until_it_ends(process, time.monotonic() + timeout)
+    finally:
+        # It is not waited for yet, so the group is still its own.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None  # noqa: S101  it was asked for
+        process.stdout.close()
+    return Ended(process.returncode if in_time else None, kept)
+
+
+def _until_it_ends(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+    """The last of what it printed, and whether it has ended by itself. It is left to be waited for: its number stays."""
+    assert process.stdout is not None  # noqa: S101  it was asked for
+    printed, kept, pause, so_far = process.stdout.fileno(), b"", _FIRST_PAUSE, 0
+    os.set_blocking(printed, False)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(printed, selectors.EVENT_READ)
+        while True:
+            has_ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if waiting.get_map() and waiting.select(0 if has_ended else pause):
+                # After its end too, once: a child that goes on printing is killed with it.
+                chunk = os.read(printed, _AT_ONCE)
+                kept, so_far = (kept + chunk)[-_LAST_WORDS:], so_far + len(chunk)
+                if so_far > _MUCH and not has_ended:
+                    # Others have better things to do meanwhile.
+                    time.sleep(pause)
+                if not chunk:
+                    waiting.unregister(printed)
+            elif not has_ended and not waiting.get_map():
+                time.sleep(pause)
+            if has_ended or time.monotonic() >= deadline:
+                return kept, has_ended
+            pause = min(2 * pause, _LONGEST_PAUSE, max(0.0, deadline - time.monotonic()))
 
 
 def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us: bool = True) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Runtime
@@ -31,6 +31,16 @@ class VirtualIps(Protocol):
     def take(self, wanted: VirtualIp, standby: str, clock: Clock) -> bool: ...
 
     def give_up(self, wanted: VirtualIp) -> None: ...
+
+
+class Notify(Protocol):
+    """What `drivers.notify` does."""
+
+    def missing(self) -> str: ...
+
+    def count(self, url_file: Path) -> int: ...
+
+    def send(self, url_file: Path, url: int, title: str, body: str) -> None: ...
 
 
 class Environment:
@@ -81,11 +91,23 @@ class Environment:
 
         return virtual_ip
 
+    @property
+    def notifier(self) -> Notify:
+        from vcrecovery.drivers import notify
+
+        return notify
+
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
         """Runs the fence command of a hypervisor; what it printed. Raises ExternalError when that proves nothing."""
         from vcrecovery.drivers.fence import power_off
 
         return power_off(host, command, timeout)
+
+    def run_hook(self, command: Sequence[str], facts: Mapping[str, Any], timeout: float) -> str:
+        """Why the operator's command failed; empty when it did not. Raises nothing."""
+        from vcrecovery.drivers.hook import run_hook
+
+        return run_hook(command, facts, timeout)
 
     @cached_property
     def vm_orders(self) -> VmOrders:

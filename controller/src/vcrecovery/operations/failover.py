@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -10,7 +10,9 @@ from vcrecovery.core import failback, planned
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
-from vcrecovery.core.evidence import Failed, Proof
+from vcrecovery.core.evidence import Failed, HookRun, Proof, Started
+from vcrecovery.core.hooks import Moment, closed_gate, ran_in, why_closed
+from vcrecovery.core.notice import same_refusal
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
@@ -30,6 +32,11 @@ class Actuator(Protocol):
 
     def epoch_elsewhere(self) -> int:
         """The highest epoch that LXD and DNS know of, as far as they answer."""
+
+    def run_hooks(
+        self, moment: Moment, episode: Episode, ran: Sequence[HookRun], reason: str = ""
+    ) -> tuple[HookRun, ...]:
+        """Runs the operator's commands for that moment which are not among `ran`. Raises nothing."""
 
     def restore_problem(self, episode: Episode) -> str:
         """Why the restore point that `episode` asks for cannot be had; empty when it can."""
@@ -128,6 +135,8 @@ def _to_its_end(
     gate: Gate,
 ) -> Episode:
     service, said = episode.service, ""
+    #: What ran before the start, once it has in this call; the journal gets it with the start.
+    ran: tuple[HookRun, ...] | None = None
     while True:
         decision = decide(episode, policy, clock.now())
         if isinstance(decision, Run) and decision.step in (Step.RESTORE, Step.START):
@@ -146,7 +155,10 @@ def _to_its_end(
             journal.end(row, clock.now(), ok=False, evidence=Failed(str(error)))
             raise error
         if isinstance(decision, Close):
-            journal.close(episode, decision.outcome, decision.sentence, clock.now())
+            # Who serves has done so since: the operator's commands are no part of that time.
+            at = clock.now()
+            _run_hooks_at_the_end(decision, episode, actuator, journal)
+            journal.close(episode, decision.outcome, decision.sentence, at)
             withdrawn = decision.outcome is Outcome.WITHDRAWN and not episode.request.automatic
             if decision.outcome is Outcome.REFUSED or withdrawn:
                 refusal = NotNowError if decision.transient else RefusedError
@@ -154,13 +166,65 @@ def _to_its_end(
             closed = journal.episode(episode.id)
             assert closed is not None  # noqa: S101  it was closed a line ago
             return closed
+        if decision.step is Step.START and not episode.request.back and ran is None:
+            before = ran_in(episode, Moment.BEFORE_START)
+            ran = actuator.run_hooks(Moment.BEFORE_START, episode, before)
+            if (shut := closed_gate((*before, *ran), forced=episode.request.force)) is not None:
+                _hold_back(shut, ran, decision, episode, journal, clock, reporter)
+                episode = _read_again(episode, journal)
+                continue
+            if ran:
+                # The fence may be too old by now.
+                continue
         reporter.begun(episode, decision.step, decision.sentence)
-        _run(decision, episode, actuator, journal, clock, reporter)
+        _run(decision, episode, actuator, journal, clock, reporter, ran or () if decision.step is Step.START else ())
         if decision.step is Step.PROBE:
             gate.left(service)
-        current = journal.episode(episode.id)
-        assert current is not None  # noqa: S101  episodes are never deleted
-        episode = current
+        episode = _read_again(episode, journal)
+
+
+def _read_again(episode: Episode, journal: Journal) -> Episode:
+    current = journal.episode(episode.id)
+    assert current is not None  # noqa: S101  episodes are never deleted
+    return current
+
+
+def _hold_back(
+    shut: HookRun,
+    ran: tuple[HookRun, ...],
+    run: Run,
+    episode: Episode,
+    journal: Journal,
+    clock: Clock,
+    reporter: ProgressReporter,
+) -> None:
+    """The start has failed before it began. Raises ExternalError, unless the primary is to serve again."""
+    hint = f"it is asked again; `vcrecovery {episode.request.verb} {episode.service} --force` starts it all the same"
+    if episode.request.planned:
+        # The primary serves again, and who asked for it is told what to do then.
+        hint = ""
+    error = ExternalError(why_closed(shut), hint)
+    row = journal.begin(episode, run.step, clock.now(), run.sentence)
+    journal.end(row, clock.now(), ok=False, evidence=Failed(str(error), hooks=ran))
+    if not _goes_back_after(run.step, episode, refused=False):
+        raise error
+    reporter.failed(episode, run.step, clock.now(), str(error))
+
+
+def _run_hooks_at_the_end(decision: Close, episode: Episode, actuator: Actuator, journal: Journal) -> None:
+    """Before it is closed: a controller that is killed meanwhile is followed by one that runs them again."""
+    if decision.outcome is Outcome.DONE and episode.done(Step.VERIFY) is not None:
+        moment, step = Moment.AFTER_SWITCH, Step.VERIFY
+    elif decision.outcome is Outcome.REFUSED:
+        refused = replace(episode, outcome=decision.outcome, reason=decision.sentence)
+        before = next((one for one in journal.history(episode.service, 2) if one.id != episode.id), None)
+        if same_refusal(refused, before):
+            return
+        moment, step = Moment.ON_REFUSED, Step.CONFIRM
+    else:
+        return
+    if ran := actuator.run_hooks(moment, episode, ran_in(episode, moment), decision.sentence):
+        journal.note_hooks(episode, step, ran)
 
 
 def _refuse_a_late_restore(episode: Episode | None, request: Request) -> None:
@@ -194,8 +258,15 @@ def _refuse_while_it_cools(state: ServiceState, request: Request, policy: Policy
 
 
 def _run(
-    run: Run, episode: Episode, actuator: Actuator, journal: Journal, clock: Clock, reporter: ProgressReporter
+    run: Run,
+    episode: Episode,
+    actuator: Actuator,
+    journal: Journal,
+    clock: Clock,
+    reporter: ProgressReporter,
+    ran: tuple[HookRun, ...] = (),
 ) -> None:
+    """`ran`: what was run before it, for its evidence."""
     step = run.step
     row = journal.begin(episode, step, clock.now(), run.sentence)
     try:
@@ -203,12 +274,14 @@ def _run(
     except VCRecoveryError as error:
         at = clock.now()
         refused = isinstance(error, RefusedError)
-        journal.end(row, at, ok=False, evidence=Failed(str(error), refused))
+        journal.end(row, at, ok=False, evidence=Failed(str(error), refused, ran))
         if _goes_back_after(step, episode, refused=refused) and isinstance(error, (ExternalError, RefusedError)):
             reporter.failed(episode, step, at, str(error))
             return
         raise
     at = clock.now()
+    if ran and isinstance(evidence, Started):
+        evidence = replace(evidence, hooks=ran)
     journal.end(row, at, ok=True, evidence=evidence)
     reporter.ended(episode, step, at, evidence)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from vcrecovery.core.episode import Episode, Step
-from vcrecovery.core.evidence import Proof
+from vcrecovery.core.evidence import HookRun, Proof
+from vcrecovery.core.hooks import Moment
 from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.hooks import OperatorsHooks
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
 from vcrecovery.operations.steps.last_files import last_files
@@ -34,6 +36,7 @@ class FailoverSteps:
         self._subject = Subject(env, name)
         self._tell = tell
         self._ports = PortsAskedAhead(self._subject)
+        self._hooks = OperatorsHooks(env, name, tell)
 
     def epoch_elsewhere(self) -> int:
         # The confirmation comes next.
@@ -44,6 +47,11 @@ class FailoverSteps:
             instance = self._subject.read_standby()
             found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
         return max(*found, records.newest_epoch(self._subject.names))
+
+    def run_hooks(
+        self, moment: Moment, episode: Episode, ran: Sequence[HookRun], reason: str = ""
+    ) -> tuple[HookRun, ...]:
+        return self._hooks.run(moment, episode, ran, reason)
 
     def restore_problem(self, episode: Episode) -> str:
         return find_restore_point(self._subject, episode)[1]

@@ -16,6 +16,17 @@ from vcrecovery.transfer import rsync_fault
 from vcrecovery.transfer.rootfs import Rootfs
 
 
+def notify_warnings(env: Environment) -> list[str]:
+    """Why people would not be told, a line each. Nothing is asked of others for that."""
+    found = [f"notify: {why}"] if env.plan.notify and (why := env.notifier.missing()) else []
+    for number, destination in enumerate(env.plan.notify):
+        try:
+            env.notifier.count(destination.url_file)
+        except VCRecoveryError as error:
+            found.append(f"notify[{number}].url_file: {error}")
+    return found
+
+
 def warnings_outside(env: Environment) -> list[str]:
     """What may be meant so, but loses data or time when it is not, a line each; of standbys only those here."""
     found: list[str] = []

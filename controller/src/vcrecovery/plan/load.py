@@ -10,6 +10,7 @@ from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.lined_yaml import LinedYaml, NotYamlError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.names import record_problems, record_warnings
+from vcrecovery.plan.notify import notify_problems
 from vcrecovery.plan.problems import Key, PlanError, Problem, dotted
 from vcrecovery.plan.references import reference_problems
 from vcrecovery.plan.services import service_problems
@@ -51,6 +52,7 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     if plan is not None:
         checks = (service_problems, record_problems, group_problems, agent_problems)
         problems += located(found for check in checks for found in check(plan))
+        problems += located(notify_problems(plan.notify))
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))
     return plan, sorted(located((*record_warnings(plan), *agent_warnings(plan))))

@@ -10,9 +10,11 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from vcrecovery.plan.costs import Costs, SecondaryCost, ServiceCost
 from vcrecovery.plan.drill import Drill
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
+from vcrecovery.plan.hooks import Hooks
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
 from vcrecovery.plan.monitoring import Detection, Snmp, SnmpAgent, Zabbix
+from vcrecovery.plan.notify import Destination
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
 from vcrecovery.plan.reports import Report
@@ -300,6 +302,7 @@ class Service(Section):
     drill: Drill = unsaid()
     targets: Targets = unsaid()
     cost: ServiceCost | None = Field(None, description="what a second VM would cost, to compare with")
+    hooks: Hooks = unsaid()
 
     @model_validator(mode="after")
     def _can_have_restore_points(self) -> Self:
@@ -345,5 +348,7 @@ class Plan(Section):
     )
     costs: Costs | None = Field(None, description="prices, for `vcrecovery cost`; null: nothing is reckoned")
     report: Report | None = Field(None, description="reports on a schedule; null: only by hand")
+    notify: list[Destination] = Field([], description="who is told what happens, by `vcrecovery watch`")
+    hooks: Hooks = unsaid()
     services: dict[Name, Service] = Field(min_length=1)
     groups: dict[Name, Group] = Field({}, description="services that are failed over together")

@@ -50,6 +50,11 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
         for index, record in enumerate(records if isinstance(records, list) else []):
             if isinstance(record, dict) and "zone" in record:
                 yield ("services", name, "dns", index, "zone"), "zone", record["zone"], table("dns", "zones")
+    told = raw.get("notify") if isinstance(raw, dict) else None
+    for number, destination in enumerate(told if isinstance(told, list) else []):
+        whose = destination.get("services") if isinstance(destination, dict) else None
+        for index, service in enumerate(whose if isinstance(whose, list) else []):
+            yield ("notify", number, "services", index), "service", service, table("services")
     for name, group in table("groups").items():
         members = group.get("services") if isinstance(group, dict) else None
         for index, member in enumerate(members if isinstance(members, list) else []):

@@ -6,12 +6,15 @@ What has words here is said in them; the rest, such as what another version left
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from vcrecovery.core.evidence import HookRun
+from vcrecovery.core.hooks import said
 from vcrecovery.core.text import span
 
 #: These are parts of other lines, or were said before.
-_ELSEWHERE = frozenset({"summary", "error", "reason", "freshness_detail", "restore_age", "detail", "boot"})
+_ELSEWHERE = frozenset({"summary", "error", "reason", "freshness_detail", "restore_age", "detail", "boot", "hooks"})
 
 
 def _age(value: Any) -> str:
@@ -73,7 +76,14 @@ def lines(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("standby's files", f"age not known: {evidence['freshness_detail']}"))
     if not _empty(evidence.get("restore_age")):
         found.append(("its age", span(evidence["restore_age"])))
-    return found
+    return found + [("hook", said(run).removeprefix("hook ")) for run in hooks_of(evidence)]
+
+
+def hooks_of(evidence: Mapping[str, Any]) -> list[HookRun]:
+    """The operator's commands that ran beside the step, as far as they can be read."""
+    with suppress(TypeError, ValueError):
+        return [HookRun(**{**run, "command": tuple(run["command"])}) for run in evidence.get("hooks") or ()]
+    return []
 
 
 def _empty(value: Any) -> bool:

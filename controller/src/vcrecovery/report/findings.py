@@ -13,14 +13,16 @@ from enum import StrEnum
 from vcrecovery.core.drill import DrillOutcome, overdue_sentence
 from vcrecovery.core.episode import Episode, Outcome, Symptom
 from vcrecovery.core.health import Health
+from vcrecovery.core.notice import TAKES_LONG, Topic
 from vcrecovery.core.power import Power
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
 from vcrecovery.report.view import ServiceView
+from vcrecovery.store.notices import Unreached
 
-#: Seconds that a controller may be at work on a failover before somebody should look.
-TAKES_LONG = 300.0
+#: Of a pool: what may be free before it is nearly full, and before next to nothing more arrives.
+_LITTLE_FREE, _NOTHING_FREE = 0.10, 0.03
 #: The states of a container that runs, and that of one that waits in each mode.
 _RUNS = ("running", "ready")
 _WAITS = {"hot": "running", "warm": "running", "frozen": "frozen", "cold": "stopped"}
@@ -33,12 +35,16 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about one service."""
+    """One thing about one service, or about a secondary's pool.
+
+    `topic`: as what it is told to people who do not look; None for what they wish or are told by the operation itself.
+    """
 
     level: Level
     service: str
     sentence: str
     hint: str = ""
+    topic: Topic | None = None
 
     def __str__(self) -> str:
         return plain(f"{self.service}: {self.sentence}" + (f"; {self.hint}" if self.hint else ""))
@@ -51,8 +57,9 @@ def findings(view: ServiceView) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 
-def all_findings(views: Sequence[ServiceView]) -> list[Finding]:
-    found = [finding for view in views for finding in findings(view)]
+def all_findings(views: Sequence[ServiceView], more: Sequence[Finding] = ()) -> list[Finding]:
+    """`more`: what is about no service."""
+    found = [*(finding for view in views for finding in findings(view)), *pool_findings(views), *more]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 
@@ -67,11 +74,11 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
     name, kind = view.name, view.verdict.kind
     sentence = view.verdict.sentence.removeprefix(f"{name}: ")
 
-    def now(sentence: str, hint: str = "") -> Finding:
-        return Finding(Level.ATTENTION, name, sentence, hint)
+    def now(sentence: str, hint: str = "", topic: Topic = Topic.DOWN) -> Finding:
+        return Finding(Level.ATTENTION, name, sentence, hint, topic)
 
-    def later(sentence: str, hint: str = "") -> Finding:
-        return Finding(Level.WARNING, name, sentence, hint)
+    def later(sentence: str, hint: str = "", topic: Topic | None = None) -> Finding:
+        return Finding(Level.WARNING, name, sentence, hint, topic)
 
     suspension = view.suspension
     if suspension is not None:
@@ -88,9 +95,11 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
                 f"the old primary came back after its failover: quarantined (paused) since {since}",
                 f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
                 f"`vcrecovery suspend {name}`, then `virsh resume`; `vcrecovery failback {name}` returns to it",
+                Topic.UNPROTECTED,
             )
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
-            yield later("the primary is paused", f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
+            hint = f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}"
+            yield later("the primary is paused", hint, Topic.DOWN)
         case Kind.SUSPENDED if view.verdict.symptom is not Symptom.NONE and view.state.open_episode is None:
             yield now(sentence, f"start it, or `vcrecovery resume {name}`, or `vcrecovery failover {name}`")
         case Kind.HEALTHY | Kind.SUSPENDED:
@@ -101,6 +110,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield later(
                 f"serving from the standby{since}; unprotected",
                 f"{repair}`vcrecovery failback {name}` returns to it",
+                Topic.UNPROTECTED,
             )
         case Kind.SERVICE_DOWN:
             pass
@@ -119,7 +129,8 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(sentence, f"clear the fault, then `virsh resume {view.plan.uuid}` on {view.plan.hypervisor}")
         case Kind.UNKNOWN if view.reading.power is Power.UNREACHABLE:
             detail = view.reading.detail or f"hypervisor {view.plan.hypervisor} does not answer"
-            yield now(detail, f"fix that: until it answers, a failure of {name} may go unnoticed")
+            hint = f"fix that: until it answers, a failure of {name} may go unnoticed"
+            yield now(detail, hint, Topic.UNPROTECTED)
         case _:
             yield now(sentence)
 
@@ -139,7 +150,7 @@ def _answers(view: ServiceView) -> Iterator[Finding]:
     else:
         hint = f"look inside the VM, or `vcrecovery failover {view.name}` destroys it and fails over"
     sentence = f"down{since}: the {view.state.side} does not answer: {course.why}"
-    yield Finding(Level.ATTENTION, view.name, sentence, hint)
+    yield Finding(Level.ATTENTION, view.name, sentence, hint, Topic.DOWN)
 
 
 _DOING = {"failover": "failing over", "switchover": "switching over", "failback": "going back to its VM"}
@@ -188,8 +199,8 @@ def _stopped_at(episode: Episode) -> str:
 def _standby(view: ServiceView) -> Iterator[Finding]:
     name, standby = view.name, view.standby
 
-    def now(sentence: str, hint: str) -> Finding:
-        return Finding(Level.ATTENTION, name, sentence, hint)
+    def now(sentence: str, hint: str, topic: Topic = Topic.UNPROTECTED) -> Finding:
+        return Finding(Level.ATTENTION, name, sentence, hint, topic)
 
     if standby.state == "unreachable":
         yield now(standby.detail, "start LXD there: without it nothing can take over")
@@ -200,6 +211,7 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
             yield now(
                 f"the standby is to serve, and its container is {standby.state}{_why_it_ended(view)}",
                 f"`vcrecovery failover {name}` brings it up",
+                Topic.DOWN,
             )
     elif standby.age is None:
         yield now(
@@ -252,6 +264,7 @@ def _mode(view: ServiceView) -> Iterator[Finding]:
         name,
         said,
         f"the watcher brings it there; if none runs: `vcrecovery standby set {name} {view.plan.chosen_mode or 'plan'}`",
+        Topic.UNPROTECTED,
     )
 
 
@@ -263,6 +276,7 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 view.name,
                 f"{entry.name}: {entry.detail}",
                 "fix that: without it DNS cannot follow",
+                Topic.UNPROTECTED,
             )
         elif set(entry.found) != set(entry.wanted) and view.state.open_episode is None:
             yield Finding(
@@ -271,6 +285,7 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 f"{entry.name} points at {', '.join(entry.found) or 'nothing'}, and the {view.state.side} at "
                 f"{', '.join(entry.wanted)} serves",
                 "correct the record, or the plan",
+                Topic.DOWN,
             )
 
 
@@ -279,9 +294,11 @@ def _sync(view: ServiceView) -> Iterator[Finding]:
     if not view.protected or standby.age is None or view.too_old or fresh is None:
         return
     if standby.detail:
-        yield Finding(Level.WARNING, view.name, f"the standby may lack something: {standby.detail}")
+        said = f"the standby may lack something: {standby.detail}"
+        yield Finding(Level.WARNING, view.name, said, topic=Topic.UNPROTECTED)
     if fresh.reconcile is not None and fresh.reconcile.list_error:
-        yield Finding(Level.WARNING, view.name, f"the exclude list is out of date: {fresh.reconcile.list_error}")
+        said = f"the exclude list is out of date: {fresh.reconcile.list_error}"
+        yield Finding(Level.WARNING, view.name, said, topic=Topic.UNPROTECTED)
 
 
 def _drills(view: ServiceView) -> Iterator[Finding]:
@@ -295,7 +312,36 @@ def _drills(view: ServiceView) -> Iterator[Finding]:
             name,
             f"its last drill failed on {day_and_time(last.ended_at or last.began_at)}: {last.reason}",
             f"after fixing the cause, `vcrecovery drill {name}`",
+            Topic.DRILL,
         )
     if view.drill_overdue and every is not None:
         sentence = overdue_sentence(every, view.drills.good, view.at)
-        yield Finding(Level.WARNING, name, sentence, f"`vcrecovery drill {name}` rehearses now, or says why it cannot")
+        hint = f"`vcrecovery drill {name}` rehearses now, or says why it cannot"
+        yield Finding(Level.WARNING, name, sentence, hint, Topic.DRILL)
+
+
+def pool_findings(views: Sequence[ServiceView]) -> list[Finding]:
+    """Of the pools that hold the standbys, each once."""
+    pools = {(view.plan.secondary, view.standby.pool.name): view.standby.pool for view in views if view.standby.pool}
+    found = []
+    for (secondary, name), pool in pools.items():
+        if pool.total <= 0 or pool.free >= _LITTLE_FREE * pool.total:
+            continue
+        level = Level.ATTENTION if pool.free < _NOTHING_FREE * pool.total else Level.WARNING
+        full = 100 * (pool.total - pool.free) / pool.total
+        sentence = f"pool {name} is {full:.0f} % full, {pool.free / 1e9:.1f} GB are free"
+        hint = "remove what does not belong there, keep fewer restore points, or enlarge it: full, it takes no files"
+        found.append(Finding(level, secondary, sentence, hint, Topic.POOL))
+    return found
+
+
+def notice_findings(unreached: Sequence[Unreached]) -> list[Finding]:
+    """That people are not told, or were not. Not told to them: the watcher tells those who can be reached."""
+    found = []
+    for one in unreached:
+        given_up = f"{one.given_up} notice(s) of the last day were given up" if one.given_up else ""
+        waits = f"not reached since {day_and_time(one.failing_since)}, {one.waiting} wait" if one.failing_since else ""
+        said = "; ".join(text for text in (waits, given_up) if text)
+        hint = "`vcrecovery notify test` tries it now"
+        found.append(Finding(Level.WARNING, f"notify {one.way}", f"{said}: {one.reason}" if one.reason else said, hint))
+    return found

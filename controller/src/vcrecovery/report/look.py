@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from vcrecovery.operations.records import Name, names_of
 from vcrecovery.operations.serving import targets
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
-from vcrecovery.report.view import KeptView, NameView, PlanView, ServiceView, StandbyView
+from vcrecovery.report.view import KeptView, NameView, PlanView, PoolView, ServiceView, StandbyView
 from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.lock import Holder
@@ -48,13 +48,13 @@ T = TypeVar("T")
 class _Patience:
     """How long the answers may still take, all together."""
 
-    def __init__(self, within: float) -> None:
-        self._within = within
-        self._until = time.monotonic() + within
+    def __init__(self, within: float, steady: Callable[[], float]) -> None:
+        self._within, self._steady = within, steady
+        self._until = steady() + within
 
     def wait(self, question: Pending[T], who: str) -> T:
         try:
-            return question.answer(self._until - time.monotonic())
+            return question.answer(self._until - self._steady())
         except ExternalError as error:
             if question.ended:
                 raise
@@ -74,7 +74,7 @@ def look(
     `courses`: whether each of them answers, if somebody asks all the time; else they are asked now. Raises
     ExternalError when the journal cannot be used.
     """
-    patience = _Patience(within)
+    patience = _Patience(within, env.clock.steady)
     outages = OutageBook(env.journal).going_on()
     known = {} if courses is None else dict(courses)
     ends, drills = StandbyEnds(env.journal).all(), DrillBook(env.journal).all()
@@ -104,6 +104,9 @@ class _Questions:
         self._off = env.journal.off_times(name)
         self._power = asker.ask(("hypervisor", host), name, self._read_power)
         self._standby = asker.ask(("secondary", secondary), name, self._read_standby)
+        # One question for all that lie in it.
+        pool = env.plan.secondaries[secondary].storage_pool
+        self._pool = asker.ask(("secondary", secondary), ("pool", pool), partial(_read_pool, env, secondary, pool))
         self._names = {
             name: asker.ask(("zone", name.zone.name), name.text, partial(_values, name))
             for name in names_of(env, service, self._state.side)
@@ -161,6 +164,9 @@ class _Questions:
             standby = patience.wait(self._standby, f"LXD on secondary {self._secondary}")
         except ExternalError as error:
             standby = StandbyView("unreachable", error.message)
+        with contextlib.suppress(ExternalError):
+            # Last of all: what is not known of the pool is no reason to show less of the standby.
+            standby = replace(standby, pool=patience.wait(self._pool, f"LXD on secondary {self._secondary}"))
         names = tuple(self._name_view(name, patience) for name in self._names)
         course, ports = self._health(patience)
         # A failover may have gone on meanwhile: what the journal says now is what holds.
@@ -204,6 +210,10 @@ class _Questions:
             return NameView(name.text, patience.wait(self._names[name], "its DNS server"), wanted)
         except ExternalError as error:
             return NameView(name.text, None, wanted, error.message)
+
+
+def _read_pool(env: Environment, secondary: str, pool: str) -> PoolView:
+    return PoolView(pool, *env.lxd[secondary].pool_space(pool))
 
 
 def _values(name: Name) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ daemons, since a program that has given an answer up must not wait for it when i
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+from vcrecovery.drivers.runtime import THREADS, Runtime
 from vcrecovery.errors import ExternalError
 
 #: So many questions are asked of one host or server at the same time.
@@ -24,25 +25,25 @@ T = TypeVar("T")
 class Pending(Generic[T]):
     """A question that was asked."""
 
-    def __init__(self, function: Callable[[], T]) -> None:
+    def __init__(self, function: Callable[[], T], runtime: Runtime) -> None:
         self._function = function
         self._value: T | None = None
-        self._error: BaseException | None = None
-        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._ended = runtime.event()
 
     @property
     def ended(self) -> bool:
         return self._ended.is_set()
 
-    def work(self) -> BaseException | None:
+    def work(self) -> Exception | None:
         try:
             self._value = self._function()
-        except BaseException as error:  # noqa: BLE001  it is raised again in the asker's thread
+        except Exception as error:  # noqa: BLE001  it is raised again in the asker's thread
             self._error = error
         self._ended.set()
         return self._error
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: Exception) -> None:
         self._error = error
         self._ended.set()
 
@@ -58,9 +59,11 @@ class Pending(Generic[T]):
 class QueryPool:
     """Keeps the lanes. A question that still has no answer is not asked a second time."""
 
-    def __init__(self, per_lane: int = PER_LANE) -> None:
-        self._per_lane = per_lane
-        self._guard = threading.Lock()
+    def __init__(
+        self, per_lane: int = PER_LANE, runtime: Runtime = THREADS, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_lane, self._runtime, self._steady = per_lane, runtime, steady
+        self._guard = runtime.lock()
         self._lanes: dict[Hashable, deque[Pending[Any]]] = {}
         self._threads: dict[Hashable, int] = {}
         self._pending: dict[Hashable, Pending[Any]] = {}
@@ -70,12 +73,12 @@ class QueryPool:
             before = self._pending.get((lane, key))
             if before is not None and not before.ended:
                 return before
-            question = Pending(function)
+            question = Pending(function, self._runtime)
             self._pending[(lane, key)] = question
             self._lanes.setdefault(lane, deque()).append(question)
             if self._threads.get(lane, 0) < self._per_lane:
                 self._threads[lane] = self._threads.get(lane, 0) + 1
-                threading.Thread(target=self._work, args=(lane,), name=f"ask {lane}", daemon=True).start()
+                self._runtime.spawn(partial(self._work, lane), f"ask {lane}")
         return question
 
     def _work(self, lane: Hashable) -> None:
@@ -85,9 +88,9 @@ class QueryPool:
                     self._threads[lane] -= 1
                     return
                 question = self._lanes[lane].popleft()
-            begun = time.monotonic()
+            begun = self._steady()
             error = question.work()
-            if isinstance(error, ExternalError) and time.monotonic() - begun > SLOW:
+            if isinstance(error, ExternalError) and self._steady() - begun > SLOW:
                 with self._guard:
                     behind = list(self._lanes[lane])
                     self._lanes[lane].clear()

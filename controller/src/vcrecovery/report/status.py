@@ -11,7 +11,7 @@ from vcrecovery.core.episode import CAME_TO_NOTHING
 from vcrecovery.core.health import Health
 from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.core.verdict import Kind
-from vcrecovery.report.findings import Finding, Level, all_findings, findings
+from vcrecovery.report.findings import Finding, Level, all_findings, findings, pool_findings
 from vcrecovery.report.view import NameView, ServiceView
 from vcrecovery.transfer.freshness import progress_line
 
@@ -78,8 +78,13 @@ _COLUMNS = (
 )
 
 
-def table(views: Sequence[ServiceView], width: int | None = None, paint: Paint = no_paint) -> list[str]:
-    """A line for each service, then one for each thing that needs a person."""
+def table(
+    views: Sequence[ServiceView],
+    width: int | None = None,
+    paint: Paint = no_paint,
+    more: Sequence[Finding] = (),
+) -> list[str]:
+    """A line for each service, then one for each thing that needs a person. `more`: what is about no service."""
     columns = list(_COLUMNS)
     rows = [[plain(column.text(view)) for column in columns] for view in views]
     while True:
@@ -94,7 +99,7 @@ def table(views: Sequence[ServiceView], width: int | None = None, paint: Paint =
     lines = [_row(titles, widths, width)]
     for view, row in zip(views, rows, strict=True):
         lines.append(paint(_row(row, widths, width), shade(view, findings(view))))
-    found = all_findings(views)
+    found = all_findings(views, more)
     for level, title, colour in (
         (Level.ATTENTION, "needs attention now", "red"),
         (Level.WARNING, "can wait", "yellow"),
@@ -220,11 +225,17 @@ def as_data(view: ServiceView) -> dict[str, Any]:
             "last_good": _drill(view.drills.good),
             "last": _drill(view.drills.last),
         },
-        "findings": [
-            {"level": finding.level.value, "sentence": finding.sentence, "hint": finding.hint}
-            for finding in findings(view)
-        ],
+        "findings": [_finding(finding) for finding in findings(view)],
     }
+
+
+def others_as_data(views: Sequence[ServiceView], more: Sequence[Finding]) -> list[dict[str, str]]:
+    """What is about no service."""
+    return [{"about": found.service, **_finding(found)} for found in (*pool_findings(views), *more)]
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {"level": finding.level.value, "sentence": finding.sentence, "hint": finding.hint}
 
 
 def _done(view: ServiceView) -> Mapping[str, Any] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vcrecovery.core.episode import DONE_WORD, Episode, Outcome
+from vcrecovery.core.episode import DONE_WORD, Episode, Outcome, Step, StepRecord
+from vcrecovery.core.evidence import HookRun
+from vcrecovery.core.hooks import hooks_of, said
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.text import clock_time, day_and_time, plain
 from vcrecovery.report.repeats import Repeats, condensed, same
@@ -28,13 +30,25 @@ def of_episode(episode: Episode) -> list[str]:
         elif record.ended_at is None:
             begun, what = record.begun_at, f"{record.step}: its controller ended in this step, or is in it"
             lines.append(line("interrupted", begun, episode.opened_at, what))
-        elif record.ok:
-            summary = record.summary
-            lines.append(line(DONE_WORD[record.step], record.ended_at, episode.opened_at, summary))
         else:
-            detail = f"{record.step}: {record.error}"
-            lines.append(line("failed", record.ended_at, episode.opened_at, detail))
+            lines += _ended(record, record.ended_at, episode)
     return lines
+
+
+def _ended(record: StepRecord, at: float, episode: Episode) -> list[str]:
+    """A try of a step, and the operator's commands beside it: before a start, after everything else."""
+    word, detail = DONE_WORD[record.step], record.summary
+    if not record.ok:
+        word, detail = "failed", f"{record.step}: {record.error}"
+    step = line(word, at, episode.opened_at, detail)
+    ran = hooks_of(record)
+    if record.step is Step.START:
+        return [*(line("hook", record.begun_at, episode.opened_at, _of(run)) for run in ran), step]
+    return [step, *(line("hook", at, episode.opened_at, _of(run)) for run in ran)]
+
+
+def _of(run: HookRun) -> str:
+    return said(run).removeprefix("hook ")
 
 
 def cooling(episode: Episode, state: ServiceState, cool_down: float, now: float) -> list[str]:

@@ -29,11 +29,20 @@ class KeptView:
 
 
 @dataclass(frozen=True)
+class PoolView:
+    """The pool that holds a standby; bytes."""
+
+    name: str
+    free: int
+    total: int
+
+
+@dataclass(frozen=True)
 class StandbyView:
     """The standby's container. `state` is LXD's word, `missing` or `unreachable`; `age` is in seconds.
 
     `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
-    `kept`: by its newest failback, if that is not committed.
+    `kept`: by its newest failback, if that is not committed. `pool`: None when its server has not said how full it is.
     """
 
     state: str
@@ -43,10 +52,12 @@ class StandbyView:
     started_at: float = 0.0
     refreshed_at: float | None = None
     kept: KeptView | None = None
+    pool: PoolView | None = None
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}
         data["kept"] = asdict(self.kept) if self.kept is not None else None
+        data["pool"] = asdict(self.pool) if self.pool is not None else None
         if self.fresh is not None:
             reconcile = asdict(self.fresh.reconcile) if self.fresh.reconcile else None
             data |= {"whole": self.fresh.whole, "queue": self.fresh.queue, "reconcile": reconcile}

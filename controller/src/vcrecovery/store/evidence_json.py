@@ -60,7 +60,10 @@ def evidence_data(evidence: Evidence | None) -> dict[str, Any]:
     """For machines, and for what shows a person everything."""
     if evidence is None:
         return {}
-    return dict(evidence.data) if isinstance(evidence, Unreadable) else asdict(evidence)
+    if isinstance(evidence, Unreadable):
+        return dict(evidence.data)
+    # Nearly none has hooks.
+    return {key: value for key, value in asdict(evidence).items() if key != "hooks" or value}
 
 
 def written(evidence: Evidence) -> str:

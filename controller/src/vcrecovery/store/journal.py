@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.core.episode import ACTS, Episode, Outcome, Request, Step, StepRecord, Symptom
-from vcrecovery.core.evidence import Evidence
+from vcrecovery.core.evidence import Confirmation, Evidence, Failed, HookRun, Started, Verified
 from vcrecovery.core.phase import allowed, phase_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Serving, Side, Suspension
@@ -31,6 +31,7 @@ from vcrecovery.store.schema import (
     DRILL_SCHEMA,
     EVENT_SCHEMA,
     JOURNAL_SCHEMA,
+    NOTICE_SCHEMA,
     OUTAGE_SCHEMA,
     QUARANTINE_INDEX,
     QUARANTINE_SCHEMA,
@@ -87,7 +88,13 @@ class Journal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(
-                JOURNAL_SCHEMA + EVENT_SCHEMA + QUARANTINE_SCHEMA + OUTAGE_SCHEMA + STANDBY_END_SCHEMA + DRILL_SCHEMA
+                JOURNAL_SCHEMA
+                + EVENT_SCHEMA
+                + QUARANTINE_SCHEMA
+                + OUTAGE_SCHEMA
+                + STANDBY_END_SCHEMA
+                + DRILL_SCHEMA
+                + NOTICE_SCHEMA
             )
             self._bring_up_to_date()
         except (sqlite3.Error, OSError) as error:
@@ -370,6 +377,22 @@ class Journal:
             self._set(db, service, side=Side.STANDBY.value)
         elif step == Step.HAND_OVER:
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
+
+    def note_hooks(self, episode: Episode, step: Step, ran: Sequence[HookRun]) -> None:
+        """Into the evidence of the newest try of `step` that has ended, where that has room for it."""
+        rows = self.rows(
+            "SELECT id, ok, evidence FROM step WHERE episode = ? AND step = ? AND ended_at IS NOT NULL "
+            "ORDER BY id DESC LIMIT 1",
+            episode.id,
+            step.value,
+        )
+        for row, ok, text in rows:
+            with self._understood():
+                evidence = read(step, ok=bool(ok), text=text)
+            if isinstance(evidence, Confirmation | Failed | Started | Verified):
+                noted = replace(evidence, hooks=(*evidence.hooks, *ran))
+                with self.transaction() as db:
+                    db.execute("UPDATE step SET evidence = ? WHERE id = ?", (written(noted), row))
 
     def close(self, episode: Episode, outcome: Outcome, reason: str, at: float) -> None:
         """Raises InternalError when it must not end so now."""

@@ -78,3 +78,26 @@ CREATE TABLE IF NOT EXISTS drill (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS drills_of_service ON drill (service);
 """
+#: `message`: the first of those that were told at once. A way is one URL of one destination, by its number.
+NOTICE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS notice (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL, destination TEXT NOT NULL, url INTEGER NOT NULL,
+    topic TEXT NOT NULL, service TEXT NOT NULL, at REAL NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL,
+    ended_at REAL, outcome TEXT, reason TEXT NOT NULL DEFAULT '', message INTEGER
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS told_once ON notice (key, destination, url);
+CREATE INDEX IF NOT EXISTS notices_that_wait ON notice (destination, url) WHERE ended_at IS NULL;
+CREATE TABLE IF NOT EXISTS notice_way (
+    destination TEXT NOT NULL, url INTEGER NOT NULL, since REAL NOT NULL,
+    failures INTEGER NOT NULL DEFAULT 0, failing_since REAL, not_before REAL NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '', claimed_by TEXT, claimed_until REAL,
+    PRIMARY KEY (destination, url)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS trouble (
+    service TEXT NOT NULL, topic TEXT NOT NULL, since REAL NOT NULL,
+    urgent INTEGER NOT NULL DEFAULT 0, gone_since REAL,
+    PRIMARY KEY (service, topic)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS watched (id INTEGER PRIMARY KEY, at REAL NOT NULL) STRICT;
+"""

@@ -65,9 +65,14 @@ class Storage(Connection):
 
     def pool_free(self, pool: str) -> int:
         """The bytes that are free in the pool. Raises ExternalError when the server does not say it."""
+        return self.pool_space(pool)[0]
+
+    def pool_space(self, pool: str) -> tuple[int, int]:
+        """The bytes that are free in the pool, and all of them. Raises ExternalError as above."""
         found = _metadata(self._guard(lambda api: api.storage_pools[pool].resources.get()))
         try:
-            return int(found["space"]["total"]) - int(found["space"].get("used", 0))
+            total = int(found["space"]["total"])
+            return total - int(found["space"].get("used", 0)), total
         except (KeyError, TypeError, ValueError) as error:
             raise ExternalError(f"LXD on secondary {self.name} does not say how full pool {pool} is") from error
 
