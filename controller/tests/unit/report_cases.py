@@ -12,7 +12,7 @@ from vcrecovery.core.ages import Ages, added, of_ages
 from vcrecovery.core.drill import Drill, DrillOutcome, DrillStep, StepDone
 from vcrecovery.core.episode import Outcome
 from vcrecovery.cost.alternatives import Alternative, Way
-from vcrecovery.cost.book import Line
+from vcrecovery.cost.book import Line, Of, Owner
 from vcrecovery.cost.money import Rate
 from vcrecovery.cost.prices import Per, Price
 from vcrecovery.cost.split import Part
@@ -38,14 +38,14 @@ def _freshness(name: str, middle: float, unknown: int = 0) -> FreshnessOf:
 
 
 def costs() -> CostView:
-    def line(of: str, amount: str) -> Line:
+    def line(of: Of, amount: str) -> Line:
         price = Price(Decimal(amount), "USD", Per.MONTH, "t3.2xlarge", "prices.yml", date(2026, 11, 1))
         return Line(of, price, Decimal(1), "1 machine", Rate(date(2026, 11, 1), "USD", "USD", Decimal(1)))
 
     found = [
-        Alternative(Way.THIS_PLAN, "this plan: 1 secondary", [line("secondary sec1", "120.50")]),
-        Alternative(Way.SHARED, "the same, shared by 4 providers", [line("secondary sec1", "30.13")]),
-        Alternative(Way.SECOND_VMS, "4 VMs that run beside the first", [line("service web", "482.00")]),
+        Alternative(Way.THIS_PLAN, "this plan: 1 secondary", [line(Of(Owner.SECONDARY, "sec1"), "120.50")]),
+        Alternative(Way.SHARED, "the same, shared by 4 providers", [line(Of(Owner.SECONDARY, "sec1"), "30.13")]),
+        Alternative(Way.SECOND_VMS, "4 VMs that run beside the first", [line(Of(Owner.SERVICE, "web"), "482.00")]),
         Alternative(Way.BACKUPS, "backups", unknown="not known: backups have no price"),
     ]
     return CostView(
