@@ -21,7 +21,7 @@ from lab.waiting import wait_for
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Go, Readiness, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
-from vcrecovery.core.evidence import Confirmation, Proof
+from vcrecovery.core.evidence import Confirmation, HookRun, Proof
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
@@ -203,6 +203,9 @@ class Actuator:
 
     def epoch_elsewhere(self) -> int:
         return 0
+
+    def run_hooks(self, *_said: object) -> tuple[HookRun, ...]:
+        return ()
 
     def restore_problem(self, _episode: Episode) -> str:
         return ""

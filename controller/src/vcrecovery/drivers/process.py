@@ -62,7 +62,7 @@ def run_and_end(argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> E
 
 
 def _until_it_ends(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """The last of what it printed, and whether it has ended by itself. It is left to be waited for: its number stays."""
+    """The last of what it printed, and whether it has ended by itself. Nobody waits for it yet: its number stays."""
     assert process.stdout is not None  # noqa: S101  it was asked for
     printed, kept, pause, so_far = process.stdout.fileno(), b"", _FIRST_PAUSE, 0
     os.set_blocking(printed, False)
