@@ -270,6 +270,9 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
         def epoch_elsewhere(self) -> int:
             return 0
 
+        def run_hooks(self, *_said: object) -> tuple[()]:
+            return ()
+
         def carry_out(self, step: Step, _episode: Episode) -> Proof:
             if step is Step.START:
                 tries[self.name] += 1
@@ -305,6 +308,9 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
 
         def epoch_elsewhere(self) -> int:
             return 0
+
+        def run_hooks(self, *_said: object) -> tuple[()]:
+            return ()
 
         def carry_out(self, step: Step, _episode: Episode) -> Proof:
             tries.append(step)

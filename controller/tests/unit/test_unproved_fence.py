@@ -182,6 +182,9 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
         def epoch_elsewhere(self) -> int:
             return 0
 
+        def run_hooks(self, *_said: object) -> tuple[()]:
+            return ()
+
         def carry_out(self, step: Step, _episode: Episode) -> Proof:
             if step is Step.FENCE:
                 raise ExternalError("no route to the BMC")
