@@ -194,7 +194,8 @@ def _remove_standbys(layout: Layout) -> None:
                 continue
             if instance.running:
                 lxd.stop(service, timeout=30)
-            lxd.delete(service)
+            # A pool of driver dir removes every file of each restore point.
+            lxd.delete(service, timeout=600)
         remove_pool_and_network(lxd, layout.pool, layout.network)
     except VCRecoveryError as error:
         raise LabError(f"the standbys could not be removed: {error}") from error

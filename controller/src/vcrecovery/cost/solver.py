@@ -27,7 +27,8 @@ def solve_by_highs(
         import highspy
     except ImportError as error:
         raise UsageError(
-            "`plan advise` needs the solver HiGHS, which is not installed", "`pip install 'vcrecovery[planner]'`"
+            "`plan advise` needs the solver HiGHS, which is not installed",
+            f"`{sys.executable} -m pip install highspy`",
         ) from error
     return _Program(highspy, services, machines, limit, most).solved()
 
