@@ -88,6 +88,7 @@ def _write(
     texts = {
         "html": page(found, charts.svg if charts.is_available() else None, charts.COLOURS),
         "md": markdown(found),
-        "json": json.dumps(data, indent=2) + "\n",
+        # For machines, and without indents ten times as fast: a year of a hundred services has a million values.
+        "json": json.dumps(data) + "\n",
     }
     return texts, files.write(directory, day, texts)

@@ -7,11 +7,12 @@ figures, nor for their way to the disk. Whoever loses or removes this file loses
 from __future__ import annotations
 
 import sqlite3
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vcrecovery.core.ages import NO_AGES, Ages, added
 from vcrecovery.errors import ExternalError
@@ -21,10 +22,12 @@ HOUR = 3600
 #: Seconds for which an hour is remembered: a year can be compared with the one before.
 KEPT = 400 * 86400
 T = TypeVar("T")
+#: Of each count: more looks than 400 days have.
+_SIZE, _BITS = 4, 32
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS age (
     hour INTEGER NOT NULL, service TEXT NOT NULL,
-    most REAL NOT NULL, unknown INTEGER NOT NULL, buckets TEXT NOT NULL,
+    most REAL NOT NULL, unknown INTEGER NOT NULL, first INTEGER NOT NULL, counts BLOB NOT NULL,
     PRIMARY KEY (hour, service)
 ) STRICT, WITHOUT ROWID;
 """
@@ -53,7 +56,7 @@ class FreshnessBook:
     def _understood(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, ValueError) as error:
+        except (sqlite3.Error, OSError, ValueError, struct.error) as error:
             raise ExternalError(
                 f"{self._path} cannot be used: {error}",
                 "it only holds how fresh standbys were: free some space, correct its rights, or move it away",
@@ -67,7 +70,7 @@ class FreshnessBook:
                 for (service, hour), ages in found.items():
                     known = self._read("hour = ? AND service = ?", hour, service).get((service, hour), NO_AGES)
                     row = (hour, service, *_written(added((known, ages))))
-                    self._db.execute("INSERT OR REPLACE INTO age VALUES (?, ?, ?, ?, ?)", row)
+                    self._db.execute("INSERT OR REPLACE INTO age VALUES (?, ?, ?, ?, ?, ?)", row)
                 self._db.execute("DELETE FROM age WHERE hour < ?", (hour_of(now - KEPT),))
                 self._db.execute("COMMIT")
             except BaseException:
@@ -81,49 +84,44 @@ class FreshnessBook:
 
     def summed(self, since: float, part_of: Callable[[int], T]) -> dict[tuple[str, T], Ages]:
         """By service and by what `part_of` makes of an hour, such as its day: a year has too many hours to keep all."""
-        buckets: dict[tuple[str, T], dict[int, int]] = {}
-        most: dict[tuple[str, T], float] = {}
-        unknown: dict[tuple[str, T], int] = {}
-        query = "SELECT service, hour, most, unknown, buckets FROM age WHERE hour >= ? ORDER BY hour"
+        sums: dict[tuple[str, T], list[Any]] = {}
+        query = "SELECT service, hour, most, unknown, first, counts FROM age WHERE hour >= ? ORDER BY hour"
         part, of_hour = None, None
         with self._one_at_a_time, self._understood():
-            for service, hour, greatest, untold, said in self._db.execute(query, (hour_of(since),)):
+            for service, hour, most, unknown, first, counts in self._db.execute(query, (hour_of(since),)):
                 if part is None or hour != of_hour:
                     part, of_hour = part_of(hour), hour
-                key = (service, part)
-                if key not in buckets:
-                    buckets[key], most[key], unknown[key] = {}, 0.0, 0
-                counts = buckets[key]
-                for bucket, count in _pairs(said):
-                    counts[bucket] = counts.get(bucket, 0) + count
-                most[key] = max(most[key], greatest)
-                unknown[key] += untold
-        return {key: Ages(counts, most[key], unknown[key]) for key, counts in buckets.items()}
+                found = sums.setdefault((service, part), [0, 0.0, 0])
+                # All counts of an hour are one long number, so that to add them up is one sum.
+                found[0] += int.from_bytes(counts, "little") << (_BITS * first)
+                found[1] = max(found[1], most)
+                found[2] += unknown
+        return {key: Ages(_buckets(0, _bytes(counts)), most, unknown) for key, (counts, most, unknown) in sums.items()}
 
     def _read(self, where: str, *values: object) -> dict[tuple[str, int], Ages]:
-        query = f"SELECT service, hour, most, unknown, buckets FROM age WHERE {where}"  # noqa: S608
+        query = f"SELECT service, hour, most, unknown, first, counts FROM age WHERE {where}"  # noqa: S608
         return {
-            (service, hour): Ages(dict(_pairs(buckets)), most, unknown)
-            for service, hour, most, unknown, buckets in self._db.execute(query, values)
+            (service, hour): Ages(_buckets(first, counts), most, unknown)
+            for service, hour, most, unknown, first, counts in self._db.execute(query, values)
         }
 
     def close(self) -> None:
         self._db.close()
 
 
-def _written(ages: Ages) -> tuple[float, int, str]:
-    """Those of an hour lie close together: the first bucket in use, and how many fell into it and each that follows.
-
-    `12:340,20,,1`
-    """
-    used = sorted(ages.buckets)
-    counts = [ages.buckets.get(bucket, 0) for bucket in range(used[0], used[-1] + 1)] if used else []
-    said = f"{used[0]}:{','.join(str(count or '') for count in counts)}" if used else ""
-    return ages.most, ages.unknown, said
+def _written(ages: Ages) -> tuple[float, int, int, bytes]:
+    """Those of an hour lie close together: the first bucket in use, and how many fell into it and each that follows."""
+    if not ages.buckets:
+        return ages.most, ages.unknown, 0, b""
+    first, last = min(ages.buckets), max(ages.buckets)
+    counts = [ages.buckets.get(bucket, 0) for bucket in range(first, last + 1)]
+    return ages.most, ages.unknown, first, struct.pack(f"<{len(counts)}I", *counts)
 
 
-def _pairs(said: str) -> list[tuple[int, int]]:
-    if not said:
-        return []
-    first, _, counts = said.partition(":")
-    return [(n, int(count)) for n, count in enumerate(counts.split(","), int(first)) if count]
+def _buckets(first: int, counts: bytes) -> dict[int, int]:
+    found = struct.unpack(f"<{len(counts) // _SIZE}I", counts)
+    return {bucket: count for bucket, count in enumerate(found, first) if count}
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(-(-number.bit_length() // _BITS) * _SIZE, "little")
