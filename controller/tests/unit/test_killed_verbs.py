@@ -73,10 +73,12 @@ CHANGES = {
 #: (`test_whoever_only_looks_changes_nothing`); the others print what is in them, or tell what they see.
 LOOKS = {
     "completion",
+    "cost",
     "explain",
     "history",
     "metrics",
     "notify test",
+    "plan advise",
     "plan check",
     "plan schema",
     "snmp-agent notify",
