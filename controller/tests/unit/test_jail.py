@@ -28,6 +28,10 @@ jail._give_up_rights = lambda _kept: None
 jail.enter(Path("/"), [], read_only=True, session=None)
 os.execv("/bin/sh", ["sh", "-c", sys.argv[1]])
 """
+#: Whoever waits is slow: it sees to signals only once it is told to by a line.
+SLOW = IN_A_JAIL.replace(
+    BEGIN, f"{BEGIN}opened = os.pidfd_open\nos.pidfd_open = lambda pid: (sys.stdin.readline(), opened(pid))[1]\n"
+)
 REFUSED = f"""\
 {BEGIN}
 jail._libc = types.SimpleNamespace(unshare=lambda flags: 0 if flags == jail.CLONE_NEWPID else -1)
@@ -75,7 +79,11 @@ else:
 @contextmanager
 def program(*words: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", *words], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process
@@ -103,6 +111,19 @@ def test_a_signal_reaches_the_session_which_may_clean_up(number: signal.Signals)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
+        assert said(process) == "clean\n"
+        assert process.returncode == 9
+
+
+def test_a_signal_that_comes_early_is_passed_on_later() -> None:
+    script = "trap 'echo clean; exit 9' TERM; echo ready; while :; do sleep 0.1; done"
+    with program(SLOW, script) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        process.stdin.write("go on\n")
+        process.stdin.flush()
         assert said(process) == "clean\n"
         assert process.returncode == 9
 

@@ -52,10 +52,13 @@ def enter(tree: Path, id_map: Sequence[Mapping[str, Any]], *, read_only: bool, s
     """
     _check(_libc.unshare(CLONE_NEWPID), "unshare process namespace")
     outside, inside = socket.socketpair()
+    # One that comes before somebody can pass it on would end whoever waits, and the session uncleanly with it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     child = os.fork()
     if child:
         inside.close()
-        _accompany(child, outside, id_map)
+        _accompany(child, outside, id_map, before)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     outside.close()
     # A signal to its own process group would reach whoever waits outside; the caller's terminal stays outside, too.
     os.setsid()
@@ -80,8 +83,13 @@ def _check(result: int, what: str) -> None:
 # -- outside ----------------------------------------------------------------------------------------------------------
 
 
-def _accompany(child: int, channel: socket.socket, id_map: Sequence[Mapping[str, Any]]) -> NoReturn:
-    """Writes the child's ID map, since that takes rights outside; passes signals on; ends as the child does."""
+def _accompany(
+    child: int, channel: socket.socket, id_map: Sequence[Mapping[str, Any]], unblocked: set[signal.Signals]
+) -> NoReturn:
+    """Writes the child's ID map, since that takes rights outside; passes signals on; ends as the child does.
+
+    `unblocked`: the mask of signals, from when they can be passed on.
+    """
     handle = os.pidfd_open(child)
 
     def pass_on(number: int, _frame: object) -> None:
@@ -90,6 +98,7 @@ def _accompany(child: int, channel: socket.socket, id_map: Sequence[Mapping[str,
 
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
     if id_map:
         # The child looks later on whether this end is still open.
         try:
