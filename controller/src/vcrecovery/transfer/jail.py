@@ -18,7 +18,7 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,7 +84,7 @@ def _check(result: int, what: str) -> None:
 
 
 def _accompany(
-    child: int, channel: socket.socket, id_map: Sequence[Mapping[str, Any]], unblocked: set[signal.Signals]
+    child: int, channel: socket.socket, id_map: Sequence[Mapping[str, Any]], unblocked: Collection[int]
 ) -> NoReturn:
     """Writes the child's ID map, since that takes rights outside; passes signals on; ends as the child does.
 
