@@ -14,7 +14,7 @@ from vcrecovery.errors import UsageError
 
 Event = tuple[str, Any]
 #: Bytes. ijson keeps what it finds in one piece until all of it was taken.
-_PIECE = 32 * 1024
+_PIECE = 16 * 1024
 #: A value of an offer file has four levels at the most.
 _DEEPEST = 20
 #: `tell` is called after each of these parts of the file, in percent.
