@@ -98,6 +98,12 @@ def test_terms_before_the_products(path: Path) -> None:
     assert "its terms come before them" in refused(source(path), path)
 
 
+def test_what_it_has_beside_is_passed_over(path: Path) -> None:
+    """However much that is: nothing of it is kept."""
+    path.write_text(TEXT.replace('"attributesList" : {}', f'"more" : {DEEP}, "list" : [[1], {{}}]'))
+    assert price(source(path)) == "0.115"
+
+
 def test_a_compressed_one(path: Path) -> None:
     path.write_bytes(gzip.compress(TEXT.encode()))
     assert "is compressed; unpack it with `gunzip`" in refused(source(path), path)

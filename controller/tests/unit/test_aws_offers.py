@@ -160,11 +160,13 @@ def test_the_cheapest_that_fits(offers: Offers) -> None:
 
 def test_differing_prices_are_taken_for_none(tmp_path: Path) -> None:
     said: list[str] = []
-    file = OfferFile().machine(hourly="0.1150").machine(hourly="0.115").machine("t3.nano", "0.1").machine("t3.nano")
+    file = OfferFile().machine(hourly="0.1150").machine(hourly="0.115").machine("t3.nano", "10").machine("t3.nano", "9")
     path = file.write(tmp_path / "offers.json")
     source = AwsOffers(path, "eu-central-1", "Linux", tmp_path / "cache", said.append)
     assert hourly(source.machine("m5.large", "on-demand")) == ["0.115"]
-    with pytest.raises(MissingPriceError, match=r"offers.json .*differing prices of t3.nano on-demand.*0.1 USD, 0.115"):
+    with pytest.raises(
+        MissingPriceError, match=r"offers.json .*differing prices of t3.nano on-demand.*: 9 USD, 10 USD"
+    ):
         source.machine("t3.nano", "on-demand")
     assert source.known_as("t3.nano") == []
     assert said[-1] == f"{path}: left out, since their prices differ: t3.nano on-demand"
