@@ -18,7 +18,7 @@ from .sides import VM
 DIFFERENCES = (
     "stress-ng and dd are in place of UnixBench 5.1.3, by the operation that each measures; the total is the geometric",
     "mean of these. fio reads and writes past the VM's page cache (direct), but the host has the VM's disk in its own.",
-    "Pools of btrfs and lvm are in a file on the VM's disk, as LXD makes them by default.",
+    "A pool of btrfs is in a file on the VM's disk, as LXD makes it by default.",
     "Containers are unprivileged and have LXD's seccomp filter, which each system call passes.",
 )
 

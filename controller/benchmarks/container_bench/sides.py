@@ -29,22 +29,26 @@ VM = "VM"
 PATIENCE = 600.0
 #: Sparse: what is not written takes no room.
 _DISK_MIB, _POOL_GIB = 16_000, 2
-#: LXD's drivers -> the options of a pool. All but dir's are in a file on the VM's disk, as LXD makes them.
+#: LXD's drivers -> the options of a pool. That of btrfs is in a file on the VM's disk, as LXD makes it.
 POOLS: Mapping[str, Sequence[str]] = {
     "dir": (),
     "btrfs": (f"size={_POOL_GIB}GiB",),
-    "lvm": (f"size={_POOL_GIB}GiB",),
-    "zfs": (f"size={_POOL_GIB}GiB",),
+}
+#: LXD's other drivers -> why there is no container on such a pool.
+NOT_RUN = {
+    "lvm": "not tried: its volumes are mounted only while a container runs, so an image would have to fill them",
+    "zfs": "Debian's kernel has no ZFS: its module would have to be built in the VM",
 }
 #: What a container needs none of: the kernel, and LXD itself.
 _NOT_INSIDE = ("boot", "usr/lib/modules", "usr/lib/lxd", "usr/sbin/lxd", "var/lib/lxd", "var/cache")
-_METADATA = "architecture: x86_64\ncreation_date: 0\nproperties: {description: the VM's own system}\n"
+#: What containers are made of, in the VM.
+_TREE = "/srv/container"
 CONTENTS = replace(
     SECONDARY,
-    packages=(*SECONDARY.packages, "stress-ng", "fio", "iperf3", "btrfs-progs", "lvm2", "thin-provisioning-tools"),
+    packages=(*SECONDARY.packages, "stress-ng", "fio", "iperf3", "btrfs-progs"),
     files={
         **SECONDARY.files,
-        "etc/modules-load.d/lab.conf": "button\nfuse\nloop\nbtrfs\ndm_mod\ndm_thin_pool\n",
+        "etc/modules-load.d/lab.conf": "button\nfuse\nloop\nbtrfs\n",
     },
 )
 
@@ -71,11 +75,11 @@ def sides(folder: Path, progress: Progress) -> Iterator[Sides]:
         ends.callback(remove_bridge, BRIDGE)
         ends.callback(machine.destroy_and_undefine, vm, folder)
         made = _Making(folder, image, vm, accelerator(image, DEFAULT_CACHE))
-        with progress("VM: disk with the containers' image"):
+        with progress("VM: disk with the containers' files"):
             made.make_disk()
         with progress("VM: boot"):
             made.boot()
-        with progress("VM: LXD, the containers' image"):
+        with progress("VM: LXD"):
             made.start_lxd()
         yield made.sides(progress)
 
@@ -88,7 +92,8 @@ class _Making:
 
     def make_disk(self) -> None:
         with tempfile.TemporaryDirectory(prefix="vcrlab-image-", dir=self._folder) as scratch:
-            whole, inside = Path(scratch) / "vm", Path(scratch) / "container"
+            whole = Path(scratch) / "vm"
+            inside = whole / _TREE.lstrip("/")
             for copy in (whole, inside):
                 run(["cp", "-a", self._rootfs, copy], timeout=300)
             for name in _NOT_INSIDE:
@@ -96,12 +101,6 @@ class _Making:
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
             (inside / "etc/fstab").write_text("")
             (inside / "etc/modules-load.d/lab.conf").unlink()
-            image = whole / "srv/image"
-            image.mkdir()
-            (image / "metadata.yaml").write_text(_METADATA)
-            run(["tar", "-C", image, "-cf", image / "metadata.tar", "metadata.yaml"], timeout=60)
-            tar: list[str | Path] = ["tar", "--numeric-owner", "--xattrs", "--acls", "-C", inside]
-            run([*tar, "-cf", image / "rootfs.tar", "."], timeout=300)
             make_disk(whole, self._image.disk, _DISK_MIB)
 
     def boot(self) -> None:
@@ -111,11 +110,9 @@ class _Making:
 
     def start_lxd(self) -> None:
         self._on(self._vm, "lxd waitready --timeout=240", PATIENCE)
-        self._on(self._vm, "cd /srv/image && lxc image import metadata.tar rootfs.tar --alias vm", PATIENCE)
-        self._on(self._vm, "rm -r /srv/image", PATIENCE)
 
     def sides(self, progress: Progress) -> Sides:
-        machines, not_run = {VM: self._vm}, {}
+        machines, not_run = {VM: self._vm}, dict(NOT_RUN)
         for number, (driver, options) in enumerate(POOLS.items()):
             place = virtual_machine(f"in-{driver}", 61 + number)
             with progress(f"container on {driver}"):
@@ -140,9 +137,11 @@ class _Making:
         name = place.name
         files = identity(name, place.uuid, place.ip, 24, place.gateway)
         wanted = ("/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/network/interfaces")
-        pushes = [f"printf %s {shlex.quote(files[path])} | lxc file push -q - {name}{path}" for path in wanted]
+        root = f"/var/lib/lxd/storage-pools/{driver}/containers/{name}/rootfs"
+        writes = [f"printf %s {shlex.quote(files[path])} >{root}{path}" for path in wanted]
         card = f"lxc config device add {name} eth0 nic nictype=bridged parent=br0 name=eth0 hwaddr={place.mac}"
-        commands = [f"lxc init vm {name} --storage {driver}", card, *pushes, f"lxc start {name}"]
+        fill = f"mkdir -p {root} && cp -a {_TREE}/. {root}/"
+        commands = [f"lxc init {name} --empty --storage {driver}", card, fill, *writes, f"lxc start {name}"]
         self._on(self._vm, " && ".join(commands), PATIENCE)
         wait_until(partial(machine.greets, place.ip), f"ssh to {name}", PATIENCE, 0.2)
 
