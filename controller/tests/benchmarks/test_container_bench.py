@@ -46,6 +46,12 @@ def test_the_same_command_runs_on_every_side_for_each_of_the_papers_loads() -> N
     assert {load.name for load in made} | {NETWORK} == {name for names in LOADS.values() for name in names}
 
 
+def test_no_load_answers_with_the_figure_of_the_one_before_it() -> None:
+    commands = [load.command for load in loads(QUICK) if "--yaml" in load.command]
+    assert commands
+    assert all(command.index("rm -f ") < command.index("stress-ng") for command in commands)
+
+
 @pytest.mark.parametrize(
     ("read", "printed", "figure"),
     [
