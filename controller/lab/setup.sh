@@ -15,6 +15,8 @@ packages=(
   snmpd snmp snmptrapd
   # what the tests of the exclude lists build package databases with
   rpm dnf dnf-plugins-core
+  # what asks a VM and a container in it how fast their network is
+  iperf3
   # what the tests of consistent syncs run: no services, only programs
   mariadb-server-core mariadb-client-core lvm2 thin-provisioning-tools xfsprogs
   # what looks at the report's page
