@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -20,22 +21,24 @@ _STYLE = """
   --red: #ff9c94; --yellow: #f2c14b; --green: #7fd99a; --link: #9ec1ff } }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 1rem; max-width: 75rem; background: var(--back); color: var(--text);
-  font: 1rem/1.5 system-ui, sans-serif }
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere }
 h1 { font-size: 1.25rem; margin: 0 } h2 { font-size: 1.05rem; margin: 1.5rem 0 .5rem }
 header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; align-items: baseline }
 a { color: var(--link) } a:focus-visible, summary:focus-visible { outline: 2px solid var(--link) }
 .red { color: var(--red) } .yellow { color: var(--yellow) } .green { color: var(--green) }
-.wide { overflow-x: auto } table { border-collapse: collapse; width: 100% }
+table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--edge); vertical-align: top }
 th { font-weight: 600 } td.state { font-weight: 600; white-space: nowrap }
-code, pre { font: .9em/1.45 ui-monospace, monospace } code { overflow-wrap: anywhere }
-pre { background: var(--soft); padding: .75rem; overflow-x: auto; margin: .5rem 0 }
+code, pre { font: .9em/1.45 ui-monospace, monospace } td { min-width: 4.5rem }
+pre { background: var(--soft); padding: .75rem; white-space: pre-wrap; margin: .5rem 0 }
 ul { padding-left: 1.25rem } li { margin: .25rem 0 } summary { cursor: pointer }
 @media (max-width: 40rem) { thead { position: absolute; left: -200vw }
   table, tbody, tr, td { display: block; width: auto; border: 0; padding: .1rem 0 }
   tr { border-bottom: 1px solid var(--edge); padding: .5rem 0 }
-  td[data-is]::before { content: attr(data-is) ": "; font-weight: 400; opacity: .85 } }
+  td[data-is]::before { content: attr(data-is) ": "; font-weight: 400 } }
 """
+#: What is to be typed.
+_COMMAND = re.compile("`([^`]+)`")
 #: A state is never told by its colour alone.
 _SIGN = {"red": "\N{BLACK UP-POINTING TRIANGLE}", "yellow": "\N{BLACK DIAMOND}", "green": "\N{BLACK CIRCLE}"}
 
@@ -99,7 +102,7 @@ def _listed(title: str, colour: str, found: Sequence[Finding]) -> Iterable[str]:
         return
     yield f'<h2 class="{colour}">{title}</h2><ul>'
     for finding in found:
-        yield f"<li>{_text(finding)}</li>"
+        yield f"<li>{_COMMAND.sub(r'<code>\1</code>', _text(finding))}</li>"
     yield "</ul>"
 
 
@@ -116,7 +119,7 @@ _HEADS = ("service", "serves", "health", "primary", "standby", "files", "DNS", "
 
 
 def _services(views: Sequence[ServiceView]) -> Iterable[str]:
-    yield '<h2>Services</h2><div class="wide"><table><thead><tr>'
+    yield "<h2>Services</h2><table><thead><tr>"
     yield "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     yield "</tr></thead><tbody>"
     for view in views:
@@ -137,7 +140,7 @@ def _services(views: Sequence[ServiceView]) -> Iterable[str]:
         )
         verdict = f'<td data-is="verdict" class="{colour}">{_text(view.verdict.kind.value)}</td>'
         yield f"<tr>{name}{rest}{verdict}</tr>"
-    yield "</tbody></table></div>"
+    yield "</tbody></table>"
 
 
 def _details(views: Sequence[ServiceView]) -> Iterable[str]:
