@@ -102,7 +102,8 @@ def _listed(title: str, colour: str, found: Sequence[Finding]) -> Iterable[str]:
         return
     yield f'<h2 class="{colour}">{title}</h2><ul>'
     for finding in found:
-        yield f"<li>{_COMMAND.sub(r'<code>\1</code>', _text(finding))}</li>"
+        said = _COMMAND.sub(r"<code>\1</code>", _text(finding))
+        yield f"<li>{said}</li>"
     yield "</ul>"
 
 
