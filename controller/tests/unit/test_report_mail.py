@@ -47,6 +47,7 @@ def message() -> EmailMessage:
 def password_file(folder: Path) -> Path:
     file = folder / "password"
     file.write_text(f"{PASSWORD}\n")
+    file.chmod(0o600)
     return file
 
 
@@ -132,6 +133,15 @@ def test_nobody_is_there(keys: tuple[Path, Path], tmp_path: Path) -> None:
     assert "Connection refused" in trouble(lambda: by_smtp(server(1, keys), message(), "v@example.net", TO, 5.0))
     gone = server(1, keys, user="vcr", password_file=tmp_path / "none")
     assert "No such file" in trouble(lambda: by_smtp(gone, message(), "v@example.net", TO, 5.0))
+
+
+def test_a_password_that_others_may_read_is_not_used(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    file = password_file(tmp_path)
+    file.chmod(0o640)
+    open_to_others = server(1, keys, user="vcr", password_file=file)
+    said = trouble(lambda: by_smtp(open_to_others, message(), "v@example.net", TO, 5.0))
+    assert "can be read by others" in said
+    assert PASSWORD not in said
 
 
 def test_sendmail(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from email.message import EmailMessage
 from pathlib import Path
 
 from vcrecovery.drivers.process import run
+from vcrecovery.drivers.secret import read_secret
 from vcrecovery.errors import ExternalError
 
 #: The one path that every mail system for Linux provides.
@@ -48,8 +49,8 @@ def by_smtp(
     server: Server, message: EmailMessage, sender: str, to: Sequence[str], answer_within: float = ANSWER_WITHIN
 ) -> None:
     """Raises ExternalError: also when its certificate is not the server's, or one of the recipients is refused."""
+    password = _password(server)
     try:
-        password = _password(server)
         context = ssl.create_default_context(cafile=server.ca_file)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         smtp = _connected(server, context, answer_within)
@@ -85,7 +86,8 @@ def _connected(server: Server, context: ssl.SSLContext, within: float) -> smtpli
 
 
 def _password(server: Server) -> str:
-    return server.password_file.read_text().strip() if server.password_file is not None else ""
+    path = server.password_file
+    return read_secret(path, f"the password for {server}", "the password") if path is not None else ""
 
 
 def _in_words(error: Exception, within: float) -> str:

@@ -7,7 +7,6 @@ errors that say what to do. Its debug log, which would show the token, stays off
 from __future__ import annotations
 
 import logging
-import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ import requests
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pyzabbix.api import ZabbixAPI, ZabbixAPIException
 
+from vcrecovery.drivers.secret import read_secret
 from vcrecovery.errors import ExternalError
 from vcrecovery.plan.monitoring import ZabbixApi
 
@@ -190,19 +190,7 @@ class ZabbixServer:
 
     def _token(self) -> str:
         path = self._api.token_file
-        try:
-            with path.open(encoding="ascii") as file:
-                mode = stat.S_IMODE(path.stat().st_mode)
-                token = file.read(1024).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise ExternalError(
-                f"Zabbix's API token cannot be read: {path}: {reason}", "put the token there, mode 0600"
-            ) from error
-        if mode & 0o077:
-            raise ExternalError(
-                f"Zabbix's API token can be read by others: {path} has mode {mode:04o}", f"chmod 600 {path}"
-            )
+        token = read_secret(path, "Zabbix's API token", "the token", "ascii")
         if not token.isalnum():
             raise ExternalError(f"{path} holds no API token of Zabbix", "put the token and nothing else there")
         return token

@@ -7,10 +7,10 @@ import binascii
 import hmac
 import json
 import ssl
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from vcrecovery.drivers.secret import read_secret
 from vcrecovery.errors import ExternalError
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.status_page import PageTls, StatusPage
@@ -30,7 +30,6 @@ _CONFINED = {
     "Referrer-Policy": "no-referrer",
 }
 _ASKS = {"WWW-Authenticate": 'Basic realm="VCRecovery: any name, the token as password", charset="UTF-8"'}
-_LONGEST = 1024
 
 
 def place_of_metrics(metrics: Metrics) -> Place:
@@ -88,17 +87,7 @@ def _knows(authorization: str, token: str) -> bool:
 
 def _token(path: Path) -> str:
     """Read each time: one that was changed counts at once. Raises ExternalError."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            token = file.read(_LONGEST).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ExternalError(
-            f"the status page's token cannot be read: {path}: {reason}", "put it there, mode 0600"
-        ) from error
-    if mode & 0o077:
-        raise ExternalError(f"the status page's token can be read by others (mode {mode:o})", f"`chmod 600 {path}`")
+    token = read_secret(path, "the status page's token", "it")
     if not token:
         raise ExternalError(f"the status page's token is empty: {path}", "`openssl rand -hex 24` makes one")
     return token
