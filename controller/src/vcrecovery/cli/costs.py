@@ -28,8 +28,7 @@ _EPISODES = 10_000
 
 def compare(plan_path: Path, providers: int, *, explain: bool, as_csv: bool, as_json: bool) -> None:
     plan, costs, book = book_of(plan_path, SystemClock().now())
-    found = alternatives(plan, book, providers)
-    view = page.CostView(costs.currency, book.on, costs.failed, found, split(plan, found[0].lines))
+    view = page.view_of(plan, costs, book, providers)
     if as_json:
         click.echo(json.dumps(page.as_data(view), indent=2))
     elif as_csv:

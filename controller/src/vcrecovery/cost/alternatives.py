@@ -6,7 +6,7 @@ A private secondary costs the same in each mode, since it has to bear all its se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -71,38 +71,40 @@ class _Reckoning:
         self._notes: list[str] = []
 
     def all(self) -> list[Alternative]:
-        secondaries = self._secondaries()
         services = {name: entry.cost for name, entry in self._plan.services.items() if entry.cost is not None}
-        count, vms = _count(len(secondaries), "secondary", "secondaries"), _count(len(self._plan.services), "VM", "VMs")
+        count, vms = (
+            _count(len(self._secondaries()), "secondary", "secondaries"),
+            _count(len(self._plan.services), "VM", "VMs"),
+        )
         undescribed = [name for name in self._plan.services if name not in services]
         unknown = f"not known: {_first(undescribed)} has no `cost`" if undescribed else ""
         found = [
             Alternative(
                 Way.THIS_PLAN,
                 f"this plan: {count}, in any mode",
-                self._of(self._this_plan, secondaries, services),
+                self._secondaries_as(services),
                 notes=self._notes,
             ),
             Alternative(
                 Way.SHARED,
                 f"the same, shared by {self._providers} providers",
-                self._of(self._shared, secondaries, services),
+                self._secondaries_as(services, providers=self._providers),
             ),
             Alternative(
                 Way.COLD_SECONDARY,
                 f"the same, off until a failure ({_hours(self._failed_hours)} a year)",
-                self._of(self._cold_secondary, secondaries, services),
+                self._secondaries_as(services, self._failed_hours, 1),
             ),
             Alternative(
                 Way.SECOND_VMS,
                 f"a second set of {vms}",
-                () if unknown else self._of(self._second_vms, services),
+                () if unknown else self._vms(services, YEAR_HOURS, Kind.DISK),
                 unknown,
             ),
             Alternative(
                 Way.BACKUPS,
                 f"backups, {vms} booted on failure",
-                () if unknown else self._of(self._backups, services),
+                () if unknown else self._vms(services, self._failed_hours, Kind.BACKUP),
                 unknown,
             ),
         ]
@@ -119,37 +121,20 @@ class _Reckoning:
         found = {name: self._plan.secondaries[name].cost for name in in_use}
         return {name: cost for name, cost in found.items() if cost is not None}
 
-    def _of(self, lines: Callable[..., Iterable[Line]], *args: object) -> list[Line]:
-        return list(lines(*args))
+    def _secondaries_as(
+        self, services: Mapping[str, ServiceCost], hours: Decimal = YEAR_HOURS, providers: int | None = None
+    ) -> list[Line]:
+        """On for so many hours a year, and shared by so many; None: as the plan has it."""
+        lines: list[Line] = []
+        for name, cost in self._secondaries().items():
+            lines += self._machine(Of(Owner.SECONDARY, name), cost, hours, providers or cost.shared_by)
+        return [*lines, *self._traffic(services)]
 
-    def _this_plan(
-        self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]
-    ) -> Iterable[Line]:
-        for name, cost in secondaries.items():
-            yield from self._machine(Of(Owner.SECONDARY, name), cost, YEAR_HOURS, cost.shared_by)
-        yield from self._traffic(services)
-
-    def _shared(self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]) -> Iterable[Line]:
-        for name, cost in secondaries.items():
-            yield from self._machine(Of(Owner.SECONDARY, name), cost, YEAR_HOURS, self._providers)
-        yield from self._traffic(services)
-
-    def _cold_secondary(
-        self, secondaries: Mapping[str, SecondaryCost], services: Mapping[str, ServiceCost]
-    ) -> Iterable[Line]:
-        for name, cost in secondaries.items():
-            yield from self._machine(Of(Owner.SECONDARY, name), cost, self._failed_hours)
-        yield from self._traffic(services)
-
-    def _second_vms(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
+    def _vms(self, services: Mapping[str, ServiceCost], hours: Decimal, disk: Kind) -> list[Line]:
+        lines: list[Line] = []
         for name, cost in services.items():
-            yield from self._machine(Of(Owner.SERVICE, name), cost, YEAR_HOURS)
-        yield from self._traffic(services)
-
-    def _backups(self, services: Mapping[str, ServiceCost]) -> Iterable[Line]:
-        for name, cost in services.items():
-            yield from self._machine(Of(Owner.SERVICE, name), cost, self._failed_hours, disk=Kind.BACKUP)
-        yield from self._traffic(services)
+            lines += self._machine(Of(Owner.SERVICE, name), cost, hours, disk=disk)
+        return [*lines, *self._traffic(services)]
 
     def _machine(
         self, of: Of, cost: Machine, hours: Decimal, shared_by: int = 1, disk: Kind = Kind.DISK

@@ -11,10 +11,12 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from vcrecovery.core.text import span
-from vcrecovery.cost.alternatives import Alternative, Way
-from vcrecovery.cost.book import Line
+from vcrecovery.cost.alternatives import Alternative, Way, alternatives
+from vcrecovery.cost.book import Line, PriceBook
 from vcrecovery.cost.spent import Spent
-from vcrecovery.cost.split import Part
+from vcrecovery.cost.split import Part, split
+from vcrecovery.plan.costs import Costs
+from vcrecovery.plan.model import Plan
 from vcrecovery.report.aligned import aligned
 
 _CENT = Decimal("0.01")
@@ -33,6 +35,12 @@ class CostView:
     @property
     def lines(self) -> list[Line]:
         return [line for entry in self.alternatives for line in entry.lines]
+
+
+def view_of(plan: Plan, costs: Costs, book: PriceBook, providers: int) -> CostView:
+    """Raises as `alternatives` does."""
+    found = alternatives(plan, book, providers)
+    return CostView(costs.currency, book.on, costs.failed, found, split(plan, found[0].lines))
 
 
 def money(amount: Decimal) -> str:

@@ -8,14 +8,12 @@ from datetime import date, datetime, timedelta
 
 from vcrecovery.core.ages import Ages, added
 from vcrecovery.core.health import Outage
-from vcrecovery.cost.alternatives import alternatives
 from vcrecovery.cost.book import PriceBook
 from vcrecovery.cost.sources import sources_of
-from vcrecovery.cost.split import split
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Plan
-from vcrecovery.report.costs import CostView
+from vcrecovery.report.costs import CostView, view_of
 from vcrecovery.report.findings import all_findings
 from vcrecovery.report.look import look
 from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView, ServicePlan
@@ -138,8 +136,7 @@ def _costs(plan: Plan, today: date) -> tuple[CostView | None, str]:
         return None, "The plan has no `costs`, so nothing is reckoned."
     try:
         sources = list(sources_of(plan.costs, plan.state_dir / "prices", lambda _: None))
-        found = alternatives(plan, PriceBook(sources, plan.costs.currency, today), _PROVIDERS)
-        return CostView(plan.costs.currency, today, plan.costs.failed, found, split(plan, found[0].lines)), ""
+        return view_of(plan, plan.costs, PriceBook(sources, plan.costs.currency, today), _PROVIDERS), ""
     except VCRecoveryError as error:
         return None, f"The cost cannot be reckoned: {error}."
     except ModuleNotFoundError as error:
