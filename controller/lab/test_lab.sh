@@ -47,6 +47,7 @@ fi
 
 echo "ONCE MORE, the failed tests alone:"
 alone=(--last-failed --last-failed-no-failures=none --maxfail=1)
+export PYTHONTRACEMALLOC=10 # whoever leaves a process or a file open is named by where it was opened
 ((codes[0] != failed)) || of_the_lab "${alone[@]}" || exit 1
 ((codes[1] != failed)) || of_their_own "${alone[@]}" || exit 1
 echo "FLAKY: what is named FAILED above has passed alone. Its first failure is a race, or another test's: find it."

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from vcrecovery.errors import ExternalError
 
 from .small_site import SERVE, SmallSite, small_site
 from .waiting import wait_for
@@ -115,6 +119,48 @@ def test_one_that_somebody_stops_is_left_alone(site: SmallSite) -> None:
         kill(site, WEB)
         wait_for(lambda: serves(site, WEB, 3), "its page")
     assert "so wanted by" not in site.vcrecovery("status", WEB).stdout
+
+
+@contextlib.contextmanager
+def hanging_monitor(site: SmallSite, name: str) -> Iterator[None]:
+    """LXD's own process beside the container hangs, as where it gets no time: LXD says "Error" of it then."""
+    monitor = int(Path(f"/proc/{init_of(site, name)}/stat").read_text().rpartition(") ")[2].split()[1])
+    assert b"[lxc monitor]" in Path(f"/proc/{monitor}/cmdline").read_bytes()
+    os.kill(monitor, signal.SIGSTOP)
+    try:
+        wait_for(lambda: site.instance(name).status == "Error", "LXD's word for it")
+        yield
+    finally:
+        os.kill(monitor, signal.SIGCONT)
+
+
+def test_one_of_which_lxd_cannot_tell_whether_it_runs_is_left_alone(site: SmallSite) -> None:
+    with site.watched() as said:
+        wait_for(lambda: status(site, WEB)["health"] == "answers" and "watching" in said(), "the watcher")
+        init = init_of(site, WEB)
+        with hanging_monitor(site, WEB):
+            assert site.page(WEB) == WEB
+            done = site.vcrecovery("failover", WEB)
+            assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        wait_for(lambda: site.instance(WEB).status == "Running", "LXD's word for it")
+    assert epochs(site, WEB) == [1]
+    assert init_of(site, WEB) == init
+
+
+def test_a_start_waits_until_lxd_can_tell(site: SmallSite) -> None:
+    """Of one that a killed controller has just started, on a busy machine."""
+    server = site.lxd.server
+    init = init_of(site, WEB)
+    with ThreadPoolExecutor() as pool:
+        with hanging_monitor(site, WEB):
+            start = pool.submit(server.start, WEB, 60)
+            with pytest.raises(TimeoutError):
+                start.result(timeout=8)  # it takes LXD 5 s to say so
+        start.result(timeout=60)
+    assert init_of(site, WEB) == init
+    with hanging_monitor(site, WEB), pytest.raises(ExternalError, match="in Error status") as raised:
+        server.start(WEB, 7)  # of which LXD takes 5 s to say so
+    assert raised.value.hint == "see `lxc info --show-log web`, then run it again"
 
 
 def test_one_that_ends_each_time_is_given_up_with_its_last_words(site: SmallSite) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vcrecovery.core.service_state import Side
+from vcrecovery.drivers.lxd.instances import ERROR
 from vcrecovery.drivers.probe import Target
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
@@ -28,8 +29,13 @@ def files_arrive(env: Environment, name: str) -> bool | None:
 
 
 def standby_runs(env: Environment, name: str) -> bool:
-    """Whether its container does. Raises ExternalError."""
+    """Whether its container does. Raises ExternalError when that cannot be told."""
     instance = env.lxd[env.plan.services[name].standby.secondary].get(name)
+    if instance is not None and instance.status == ERROR:
+        raise ExternalError(
+            f"LXD cannot tell whether container {name} runs: its monitor does not answer",
+            f"wait until `lxc info {name}` shows another status, then run it again",
+        )
     return instance is not None and instance.running
 
 

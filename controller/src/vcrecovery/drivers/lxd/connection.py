@@ -157,8 +157,7 @@ class Connection:
         except AnswerError as error:
             if error.status_code == 503:
                 raise self._unreachable(error) from error
-            kind = TryAgainError if "is busy running" in str(error) else ExternalError
-            raise kind(f"LXD on secondary {self.name}: {error}") from error
+            raise _kind(str(error))(f"LXD on secondary {self.name}: {error}") from error
 
     def _found(self, call: Callable[[Any], Any]) -> Any:
         """What `call` returns; None when the server says that there is no such thing."""
@@ -187,10 +186,16 @@ class Connection:
                 return result["metadata"] or {}
             if result["status_code"] < 200:
                 raise ExternalError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
-            kind = TryAgainError if "is busy running" in str(result["err"]) else ExternalError
-            raise kind(f"LXD on secondary {self.name}: {doing}: {' '.join(str(result['err']).split())}")
+            said = " ".join(str(result["err"]).split())
+            raise _kind(said)(f"LXD on secondary {self.name}: {doing}: {said}")
 
         return self._guard(change)
+
+
+def _kind(said: str) -> type[ExternalError]:
+    """Of the error for what LXD said: whether it passes."""
+    # "Error status" is LXD's word when a container's own monitor has not answered it for 5 s, as on a busy machine.
+    return TryAgainError if "is busy running" in said or "in Error status" in said else ExternalError
 
 
 def _tls_reason(error: Exception) -> str:

@@ -13,6 +13,8 @@ from vcrecovery.drivers.lxd.routes import AnswerError
 from vcrecovery.errors import ExternalError
 
 STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
+#: LXD cannot tell: the container's own monitor has not answered it for 5 s. It passes, unless the monitor hangs.
+ERROR = "Error"
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
 #: So often an instance is started that ends right after.
@@ -142,18 +144,16 @@ class Instances(Connection):
     def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
 
-        `known` is what was read of it a moment ago; one that does not run and is not what it was then is read again.
+        `known` is what was read of it a moment ago; one that is not what it was then is read again.
         Raises ExternalError with the server's reason.
         """
         deadline = self._clock.steady() + timeout
         found = known or self.get(instance)
         started = 0
+        hint = f"see `lxc info --show-log {instance}`, then run it again"
         while found is None or not found.running:
             if started >= _STARTS or (started and self._clock.steady() >= deadline):
-                raise EndsAtOnceError(
-                    f"container {instance} stops right after its start",
-                    f"see `lxc info --show-log {instance}`, then run it again",
-                )
+                raise EndsAtOnceError(f"container {instance} stops right after its start", hint)
             action = "unfreeze" if found is not None and found.status == FROZEN else "start"
             try:
                 self._set_state(instance, action, timeout, f"the start of {instance}")
@@ -161,14 +161,13 @@ class Instances(Connection):
                 if action == "unfreeze":
                     # The server's word is enough: what was booted long ago does not end right after.
                     return
-            except TryAgainError:
+            except TryAgainError as error:
                 if self._clock.steady() >= deadline:
-                    raise
+                    raise TryAgainError(error.message, hint) from error
                 self._clock.sleep(_BUSY_DELAY)
             except ExternalError as error:
-                now = self.get(instance) if found is not None and found is known else None
-                if now is None or known is None or now.status == known.status:
-                    hint = f"see `lxc info --show-log {instance}`, then run it again"
+                now = self.get(instance)
+                if now is None or found is None or now.status == found.status or self._clock.steady() >= deadline:
                     # Its init could not even be run.
                     kind = EndsAtOnceError if "forkstart" in error.message else ExternalError
                     raise kind(error.message, hint) from error
