@@ -54,6 +54,7 @@ class Recorder:
         symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
+        to: str | None = None,
     ) -> Episode:
         self.calls.append((cause, symptom, time.monotonic()))
         raise RefusedError(f"{service} is not failed over in this test")

@@ -144,6 +144,7 @@ LOADED_LATE = {
     "cli/failover.py": "completion and --help: what carries it out (160)",
     "cli/switchover.py": "completion and --help: the same",
     "cli/failback.py": "completion and --help: the same",
+    "cli/move.py": "completion and --help: the same",
     "cli/rollback.py": "completion and --help: the same",
     "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (125)",
     "cli/explain.py": "completion and --help: the same",

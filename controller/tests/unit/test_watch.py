@@ -108,6 +108,7 @@ class Recorder:
         symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
+        to: str | None = None,
     ) -> Episode:
         self.calls.append((service, cause, symptom))
         raise self.refusal(f"{service} cannot be fenced")

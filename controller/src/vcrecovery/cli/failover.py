@@ -79,6 +79,20 @@ dry_run_option = click.option(
     metavar="NAME",
     help="Restore this point before the start; `latest` is the newest.",
 )
+@click.option(
+    "--to",
+    **ONE,
+    shell_complete=complete.secondary,
+    metavar="SECONDARY",
+    help="Where a standby that serves, on a secondary that has failed, is to go on: its spare.",
+)
+@click.option(
+    "--secondary-is-down",
+    **ONE,
+    shell_complete=complete.secondary,
+    metavar="SECONDARY",
+    help="With --to: on your word, nothing runs there any more. Type the secondary's name.",
+)
 @dry_run_option
 @json_option
 @plan_option

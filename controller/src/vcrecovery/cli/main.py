@@ -38,6 +38,7 @@ VERBS = {
     "failover": ("failover", "failover", "Fence a service's primary and start its standby."),
     "history": ("history", "history", "Show past failovers, step by step."),
     "metrics": ("metrics", "metrics", "Print metrics for Prometheus."),
+    "move": ("move", "move", "Move a service that its standby serves to another secondary; nothing is lost."),
     "notify": ("notify", "notify", "Send a test message to those who are told what happens."),
     "plan": ("plan", "plan", "Check the plan file."),
     "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),

@@ -104,6 +104,8 @@ def run(
     force: bool = False,
     primary_is_down: str | None = None,
     restore_point: str | None = None,
+    to: str | None = None,
+    secondary_is_down: str | None = None,
     planned: bool = False,
     back: bool = False,
     into: str | None = None,
@@ -123,6 +125,8 @@ def run(
         force=force,
         primary_is_down=primary_is_down,
         restore_point=restore_point,
+        to=to,
+        secondary_is_down=secondary_is_down,
         planned=planned,
         back=back,
         into=into,
@@ -144,6 +148,8 @@ def carry_out(
     force: bool = False,
     primary_is_down: str | None = None,
     restore_point: str | None = None,
+    to: str | None = None,
+    secondary_is_down: str | None = None,
     planned: bool = False,
     back: bool = False,
     into: str | None = None,
@@ -156,6 +162,11 @@ def carry_out(
     word = operators_word(meant.what, meant.name, primary_is_down)
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
+    if to is not None:
+        _known("secondary", to, list(env.plan.secondaries), plan_path)
+        if not meant.alone:
+            raise UsageError("--to belongs to one service", "name it")
+    off = _is_off(env, meant, to, secondary_is_down)
     if into is not None:
         _refuse_another_vm(env, meant, into.lower(), plan_path)
     by = operator()
@@ -164,6 +175,8 @@ def carry_out(
         primary_is_down=word,
         by=by,
         restore_point=restore_point,
+        to=to,
+        secondary_is_down=off,
         planned=planned,
         back=back,
         rebuilt=into is not None,
@@ -180,6 +193,19 @@ def carry_out(
             _all_of(env, meant, request, ended, as_json)
     except KeyboardInterrupt:
         raise interruption_of(env.journal, meant.services, ended, back=back) from None
+
+
+def _is_off(env: Environment, meant: _Meant, to: str | None, typed: str | None) -> bool:
+    """Whether the operator says that the secondary on which the service serves is off, by typing its name."""
+    if typed is None:
+        return False
+    if to is None:
+        raise UsageError("--secondary-is-down needs --to", "name the secondary that takes over")
+    here = env.plan.services[meant.name].standby
+    named = {here.secondary, *([here.spare.secondary] if here.spare is not None else [])} - {to}
+    if typed not in named:
+        raise UsageError(f"--secondary-is-down {typed} is not where {meant.name} serves", f"type {' or '.join(named)}")
+    return True
 
 
 def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Path) -> None:
@@ -219,11 +245,14 @@ def tell_the_end(env: Environment, request: Request, name: str, episode: Episode
     if as_json:
         _print_json("service", name, [result_of(name, episode, request)])
     elif episode is None:
-        serves = "primary serves" if request.back else f"standby serves since epoch {env.journal.state(name).epoch}"
-        say(f"{name}: nothing to do: its {serves}")
+        whose = "primary" if request.back else "standby"
+        since = "" if request.back else f" since epoch {env.journal.state(name).epoch}"
+        say(f"{name}: nothing to do: its {whose} serves{f' on {request.to}' if request.to else ''}{since}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         seconds = took(episode.opened_at, episode.closed_at)
         whom = "VM" if episode.request.back else "standby"
+        if episode.request.to is not None:
+            whom += f" on {episode.request.to}"
         say(colour(f"{name}: served by its {whom} after {seconds}", "green"))
     else:
         say(f"{name}: {episode.reason}")

@@ -10,13 +10,16 @@ import click
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan, seconds_of
 from vcrecovery.core.service_state import ServiceState, Side
-from vcrecovery.errors import RefusedError, UsageError
+from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import ExternalError, RefusedError, UsageError
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
+from vcrecovery.plan.places import is_elsewhere, place
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.container import stand_by_again
+from vcrecovery.standby.copies import put_aside
 from vcrecovery.standby.seed import seed as seed_standby
 from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper, service_lock
 from vcrecovery.transfer.freshness import wait_for_sync
@@ -79,13 +82,31 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
             found = name.read()
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
-        stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
+        if is_elsewhere(plan.services[service]):
+            _leave_the_spare(env, service, state.epoch)
+        else:
+            stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
         env.vm_orders.withdraw(service)
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
+
+
+def _leave_the_spare(env: Environment, service: str, epoch: int) -> None:
+    """The container there serves no more, and the one where it stood by takes files again."""
+    spare = env.lxd[env.plan.services[service].standby.secondary]
+    found = spare.get(service)
+    if found is not None and found.status != STOPPED:
+        raise RefusedError(f"container {service} runs on secondary {spare.name}", f"`lxc stop {service}` there first")
+    put_aside(spare, service, epoch)
+    place(env.plan, service, None)
+    home = env.lxd[env.plan.services[service].standby.secondary]
+    try:
+        stand_by_again(home, service)
+    except ExternalError as error:
+        click.echo(f"{service}: {error.message}; `vcrecovery standby apply {service}` has it stand by there again")
 
 
 def _refuse_in_a_switchover(env: Environment, state: ServiceState) -> None:

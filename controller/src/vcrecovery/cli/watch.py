@@ -30,6 +30,7 @@ from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.drill_loop import command, keep_drilling
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.spare_loop import keep_copying
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
 from vcrecovery.report.notifier import Notifier
@@ -112,12 +113,13 @@ def watching(
     plan, runtime = env.plan, env.runtime
     recover = Unattended(env, LogTimeline())
     # Each with connections of its own.
-    points, packages, standbys, addresses = (env.another() for _ in range(4))
+    points, packages, standbys, addresses, spares = (env.another() for _ in range(5))
     runtime.spawn(lambda: keep_making(plan, points.lxd, env.journal, env.clock, stop), "restore-points")
     runtime.spawn(lambda: PackageWatch(plan, packages.lxd, env.clock).run(stop), "packages")
     keeper = StandbyKeeper(plan, standbys.lxd, env.journal, env.clock, runtime)
     runtime.spawn(lambda: keeper.run(stop), "standbys")
     runtime.spawn(lambda: keep_addresses(addresses, stop), "addresses")
+    runtime.spawn(lambda: keep_copying(spares, stop), "spares")
     rounds = Rounds()
     health = HealthWatch(env.another(), rounds)
     runtime.spawn(lambda: keep_asking(health, stop), "services")

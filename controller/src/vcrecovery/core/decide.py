@@ -13,6 +13,7 @@ from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.failback import next_of_failback
 from vcrecovery.core.fencing import not_again, not_to_be_powered_off, operators_word, served_just_now
 from vcrecovery.core.meaning import Meaning, meaning_of
+from vcrecovery.core.move import next_of_move
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
@@ -24,6 +25,8 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
     if episode.request.back:
         return next_of_failback(episode, policy, now)
+    if episode.request.moves:
+        return next_of_move(episode, policy, now, readiness)
     if (given_up := _given_up(episode)) is not None:
         return given_up
     if episode.request.planned and episode.has_acted:
@@ -35,14 +38,15 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     fence = episode.fence
     if fence is None:
         return _until_it_is_proved(episode, policy, now)
-    if episode.done(Step.START) is None:
+    if episode.started is None:
         return _up_to_the_start(episode, fence, readiness, policy, now)
     switched = episode.done(Step.SWITCH)
     if switched is None:
         return _up_to_the_switch(episode, policy, now)
     if episode.done(Step.VERIFY) is None:
         return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
-    return Close(Outcome.DONE, f"{episode.service} is served by its standby")
+    where = f" on {episode.request.to}" if episode.request.to else ""
+    return Close(Outcome.DONE, f"{episode.service} is served by its standby{where}")
 
 
 def _given_up(episode: Episode) -> Blocked | None:
@@ -144,6 +148,8 @@ def _why_confirm(episode: Episode) -> str:
 
 
 def _why_fence(episode: Episode, saw: Confirmation) -> str:
+    if episode.request.to is not None:
+        return f"it goes on on {episode.request.to} ({saw.summary}): fencing where it served, and the old primary again"
     if episode.request.again and not episode.request.primary_is_down:
         what = "has ended" if episode.request.automatic else "does not answer"
         return f"its standby {what} ({saw.summary}): fencing the old primary again"

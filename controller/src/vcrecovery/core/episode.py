@@ -19,7 +19,7 @@ class Step(StrEnum):
 
     RESTORE is only there when the operator names a restore point; SHUTDOWN and LAST_FILES only in a switchover, and
     TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, and KEEP are
-    those of a failback, in which START has the standby serve again.
+    those of a failback, in which START has the standby serve again. A move has COPY, STOP, LAST_COPY and TAKE_BACK.
     """
 
     CONFIRM = "confirm"
@@ -102,6 +102,8 @@ class Symptom(StrEnum):
     STANDBY_ENDED = "standby-ended"
     #: Its VM runs, and is unwell by its own word, and its ports do not answer.
     SERVICE_DOWN = "service-down"
+    #: The secondary on which its standby serves does not answer, nor does the standby.
+    SECONDARY = "secondary"
 
 
 #: Whoever saw one of these saw the VM end, or stand still: one that no hypervisor has any more is gone with that.
@@ -173,11 +175,26 @@ class Request:
     rebuilt: bool = False
     #: Seconds from the end of a failback for which what its standby was is kept; None: the default.
     commit_after: float | None = None
+    #: The secondary on which a standby that serves is to go on. With `planned` it is a move, and loses nothing.
+    to: str | None = None
+    #: The operator's word that the secondary on which it serves is off.
+    secondary_is_down: bool = False
 
     @property
     def verb(self) -> str:
-        """What an operator types to go on with it."""
+        """As an operator calls it."""
+        if self.moves:
+            return "move"
         return "failback" if self.back else "switchover" if self.planned else "failover"
+
+    def typed(self, service: str) -> str:
+        """What an operator types to go on with it."""
+        return f"{self.verb} {service}" + (f" --to {self.to}" if self.moves else "")
+
+    @property
+    def moves(self) -> bool:
+        """Whether a standby that serves is moved while nothing has failed."""
+        return self.planned and self.to is not None
 
     @property
     def keeps_up(self) -> bool:
@@ -235,6 +252,12 @@ class Episode:
     def fence(self) -> StepRecord | None:
         """The newest try of it, if it ended well and the primary was not started again since."""
         return self.done(Step.FENCE) if self.ever_fenced else None
+
+    @property
+    def started(self) -> StepRecord | None:
+        """The newest try of it, if it ended well and was not taken back since."""
+        newest = max((n for n, record in enumerate(self.steps) if record.step is Step.TAKE_BACK), default=-1)
+        return replace(self, steps=self.steps[newest + 1 :]).done(Step.START)
 
     @property
     def first_confirmed(self) -> StepRecord | None:

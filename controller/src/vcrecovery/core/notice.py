@@ -51,6 +51,7 @@ _BEGUN = {
     "failover": "failing over",
     "switchover": "switching over to its standby",
     "failback": "going back to its VM",
+    "move": "moving to another secondary",
 }
 
 
@@ -71,7 +72,9 @@ def _begun(episode: Episode) -> Iterator[Notice]:
     if not (episode.has_acted or episode.tried(Step.BOOT)):
         return
     name, verb = episode.service, episode.request.verb
-    doing = "bringing its standby up again" if episode.request.again else _BEGUN[verb]
+    to = episode.request.to
+    again = episode.request.again and to is None
+    doing = "bringing its standby up again" if again else f"{_BEGUN[verb]}{f', to {to}' if to else ''}"
     by = "" if episode.request.automatic else f"Asked for by {episode.request.by}."
     yield _notice(
         episode,
@@ -89,7 +92,7 @@ def _stuck(episode: Episode, now: float) -> Iterator[Notice]:
     age, name, verb = now - episode.opened_at, episode.service, episode.request.verb
     newest = next((record for record in reversed(episode.steps) if record.ended_at is not None), None)
     failed = newest if newest is not None and not newest.was_done else None
-    if episode.request.back and not episode.has_acted and failed is None:
+    if (episode.request.back or episode.request.moves) and not episode.has_acted and failed is None:
         # To copy may take hours, and the standby serves.
         return
     if age < (STUCK_AFTER if failed is not None else TAKES_LONG):
@@ -104,7 +107,7 @@ def _stuck(episode: Episode, now: float) -> Iterator[Notice]:
         f"Not done after {span(age)}: {failed.error or 'the step left nothing'}." if failed is not None else "",
         f"Not done after {span(age)}." if failed is None else "",
         "The service may be down." if episode.has_acted else "Nothing was done to whoever serves.",
-        f"Next: `vcrecovery explain {name}`, then `vcrecovery {verb} {name}` goes on with it.",
+        f"Next: `vcrecovery explain {name}`, then `vcrecovery {episode.request.typed(name)}` goes on with it.",
     )
 
 
@@ -167,6 +170,16 @@ def _done(episode: Episode, at: float) -> Notice:
             f"Next: nothing; `vcrecovery status {name}` says when it is protected.",
         )
         return _notice(episode, "done", Topic.FAILOVER, at, f"failed back in {seconds}", *said)
+    if request.to is not None:
+        return _notice(
+            episode,
+            "done",
+            Topic.FAILOVER,
+            at,
+            f"{'moved' if request.planned else 'failed over'} to {request.to} in {seconds}",
+            f"Served by its standby on {request.to}{where}, epoch {episode.epoch}. {episode.cause}.",
+            f"Next: `vcrecovery status {name}` says where its copy is, and how old.",
+        )
     title = "switched over" if request.planned else "failed over"
     if request.again:
         title = "its standby serves again, after"

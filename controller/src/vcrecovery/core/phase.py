@@ -61,6 +61,8 @@ def phase_of(episode: Episode) -> Phase:
         return Phase.CLOSED
     if episode.request.back:
         return _of_failback(episode)
+    if episode.request.moves:
+        return _of_move(episode)
     if _is_taken_back(episode):
         return Phase.TAKEN_BACK if episode.done(Step.TAKE_BACK) is not None else Phase.TAKING_BACK
     if not episode.tried(Step.FENCE):
@@ -110,6 +112,23 @@ def _of_failback(episode: Episode) -> Phase:
     if episode.done(Step.CONFIRM) is not None:
         return Phase.CONFIRMED
     return Phase.CONFIRMING if episode.tried(Step.CONFIRM) else Phase.OPENED
+
+
+def _of_move(episode: Episode) -> Phase:
+    if episode.tried(Step.TAKE_BACK):
+        return Phase.TAKEN_BACK if episode.done(Step.TAKE_BACK) is not None else Phase.TAKING_BACK
+    if episode.done(Step.START) is not None:
+        return _from_the_ports_on(episode)
+    for step, doing, done in (
+        (Step.START, Phase.STARTING, Phase.STARTED),
+        (Step.LAST_COPY, Phase.COPYING_LAST, Phase.ALL_COPIED),
+        (Step.STOP, Phase.STOPPING, Phase.STOPPED),
+        (Step.COPY, Phase.COPYING, Phase.COPIED),
+        (Step.CONFIRM, Phase.CONFIRMING, Phase.CONFIRMED),
+    ):
+        if episode.tried(step):
+            return done if episode.done(step) is not None else doing
+    return Phase.OPENED
 
 
 def _is_taken_back(episode: Episode) -> bool:
@@ -200,10 +219,40 @@ ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
 }
 
 
+_UNDONE: frozenset[Step | Outcome] = _GIVEN_UP | {Step.TAKE_BACK}
+#: The same of a move. It stops only when little is left to copy, starts only where everything is, and what has served
+#: on the other side by its names is not taken back.
+ALLOWED_IN_A_MOVE: Mapping[Phase, frozenset[Step | Outcome]] = {
+    Phase.OPENED: _NOT_YET,
+    Phase.CONFIRMING: _NOT_YET,
+    Phase.CONFIRMED: _NOT_YET | {Step.COPY},
+    Phase.COPYING: _NOT_YET | {Step.COPY},
+    Phase.COPIED: _NOT_YET | {Step.COPY, Step.STOP},
+    Phase.STOPPING: _UNDONE | {Step.STOP},
+    Phase.STOPPED: _UNDONE | {Step.LAST_COPY},
+    Phase.COPYING_LAST: _UNDONE | {Step.LAST_COPY},
+    Phase.ALL_COPIED: _UNDONE | {Step.START},
+    Phase.STARTING: _UNDONE | {Step.START},
+    Phase.STARTED: _UNDONE | {Step.PROBE},
+    Phase.PROBING: _UNDONE | {Step.PROBE},
+    # Done without a switch: where no DNS name follows the service.
+    Phase.PROBED: _UNDONE | {Step.PROBE, Step.SWITCH, Outcome.DONE},
+    Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH},
+    Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
+    Phase.TAKING_BACK: _GIVEN_UP | {Step.TAKE_BACK},
+    Phase.TAKEN_BACK: _GIVEN_UP | {Outcome.TAKEN_BACK},
+    Phase.CLOSED: frozenset(),
+}
+
+
 def allowed(episode: Episode) -> frozenset[Step | Outcome]:
     """What may begin now in `episode`, or end it."""
     if episode.request.back:
         return ALLOWED_IN_A_FAILBACK[phase_of(episode)]
+    if episode.request.moves:
+        return ALLOWED_IN_A_MOVE[phase_of(episode)]
     found = ALLOWED[phase_of(episode)]
     if episode.request.planned:
         return found - {Outcome.WITHDRAWN}

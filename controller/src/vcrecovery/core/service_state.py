@@ -22,11 +22,15 @@ class Side(StrEnum):
 
 @dataclass(frozen=True)
 class Serving:
-    """Who serves, and since which failover. `at_work`: one is not finished, so that may change at any moment."""
+    """Who serves, and since which failover. `at_work`: one is not finished, so that may change at any moment.
+
+    `standby_on`: the secondary on which the standby serves; None: the one where it stands by.
+    """
 
     side: Side = Side.PRIMARY
     epoch: int = 0
     at_work: bool = False
+    standby_on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class ServiceState:
     """What the journal knows of a service.
 
     `failed_over_at` is the end of its newest failover that was done, `withdrawn_at` of the newest that was withdrawn.
-    `seen` is what a hypervisor said last of its primary.
+    `seen` is what a hypervisor said last of its primary. `standby_on`: see `Serving`.
     """
 
     service: str
@@ -59,6 +63,15 @@ class ServiceState:
     acknowledged_at: float | None = None
     withdrawn_at: float | None = None
     seen: Sighting | None = None
+    standby_on: str | None = None
+
+    @property
+    def placed_on(self) -> str | None:
+        """The secondary whose container counts: of whatever is done to it by an open move or failover, too."""
+        episode = self.open_episode
+        if episode is not None and episode.request.to is not None and episode.has_acted:
+            return episode.request.to
+        return self.standby_on
 
     def may_be_our_doing(self, reason: str, now: float) -> bool:
         """Whether an end for libvirt's `reason` may be the fence of a failover that was withdrawn, acting late."""

@@ -19,10 +19,11 @@ from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.text import span
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, Inbox
-from vcrecovery.errors import ExternalError, in_words
+from vcrecovery.errors import ExternalError, RefusedError, in_words
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.serving import targets
+from vcrecovery.plan.places import put
 from vcrecovery.store.outages import OutageBook
 
 log = logging.getLogger("vcrecovery.watch")
@@ -126,8 +127,18 @@ class HealthWatch:
             done = {name: self._env.journal.newest_done(name) for name in changed}
             self.serving = found
             for name in changed:
+                self._is_where(name, found.get(name, at_first))
                 self._is_due(name, now)
                 self._takes_over(name, found.get(name, Serving()), done[name])
+
+    def _is_where(self, name: str, serving: Serving) -> None:
+        """All who share this plan see it. Who is at work on it has his own word for where it is."""
+        if serving.at_work:
+            return
+        try:
+            put(self._env.plan, name, serving.standby_on)
+        except RefusedError as error:
+            log.error("%s: %s", name, error)
 
     def _takes_over(self, name: str, serving: Serving, episode: Episode | None) -> None:
         """Whoever serves is another one, or will be. A failover that is done has seen its ports open."""

@@ -47,6 +47,7 @@ LOOK_EVERY = 5.0
 #: So many episodes are read to see how often a container has ended.
 _READ = 20
 CAUSE = "its standby, which serves, has ended, and nobody asked for that"
+NO_SECONDARY = "the secondary on which its standby serves does not answer, nor does the standby"
 TASK = "look at the standbys that serve"
 
 
@@ -89,6 +90,8 @@ class StandbyWatch:
         self._answered: dict[str, Serving] = {}
         #: When those that run are looked at again.
         self._not_before: dict[str, float] = {}
+        #: Since when each secondary has not answered.
+        self._silent_since: dict[str, float] = {}
         #: What the journal has of those that do not run.
         self._written: dict[str, StandbyEnd] = {}
 
@@ -181,12 +184,35 @@ class StandbyWatch:
             found = self._env.lxd[secondary].get(name)
         except ExternalError as error:
             away.add(secondary)
-            self._say(name, f"{name}: whether its standby runs is not known: {error}", logging.ERROR, service=name)
+            self._silent(name, secondary, attempts, error)
             return
+        self._silent_since.pop(secondary, None)
         try:
             self._look(name, serving, found, attempts)
         except ExternalError as error:
             self._say(name, f"{name}: whether its standby runs is not known: {error}", logging.ERROR, service=name)
+
+    def _silent(self, name: str, secondary: str, attempts: Attempts, error: ExternalError) -> None:
+        """The secondary does not answer, nor does the service: after a while its spare takes over, if it has one."""
+        since, now = self._silent_since.setdefault(secondary, self._steady()), self._steady()
+        said = f"{name}: whether its standby runs is not known: {error}"
+        spare, limit = self._env.plan.services[name].standby.spare, self._env.plan.detection.host_silent_for
+        if spare is None:
+            self._say(name, said, logging.ERROR, service=name)
+            return
+        if self._env.plan.secondaries[secondary].fence is None:
+            hint = f"once {secondary} is off for certain: `vcrecovery failover {name} --to {spare.secondary} "
+            self._say(name, f"{said}; {hint}--secondary-is-down {secondary}`", logging.ERROR, service=name)
+            return
+        self._say(name, f"{said}; after {span(limit)} it goes on on {spare.secondary}", logging.ERROR, service=name)
+        if now < since + limit or self._health.courses[name].health is not Health.DOWN:
+            return
+        if self._env.journal.state(name).suspension_at(self._now()) is None and attempts.is_due(NO_SECONDARY):
+            began_at = self._health.courses[name].since
+            start = partial(
+                self._recover, name, NO_SECONDARY, self._now(), Symptom.SECONDARY, began_at=began_at, to=spare.secondary
+            )
+            attempts.begin(NO_SECONDARY, start)
 
     def _look(self, name: str, serving: Serving, found: Instance | None, attempts: Attempts) -> None:
         if found is None or found.running:

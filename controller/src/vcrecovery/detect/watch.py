@@ -53,6 +53,7 @@ class Recover(Protocol):
         symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
+        to: str | None = None,
     ) -> Episode: ...
 
     def at_work(self, service: str) -> bool:

@@ -100,6 +100,8 @@ class Change:
     old: str
     new: str
     ttl: int
+    #: What else it may hold now.
+    also: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> str:
@@ -107,7 +109,7 @@ class Change:
 
     @property
     def known(self) -> frozenset[str]:
-        return frozenset((_canonical(self.kind, self.old), self.wanted))
+        return frozenset((*(_canonical(self.kind, value) for value in (self.old, *self.also)), self.wanted))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from itertools import chain
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Run
 from vcrecovery.core.episode import Episode, Request, Step, StepRecord
-from vcrecovery.core.service_state import Side
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.serving import standby_serves
 
@@ -20,6 +21,7 @@ LOOKED_THROUGH = 50
 _PLANNED = (Step.SHUTDOWN, Step.LAST_FILES)
 _ALWAYS = (Step.FENCE, Step.START, Step.PROBE)
 _DNS = (Step.SWITCH, Step.VERIFY)
+_MOVE = (Step.COPY, Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE)
 _BACK = (Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, Step.PROBE, Step.KEEP)
 
 
@@ -47,15 +49,30 @@ class DryRun:
 
 def dry_run(env: Environment, service: str, cause: str, request: Request) -> DryRun:
     """Raises ExternalError when the primary or its standby cannot be looked at."""
-    state, policy = env.journal.state(service), policy_for(env, service)
+    state = env.journal.state(service)
+    moves = request.moves
+    request = aimed(env, state, request)
+    if moves and request.to is None:
+        return DryRun(service, nothing_to_do=f"it serves on {env.plan.services[service].standby.secondary} already")
+    with on_its_way(env, request, service):
+        return _as_placed(env, state, cause, request)
+
+
+def _as_placed(env: Environment, state: ServiceState, cause: str, request: Request) -> DryRun:
+    service = state.service
+    policy = policy_for(env, service)
     open_episode = state.open_episode
     back = request.back or (open_episode is not None and open_episode.has_acted and open_episode.request.back)
     # The two ways have steps of the same name.
-    history = [e for e in env.journal.history(service, LOOKED_THROUGH) if e.request.back == back]
+    history = [
+        e
+        for e in env.journal.history(service, LOOKED_THROUGH)
+        if (e.request.back, e.request.moves) == (back, request.moves)
+    ]
     if request.back and open_episode is None and state.side is Side.PRIMARY:
         return DryRun(service, nothing_to_do="its primary serves")
-    if open_episode is None and state.side is Side.STANDBY and not request.back:
-        if standby_serves(env, service):
+    if open_episode is None and state.side is Side.STANDBY and not (request.back or request.moves):
+        if request.to is None and standby_serves(env, service):
             return DryRun(service, nothing_to_do=f"its standby serves since epoch {state.epoch}")
         if request.planned:
             hint = f"`vcrecovery failover {service}` brings it up"
@@ -79,7 +96,7 @@ def dry_run(env: Environment, service: str, cause: str, request: Request) -> Dry
 
 
 def _steps_of(request: Request, has_dns: bool) -> list[Step]:
-    own = _BACK if request.back else (*_ALWAYS, *(_PLANNED if request.planned else ()))
+    own = _BACK if request.back else _MOVE if request.moves else (*_ALWAYS, *(_PLANNED if request.planned else ()))
     wanted = {*own, *(_DNS if has_dns else ())}
     if request.restore_point is not None:
         wanted.add(Step.RESTORE)

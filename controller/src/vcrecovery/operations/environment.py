@@ -44,12 +44,29 @@ class Notify(Protocol):
 
 
 class Environment:
-    """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used."""
+    """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used.
+
+    Where standbys have spares, the journal is read, which says where they are. Raises RefusedError, and ExternalError.
+    """
 
     def __init__(self, plan: Plan, clock: Clock | None = None, runtime: Runtime = THREADS) -> None:
         self.plan = plan
         self.clock: Clock = clock or SystemClock()
         self.runtime = runtime
+        self.place_standbys()
+
+    def place_standbys(self) -> None:
+        """Has the plan say where they are now, as the journal does; whoever shares it sees that from then on.
+
+        Raises RefusedError for one that serves where the plan has no place for it, and ExternalError.
+        """
+        if all(service.standby.spare is None for service in self.plan.services.values()):
+            return
+        from vcrecovery.plan.places import put
+
+        elsewhere = self.journal.standbys_elsewhere()
+        for name in self.plan.services:
+            put(self.plan, name, elsewhere.get(name))
 
     def another(self) -> Environment:
         """The same, with connections of its own: for whoever must not wait behind others' questions."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from vcrecovery.core import failback, planned
+from vcrecovery.core import failback, move, planned
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
@@ -199,7 +199,7 @@ def _hold_back(
     reporter: ProgressReporter,
 ) -> None:
     """The start has failed before it began. Raises ExternalError, unless the primary is to serve again."""
-    hint = f"it is asked again; `vcrecovery {episode.request.verb} {episode.service} --force` starts it all the same"
+    hint = f"it is asked again; `vcrecovery {episode.request.typed(episode.service)} --force` starts it all the same"
     if episode.request.planned:
         # The primary serves again, and who asked for it is told what to do then.
         hint = ""
@@ -290,6 +290,8 @@ def _goes_back_after(step: Step, episode: Episode, *, refused: bool) -> bool:
     """Whether a failure of `step` is no end: who served before has to serve again."""
     if episode.request.back:
         return failback.goes_back_after(step, refused=refused)
+    if episode.request.moves:
+        return move.goes_back_after(step)
     return planned.goes_back_after(step, episode)
 
 

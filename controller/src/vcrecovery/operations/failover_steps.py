@@ -60,6 +60,9 @@ class FailoverSteps:
         subject = self._subject
         if episode.request.back and step is not Step.CONFIRM:
             return self._of_a_failback(step, episode)
+        if episode.request.moves and step in (Step.COPY, Step.STOP, Step.LAST_COPY, Step.TAKE_BACK):
+            with self._container(episode):
+                return self._of_a_move(step, episode)
         match step:
             case Step.CONFIRM:
                 return confirm(subject, episode, self._ports.take())
@@ -123,6 +126,20 @@ class FailoverSteps:
                 return keep.keep(subject, episode)
             case _:
                 raise InternalError(f"{step} is no step of a failback")
+
+    def _of_a_move(self, step: Step, episode: Episode) -> Proof:
+        from vcrecovery.operations.steps import moving
+
+        subject = self._subject
+        match step:
+            case Step.COPY:
+                return moving.copy(subject, episode, lambda text: self._tell(episode, text))
+            case Step.STOP:
+                return moving.stop(subject, episode)
+            case Step.LAST_COPY:
+                return moving.last_copy(subject, episode)
+            case _:
+                return moving.take_back(subject, episode)
 
     def _container(self, episode: Episode) -> contextlib.AbstractContextManager[None]:
         """Its keeper is waited for, but not for longer than the fence counts."""

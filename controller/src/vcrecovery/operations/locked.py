@@ -11,6 +11,7 @@ from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.serving import standby_runs, standby_serves
 from vcrecovery.operations.steps.subject import Subject
@@ -34,11 +35,17 @@ def fail_over_locked(
     answer is brought up again; automatically, if its container has ended.
     """
     with service_lock(env.plan.state_dir, service, clock=env.clock):
+        moves = request.moves
+        request = aimed(env, env.journal.state(service), request)
+        if moves and request.to is None:
+            # It is there.
+            _refuse_one_that_is_there_and_down(env, service)
+            return None
         state = _without_a_failback(env, env.journal.state(service), request)
         if state.open_episode is None:
             if not _is_to_be_done(env, state, request):
                 return None
-            if state.side is Side.STANDBY and not request.automatic and not request.back:
+            if state.side is Side.STANDBY and not request.automatic and not request.back and request.to is None:
                 cause = f"{cause}: its standby does not answer"
         _refuse_beside_another(state, request)
         request = _as_begun(state, replace(request, again=_is_again(state) and not request.back))
@@ -53,18 +60,19 @@ def fail_over_locked(
             reporter.further(episode, env.clock.now(), text)
 
         try:
-            return fail_over(
-                service,
-                cause,
-                request,
-                policy=policy_for(env, service),
-                actuator=FailoverSteps(env, service, tell),
-                journal=env.journal,
-                clock=env.clock,
-                reporter=reporter,
-                detected_at=detected_at,
-                gate=gate,
-            )
+            with on_its_way(env, request, service):
+                return fail_over(
+                    service,
+                    cause,
+                    request,
+                    policy=policy_for(env, service),
+                    actuator=FailoverSteps(env, service, tell),
+                    journal=env.journal,
+                    clock=env.clock,
+                    reporter=reporter,
+                    detected_at=detected_at,
+                    gate=gate,
+                )
         finally:
             if request.back and env.journal.state(service).open_episode is None:
                 env.vm_orders.withdraw(service)
@@ -102,8 +110,17 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
     return env.journal.state(state.service)
 
 
+def _refuse_one_that_is_there_and_down(env: Environment, name: str) -> None:
+    if not standby_serves(env, name):
+        raise RefusedError(
+            f"{name} is to serve there already, and does not answer", f"`vcrecovery failover {name}` brings it up"
+        )
+
+
 def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> bool:
     """Where none is open."""
+    if request.to is not None:
+        return True
     if request.back:
         return state.side is Side.STANDBY
     ended = request.symptom is Symptom.STANDBY_ENDED
@@ -147,7 +164,8 @@ def _as_begun(state: ServiceState, request: Request) -> Request:
 
 def _insists(request: Request) -> bool:
     """On a failover, by an operator."""
-    return request.force or request.primary_is_down or request.restore_point is not None
+    asked = request.force or request.primary_is_down or request.secondary_is_down
+    return asked or request.restore_point is not None
 
 
 def _refuse_beside_another(state: ServiceState, request: Request) -> None:
@@ -155,11 +173,11 @@ def _refuse_beside_another(state: ServiceState, request: Request) -> None:
     episode = state.open_episode
     if episode is None or not episode.has_acted or not (request.planned or request.back):
         return
-    doing = episode.request.verb
-    if doing != request.verb:
+    doing = episode.request
+    if doing.verb != request.verb:
         raise RefusedError(
-            f"a {doing} of {state.service} is under way, at epoch {episode.epoch}",
-            f"`vcrecovery {doing} {state.service}` goes on with it",
+            f"a {doing.verb} of {state.service} is under way, at epoch {episode.epoch}",
+            f"`vcrecovery {doing.typed(state.service)}` goes on with it",
         )
 
 

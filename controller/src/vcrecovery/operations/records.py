@@ -11,7 +11,7 @@ from vcrecovery.drivers.runtime import Runtime, results
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
-from vcrecovery.plan.names import sides_of
+from vcrecovery.plan.names import on_the_spare, sides_of
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.dns import Change, Prepared, Reading, Zone
@@ -55,7 +55,7 @@ def names_of(env: Environment, service: Service, side: Side = Side.STANDBY) -> l
         if side is Side.PRIMARY:
             old, new = new, old
         before = found[record.name].changes if record.name in found else ()
-        change = Change(record.type, old, new, record.ttl)
+        change = Change(record.type, old, new, record.ttl, on_the_spare(record, service))
         found[record.name] = Name(record.name, env.zones[record.zone], (*before, change), env.runtime)
     return list(found.values())
 

@@ -22,6 +22,17 @@ def keeping_problem(lxd: LxdServer, pool: str, name: str) -> str:
         return str(error)
 
 
+def no_room_for_a_copy(source: LxdServer, whose_pool: str, name: str, lxd: LxdServer, pool: str) -> str:
+    """Why a container does not fit on another server; empty when it does, or nobody here can say how large it is."""
+    try:
+        if not source.is_here or lxd.pool_driver(pool) is None:
+            return ""
+        size = size_of_tree(source.rootfs(whose_pool, name))
+        return room_problem("its copy", f"{pool} of {lxd.name}", size, lxd.pool_free(pool))
+    except ExternalError as error:
+        return str(error)
+
+
 def copied_bytes(lxd: LxdServer, pool: str, name: str) -> int:
     """What a copy of the container takes. Raises ExternalError."""
     return size_of_tree(lxd.rootfs(pool, name)) if lxd.pool_driver(pool) == _COPIES_FILES else 0

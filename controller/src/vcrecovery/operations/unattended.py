@@ -66,6 +66,7 @@ class Unattended:
         symptom: Symptom = Symptom.NONE,
         *,
         began_at: float | None = None,
+        to: str | None = None,
         by: str = "watch",
         on_trouble: Callable[[ExternalError], None] = lambda _error: None,
     ) -> Episode:
@@ -80,7 +81,7 @@ class Unattended:
             on_trouble(error)
 
         about(service)
-        request = Request(automatic=True, by=by, symptom=symptom, began_at=began_at)
+        request = Request(automatic=True, by=by, symptom=symptom, began_at=began_at, to=to)
         trouble = ""
         self._gate.begin([service])
         try:

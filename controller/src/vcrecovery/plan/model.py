@@ -48,7 +48,7 @@ def _place_of_state(path: Path) -> Path:
 
 
 class Fence(Section):
-    """The operator's own way to end a hypervisor: IPMI, a PDU, a cloud's API."""
+    """The operator's own way to end a machine: IPMI, a PDU, a cloud's API."""
 
     command: list[str] = Field(
         min_length=1,
@@ -102,6 +102,9 @@ class Secondary(Section):
     storage_pool: str = Field("default", description="the pool that holds the standbys")
     network: Network
     receiver: Receiver
+    fence: Fence | None = Field(
+        None, description="powers its machine off when LXD does not answer, before a spare takes over"
+    )
     starts_at_once: int | None = Field(
         None, ge=1, description="how many standbys may start at the same time; null: as its cores and memory allow"
     )
@@ -151,6 +154,20 @@ class Primary(Section):
     )
 
 
+class Spare(Section):
+    """Another secondary, which gets a copy of the standby while that serves, and takes over if the first one fails."""
+
+    secondary: Name
+    address: IPv4Address = Field(description="in the network of that secondary")
+    address6: IPv6Address | None = Field(None, description="in its network's address6")
+    every: Duration = Field(600.0, description="how often the copy is refreshed while the standby serves")
+    pause: bool = Field(
+        True,
+        description="freeze the standby for the last moments of each refresh, so that the copy is of one moment; pools "
+        "with driver btrfs need no pause",
+    )
+
+
 class Standby(Section):
     """The container that stands in for it."""
 
@@ -158,6 +175,7 @@ class Standby(Section):
     address: IPv4Address
     address6: IPv6Address | None = Field(None, description="in the network's address6; the ports are probed there too")
     host_keys: Literal["own", "copied"] = Field("copied", description="whose SSH host keys the standby shows")
+    spare: Spare | None = Field(None, description="who protects it while it serves")
 
 
 class Timeouts(Section):

@@ -37,6 +37,14 @@ def sides_of(record: DnsRecord, service: Service) -> tuple[str, str]:
             return f"{record.primary}.", f"{record.standby}."
 
 
+def on_the_spare(record: DnsRecord, service: Service) -> tuple[str, ...]:
+    """What it holds while the standby serves on its spare; on the secondary where it stands by, once it does."""
+    spare = service.standby.spare
+    if spare is None:
+        return ()
+    return tuple(str(address) for address in (spare.address if record.type == "A" else spare.address6,) if address)
+
+
 def record_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
     owners: dict[str, tuple[str, str]] = {}
     for name, service in plan.services.items():

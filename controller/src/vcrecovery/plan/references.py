@@ -43,6 +43,11 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
             section = service.get(part) if isinstance(service, dict) else None
             if isinstance(section, dict) and field in section:
                 yield ("services", name, part, field), what, section[field], where
+        standby = service.get("standby") if isinstance(service, dict) else None
+        spare = standby.get("spare") if isinstance(standby, dict) else None
+        if isinstance(spare, dict) and "secondary" in spare:
+            key: Key = ("services", name, "standby", "spare", "secondary")
+            yield key, "secondary", spare["secondary"], table("secondaries")
         needs = service.get("needs") if isinstance(service, dict) else None
         for index, need in enumerate(needs if isinstance(needs, list) else []):
             yield ("services", name, "needs", index), "service", need, table("services")

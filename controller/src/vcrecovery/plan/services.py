@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface
 
-from vcrecovery.plan.model import Plan
+from vcrecovery.plan.model import Plan, Service, Spare, Standby
 from vcrecovery.plan.problems import Key
+from vcrecovery.plan.records import AaaaRecord, ARecord
 
 
 def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
     taken: dict[str, str] = {}
     for name, service in plan.services.items():
         here: Key = ("services", name)
+        spare = service.standby.spare
         for kind, value, key in (
             ("VM", str(service.primary.uuid), (*here, "primary", "uuid")),
             ("address", str(service.standby.address), (*here, "standby", "address")),
             ("address", str(service.standby.address6 or ""), (*here, "standby", "address6")),
+            ("address", str(spare.address if spare else ""), (*here, "standby", "spare", "address")),
+            ("address", str(spare.address6 or "" if spare else ""), (*here, "standby", "spare", "address6")),
             ("address", str(service.virtual_ip.address.ip if service.virtual_ip else ""), (*here, "virtual_ip")),
         ):
             if not value:
@@ -26,26 +30,51 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
             taken[value] = name
         if service.primary.address == service.standby.address:
             yield (*here, "standby", "address"), "is the primary's own address; a failover could not move DNS"
-        secondary = plan.secondaries.get(service.standby.secondary)
-        if secondary and service.standby.address not in secondary.network.address.network:
-            network = secondary.network.address.network
-            yield (*here, "standby", "address"), f"is outside the secondary's network {network}"
-        elif secondary and (whose := _taken(service.standby.address, secondary.network.address)):
-            yield (*here, "standby", "address"), f"is {whose}"
+        yield from _in_its_network(plan, service.standby, (*here, "standby"))
+        if spare is not None:
+            yield from _in_its_network(plan, spare, (*here, "standby", "spare"))
+            yield from _of_the_spare(service, spare, here)
         primary = service.primary.address
         if primary.is_unspecified or primary.is_multicast:
             yield (*here, "primary", "address"), "is no address of one machine"
-        if (address6 := service.standby.address6) and secondary:
-            network6 = secondary.network.address6
-            if network6 is None:
-                yield (*here, "standby", "address6"), "needs the secondary's network.address6"
-            elif address6 not in network6.network:
-                yield (*here, "standby", "address6"), f"is outside the secondary's network {network6.network}"
         if service.virtual_ip and service.virtual_ip.address.version == 6 and not service.standby.address6:
             yield (*here, "virtual_ip", "address"), "is IPv6, which needs standby.address6"
         for index, path in enumerate(service.sync.exclude):
             if not path.startswith("/") or path == "/":
                 yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
+
+
+def _in_its_network(plan: Plan, place: Standby | Spare, here: Key) -> Iterator[tuple[Key, str]]:
+    secondary = plan.secondaries.get(place.secondary)
+    if secondary is None:
+        return
+    network, network6 = secondary.network.address, secondary.network.address6
+    if place.address not in network.network:
+        yield (*here, "address"), f"is outside the secondary's network {network.network}"
+    elif whose := _taken(place.address, network):
+        yield (*here, "address"), f"is {whose}"
+    if place.address6 and network6 is None:
+        yield (*here, "address6"), "needs the secondary's network.address6"
+    elif place.address6 and network6 and place.address6 not in network6.network:
+        yield (*here, "address6"), f"is outside the secondary's network {network6.network}"
+
+
+def _of_the_spare(service: Service, spare: Spare, here: Key) -> Iterator[tuple[Key, str]]:
+    if spare.secondary == service.standby.secondary:
+        yield (*here, "standby", "spare", "secondary"), "is the standby's own: it would fail with it"
+    if service.standby.address6 and not spare.address6:
+        yield (*here, "standby", "spare", "address6"), "is needed, since the standby has one"
+    if service.virtual_ip:
+        yield (
+            (*here, "virtual_ip"),
+            "does not follow a standby to another secondary; leave out standby.spare, or use DNS",
+        )
+    for index, record in enumerate(service.dns):
+        if not isinstance(record, ARecord | AaaaRecord) or record.standby is not None:
+            yield (
+                (*here, "dns", index),
+                f"{record.name} says itself where the standby is, and would not follow it to its spare",
+            )
 
 
 def _taken(address: IPv4Address, bridge: IPv4Interface) -> str:

@@ -213,8 +213,8 @@ def commands(episode: Episode, holder: str) -> list[str]:
     # The watcher goes on by itself too, but who reads this cannot know whether one runs.
     failed = episode.steps and episode.steps[-1].ended_at is not None and not episode.steps[-1].ok
     first = "after fixing the cause, " if failed else ""
-    verb = episode.request.verb
-    return [f"{first}`vcrecovery {verb} {name}` continues; a running `vcrecovery watch` does so automatically"]
+    typed = f"`vcrecovery {episode.request.typed(name)}`"
+    return [f"{first}{typed} continues; a running `vcrecovery watch` does so automatically"]
 
 
 def as_data(episode: Episode, policy: Policy, now: float, holder: str) -> dict[str, Any]:

@@ -107,10 +107,11 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
         case Kind.FAILED_OVER | Kind.SERVICE_DOWN if not view.protected:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
             repair = "" if view.done and view.done.request.planned else "repair the VM, then "
+            protection, topic = _of_the_spare(view)
             yield later(
-                f"serving from the standby{since}; unprotected",
+                f"serving from the standby{since}; {protection}",
                 f"{repair}`vcrecovery failback {name}` returns to it",
-                Topic.UNPROTECTED,
+                topic,
             )
         case Kind.SERVICE_DOWN:
             pass
@@ -135,6 +136,18 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(sentence)
 
 
+def _of_the_spare(view: ServiceView) -> tuple[str, Topic | None]:
+    """What stands in for the standby while that serves, and as what it is told that nothing does."""
+    spare = view.spare
+    if spare is None:
+        return "unprotected", Topic.UNPROTECTED
+    age = spare.age(view.at)
+    if spare.protects(view.at, view.plan.max_staleness):
+        return f"its copy on {spare.secondary} is {span(age or 0.0)} old", None
+    why = spare.detail or (f"{span(age)} old" if age is not None else f"not whole yet ({spare.state})")
+    return f"unprotected: its copy on {spare.secondary}: {why}", Topic.UNPROTECTED
+
+
 def _answers(view: ServiceView) -> Iterator[Finding]:
     """That whoever serves does not answer, where its machine is not what is to be said."""
     course, down = view.course, (Kind.SERVICE_DOWN, Kind.STALE_PRIMARY)
@@ -153,7 +166,12 @@ def _answers(view: ServiceView) -> Iterator[Finding]:
     yield Finding(Level.ATTENTION, view.name, sentence, hint, Topic.DOWN)
 
 
-_DOING = {"failover": "failing over", "switchover": "switching over", "failback": "going back to its VM"}
+_DOING = {
+    "failover": "failing over",
+    "switchover": "switching over",
+    "failback": "going back to its VM",
+    "move": "moving",
+}
 
 
 def _episode(view: ServiceView) -> Iterator[Finding]:
@@ -173,7 +191,7 @@ def _episode(view: ServiceView) -> Iterator[Finding]:
             Level.ATTENTION,
             name,
             f"epoch {episode.epoch} is not finished after {span(took)} ({who}){_stopped_at(episode)}",
-            f"`vcrecovery explain {name}`, then `vcrecovery {episode.request.verb} {name}`",
+            f"`vcrecovery explain {name}`, then `vcrecovery {episode.request.typed(name)}`",
         )
     elif view.last is not None and view.last.outcome is Outcome.REFUSED and _still_failed(view, view.last):
         yield Finding(

@@ -16,7 +16,7 @@ from vcrecovery.core.failback import kept_by, kept_until
 from vcrecovery.core.health import Answers, Course, Health, Outage, after
 from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
-from vcrecovery.core.service_state import ServiceState
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.sighting import Place, ran_for
 from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Circumstances, Verdict, judge, with_health
@@ -25,9 +25,11 @@ from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of
 from vcrecovery.operations.serving import targets
+from vcrecovery.plan.model import Spare
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
-from vcrecovery.report.view import KeptView, NameView, PlanView, PoolView, ServiceView, StandbyView
+from vcrecovery.report.view import KeptView, NameView, PlanView, PoolView, ServiceView, SpareView, StandbyView
+from vcrecovery.standby.copies import copied, is_whole
 from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.lock import Holder
@@ -75,6 +77,7 @@ def look(
     ExternalError when the journal cannot be used.
     """
     patience = _Patience(within, env.clock.steady)
+    env.place_standbys()
     outages = OutageBook(env.journal).going_on()
     known = {} if courses is None else dict(courses)
     ends, drills = StandbyEnds(env.journal).all(), DrillBook(env.journal).all()
@@ -104,6 +107,14 @@ class _Questions:
         self._off = env.journal.off_times(name)
         self._power = asker.ask(("hypervisor", host), name, self._read_power)
         self._standby = asker.ask(("secondary", secondary), name, self._read_standby)
+        spare = service.standby.spare if self._state.side is Side.STANDBY else None
+        self._spare = (
+            asker.ask(
+                ("secondary", spare.secondary), ("spare", name), partial(_read_spare, env, name, spare, self._state)
+            )
+            if spare is not None
+            else None
+        )
         # One question for all that lie in it.
         pool = env.plan.secondaries[secondary].storage_pool
         self._pool = asker.ask(("secondary", secondary), ("pool", pool), partial(_read_pool, env, secondary, pool))
@@ -187,7 +198,17 @@ class _Questions:
             ports=ports,
             quarantine=QuarantineBook(env.journal).open(name),
             end=self._end if self._end is not None and self._end.epoch == state.epoch else None,
+            spare=self._spare_view(patience),
         )
+
+    def _spare_view(self, patience: _Patience) -> SpareView | None:
+        spare = self._env.plan.services[self._name].standby.spare
+        if self._spare is None or spare is None:
+            return None
+        try:
+            return patience.wait(self._spare, f"LXD on secondary {spare.secondary}")
+        except ExternalError as error:
+            return SpareView(spare.secondary, "unreachable", spare.every, detail=error.message)
 
     def _health(self, patience: _Patience) -> tuple[Course, dict[str, str] | None]:
         """Whether it answers, and what each of its ports said where they were asked now."""
@@ -210,6 +231,15 @@ class _Questions:
             return NameView(name.text, patience.wait(self._names[name], "its DNS server"), wanted)
         except ExternalError as error:
             return NameView(name.text, None, wanted, error.message)
+
+
+def _read_spare(env: Environment, name: str, spare: Spare, state: ServiceState) -> SpareView:
+    found = env.lxd[spare.secondary].get(name)
+    if found is None:
+        return SpareView(spare.secondary, "missing", spare.every)
+    last = copied(found)
+    at = last.at if last is not None and last.epoch == state.epoch else None
+    return SpareView(spare.secondary, found.status.lower(), spare.every, at, is_whole(found))
 
 
 def _read_pool(env: Environment, secondary: str, pool: str) -> PoolView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from vcrecovery.core.drill import Drill
@@ -136,6 +136,12 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     chosen = " (chosen, not the plan's)" if plan.chosen_mode else ""
     say("primary", f"{view.reading}: VM {plan.uuid} on {plan.hypervisor} (site {plan.site})")
     say("standby", f"{view.standby.state}{_files(view)}; mode {plan.mode}{chosen}, on {plan.secondary}")
+    if (spare := view.spare) is not None:
+        age = spare.age(view.at)
+        files = "never whole" if age is None else f"files {span(age)} old{'' if spare.whole else ', being refreshed'}"
+        say(
+            "spare", f"{spare.state} on {spare.secondary}, {spare.detail or files}; refreshed every {span(spare.every)}"
+        )
     for text in _sync(view):
         say("sync", text)
     if (kept := view.standby.kept) is not None:
@@ -198,6 +204,7 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "hypervisor": view.plan.hypervisor,
         "site": view.plan.site,
         "secondary": view.plan.secondary,
+        "spare": asdict(view.spare) if view.spare is not None else None,
         "verdict": view.verdict.kind.value,
         "sentence": view.verdict.sentence,
         "primary": str(view.reading),

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     FAILOVER = "failover"
     SWITCHOVER = "switchover"
     FAILBACK = "failback"
+    MOVE = "move"
     DRILL = "drill"
 
 

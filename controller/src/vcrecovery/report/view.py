@@ -65,6 +65,30 @@ class StandbyView:
 
 
 @dataclass(frozen=True)
+class SpareView:
+    """The copy of a standby that serves. `state`: of its container, by LXD, `missing` or `unreachable`.
+
+    `copied_at`: from when its files are, in seconds since the epoch; None where it was never whole since this standby
+    serves. `whole`: no refresh was cut off.
+    """
+
+    secondary: str
+    state: str
+    every: float
+    copied_at: float | None = None
+    whole: bool = False
+    detail: str = ""
+
+    def age(self, now: float) -> float | None:
+        return None if self.copied_at is None else max(0.0, now - self.copied_at)
+
+    def protects(self, now: float, max_staleness: float) -> bool:
+        """Whether it may take over without --force."""
+        age = self.age(now)
+        return self.whole and age is not None and age <= max_staleness
+
+
+@dataclass(frozen=True)
 class NameView:
     """A DNS name: what it holds (None: its server does not answer; `detail` says more), and what it should hold."""
 
@@ -103,7 +127,8 @@ class ServiceView:
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
     work on it. `course`: whether whoever serves answers. `ports`: what each of its probes said, empty when that was
     good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
-    `end`: why its standby, which is to serve, does not run. `drills`: its rehearsals.
+    `end`: why its standby, which is to serve, does not run. `drills`: its rehearsals. `spare`: who
+    takes over where the secondary fails on which it serves; None while its primary does, or without one.
     """
 
     name: str
@@ -122,6 +147,7 @@ class ServiceView:
     quarantine: Quarantine | None = None
     end: StandbyEnd | None = None
     drills: DrillsOf = NO_DRILLS
+    spare: SpareView | None = None
 
     @property
     def suspension(self) -> Suspension | None:

@@ -78,13 +78,18 @@ def devices_of(secondary: Secondary) -> dict[str, dict[str, str]]:
     }
 
 
-def boots_with_its_machine(plan: Plan, name: str) -> dict[str, str]:
-    """What has LXD start a container that serves when its machine boots: those first that others need."""
-    return {"boot.autostart": "true", "boot.autostart.priority": str(len(_in_need_of(plan, name)))}
-
-
-#: What keeps it from that.
+#: What keeps LXD from starting a container with its machine.
 STAYS_OFF = {"boot.autostart": "false", "boot.autostart.priority": ""}
+
+
+def boots_with_its_machine(plan: Plan, name: str) -> dict[str, str]:
+    """What has LXD start a container that serves when its machine boots: those first that others need.
+
+    One that has a spare may serve there by then: the watcher starts it, where it is to be.
+    """
+    if plan.services[name].standby.spare is not None:
+        return STAYS_OFF
+    return {"boot.autostart": "true", "boot.autostart.priority": str(len(_in_need_of(plan, name)))}
 
 
 def _in_need_of(plan: Plan, name: str) -> set[str]:
@@ -119,7 +124,7 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
     changes = Changes()
     path = lxd.rootfs(secondary.storage_pool, name)
     wanted = config_of(service, secondary, lxcfs.files())
-    _storage_and_network(secondary, lxd, changes)
+    storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
         lxd.create_empty(name, wanted, devices_of(secondary))
@@ -196,7 +201,7 @@ def _must_get(lxd: LxdServer, name: str) -> Instance:
     return instance
 
 
-def _storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) -> None:
+def storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) -> None:
     pool, bridge = secondary.storage_pool, secondary.network.bridge
     driver = lxd.pool_driver(pool)
     if driver is None:

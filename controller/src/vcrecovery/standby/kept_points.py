@@ -77,10 +77,10 @@ def commit(
             found = [p.name for p in kept_points(lxd, service) if names is None or p.name in names]
             episode = journal.state(service).open_episode
             if found and episode is not None and episode.has_acted:
-                doing = episode.request.verb
+                doing = episode.request
                 raise RefusedError(
-                    f"a {doing} of {service} is under way, at epoch {episode.epoch}",
-                    f"`vcrecovery {doing} {service}` goes on with it",
+                    f"a {doing.verb} of {service} is under way, at epoch {episode.epoch}",
+                    f"`vcrecovery {doing.typed(service)}` goes on with it",
                 )
             for name in found:
                 unmake(lxd, service, name)

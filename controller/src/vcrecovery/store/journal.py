@@ -46,14 +46,16 @@ _OFF_KEPT = 30 * 86400.0
 
 #: Of an episode: a failback; one after which the standby serves; and a failover among these, no switchover.
 _BACK = """request LIKE '%"back": true%'"""
-_TO_THE_STANDBY = f"outcome = 'done' AND NOT ({_BACK})"
+_MOVE = """request LIKE '%"planned": true%' AND request LIKE '%"to": "%'"""
+_TO_THE_STANDBY = f"outcome = 'done' AND NOT ({_BACK}) AND NOT ({_MOVE})"
 _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 
 #: Of a step: see `Episode.has_acted`.
 _ACTS = f"""step IN ({", ".join(f"'{step}'" for step in ACTS)})"""
 
 _OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
-_UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK)
+_OF_A_SPARE = (("to", None), ("secondary_is_down", False))
+_UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK, *_OF_A_SPARE)
 
 
 def _written(request: Request) -> str:
@@ -109,6 +111,7 @@ class Journal:
             ("service", "seen_since", "REAL"),
             ("service", "seen_at", "REAL"),
             ("service", "seen_on", "TEXT"),
+            ("service", "standby_on", "TEXT"),
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
         ):
@@ -174,30 +177,38 @@ class Journal:
             # What was planned is no failure: the next one that is may be failed over at once.
             f"(SELECT closed_at FROM episode WHERE service = name AND {_FAILED_OVER} ORDER BY id DESC LIMIT 1), "
             "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1), "
-            "seen_power, seen_reason, seen_since, seen_at, seen_on "
+            "standby_on, seen_power, seen_reason, seen_since, seen_at, seen_on "
             "FROM service WHERE name = ?",
             service,
         )
         episode = episodes[0] if episodes else None
         if not rows:
             return ServiceState(service, open_episode=episode)
-        epoch, side, seen, since, until, reason, acknowledged, done, withdrawn, *sighting = rows[0]
+        epoch, side, seen, since, until, reason, acknowledged, done, withdrawn, on, *sighting = rows[0]
         suspension = Suspension(since, until, reason or "") if since is not None else None
         with self._understood():
             serves = Side(side)
             last = Sighting(Power(sighting[0]), *sighting[1:]) if sighting[0] is not None else None
-        return ServiceState(service, epoch, serves, seen, suspension, episode, done, acknowledged, withdrawn, last)
+        return ServiceState(service, epoch, serves, seen, suspension, episode, done, acknowledged, withdrawn, last, on)
 
     def who_serves(self) -> dict[str, Serving]:
         """Of all services that have a history; of the others, the primary does."""
         rows = self.rows(
-            # While its VM fetches, a standby serves as ever.
+            # While its VM fetches, or another secondary, a standby serves as ever.
             "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "  # noqa: S608
-            f"AND NOT ({_BACK} "
-            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))) FROM service"
+            f"AND NOT (({_BACK} OR {_MOVE}) "
+            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))), standby_on FROM service"
         )
         with self._understood():
-            return {name: Serving(Side(side), epoch, bool(at_work)) for name, side, epoch, at_work in rows}
+            return {name: Serving(Side(side), epoch, bool(at_work), on) for name, side, epoch, at_work, on in rows}
+
+    def standbys_elsewhere(self) -> dict[str, str]:
+        """The secondary whose container counts, of standbys that are not where they stand by; see `placed_on`."""
+        found = dict(self.rows("SELECT name, standby_on FROM service WHERE standby_on IS NOT NULL"))
+        for episode in self._episodes("closed_at IS NULL AND request LIKE ?", '%"to": "%'):
+            if episode.has_acted and episode.request.to is not None:
+                found[episode.service] = episode.request.to
+        return found
 
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
@@ -280,7 +291,7 @@ class Journal:
             for episode in self._episodes("service = ? AND closed_at IS NULL", service):
                 if Outcome.GIVEN_UP in allowed(episode):
                     self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
-            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None)
 
     # -- episodes ----------------------------------------------------------------------------------------------
 
@@ -376,7 +387,7 @@ class Journal:
         if step == Step.START:
             self._set(db, service, side=Side.STANDBY.value)
         elif step == Step.HAND_OVER:
-            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None)
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None)
 
     def note_hooks(self, episode: Episode, step: Step, ran: Sequence[HookRun]) -> None:
         """Into the evidence of the newest try of `step` that has ended, where that has room for it."""
@@ -399,6 +410,8 @@ class Journal:
         with self.transaction() as db:
             self._allow(episode, outcome)
             self._close(db, episode.id, outcome, reason, at)
+            if outcome is Outcome.DONE and episode.request.to is not None:
+                self._set(db, episode.service, standby_on=episode.request.to)
             if outcome is Outcome.DONE and episode.request.back:
                 self._acknowledge(db, episode.service, at)
             elif outcome is Outcome.DONE:

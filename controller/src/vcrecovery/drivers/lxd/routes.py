@@ -20,6 +20,7 @@ class Session(Protocol):
         params: Mapping[str, str] | None = None,
         json: Any = None,
         headers: Mapping[str, str] | None = None,
+        data: bytes | None = None,
     ) -> Any: ...
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from vcrecovery.drivers.lxd.instances import Instances
+from vcrecovery.drivers.lxd.copies import Copies
 from vcrecovery.drivers.lxd.last_words import LastWords
 from vcrecovery.drivers.lxd.lifecycle import Lifecycle
 from vcrecovery.drivers.lxd.resources import Resources
 from vcrecovery.drivers.lxd.storage import Storage
 
 
-class LxdServer(Instances, Storage, Resources, Lifecycle, LastWords):
+class LxdServer(Copies, Storage, Resources, Lifecycle, LastWords):
     """Made from the secondary's name, its socket or address, and a clock."""

@@ -42,6 +42,13 @@ class Storage(Connection):
         answer = self._found(lambda api: api.instances[instance].files.get(params={"path": path}))
         return None if answer is None else bytes(answer.content)
 
+    def write_file(self, instance: str, path: str, content: bytes) -> None:
+        """A file of the instance, running or not, of its root's and for all to read."""
+        headers = {"X-LXD-type": "file", "X-LXD-uid": "0", "X-LXD-gid": "0", "X-LXD-mode": "0644"}
+        self._guard(
+            lambda api: api.instances[instance].files.post(params={"path": path}, data=content, headers=headers)
+        )
+
     def template(self, instance: str, name: str) -> bytes | None:
         """A file among the instance's templates, for which no program is started.
 

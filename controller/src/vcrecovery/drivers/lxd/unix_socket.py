@@ -87,13 +87,14 @@ class UnixSocketSession:
         params: Mapping[str, str] | None = None,
         json: Any = None,
         headers: Mapping[str, str] | None = None,
+        data: bytes | None = None,
     ) -> Answer:
         """`url` begins with the path; the words are those of requests. `timeout`: for each wait, in seconds.
 
         Raises OSError when there is no answer, or none that is HTTP.
         """
         place = quote(url, safe=_IN_PATHS) + (f"?{urlencode(params)}" if params else "")
-        body, described = None, dict(headers or {})
+        body, described = data, dict(headers or {})
         if json is not None:
             body = _encoded(json)
             described["Content-Type"] = "application/json"

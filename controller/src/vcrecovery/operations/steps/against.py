@@ -19,6 +19,10 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
     """Nothing speaks against a failover."""
     if not (episode.request.back or episode.request.planned):
         return ()
+    if episode.request.moves:
+        from vcrecovery.operations.steps.moving import against_a_move
+
+        return tuple(against_a_move(subject, episode))
     found = _against_a_failback(subject, episode) if episode.request.back else []
     found += records.problems(subject.names_after(episode))
     consistency = subject.service.sync.consistency

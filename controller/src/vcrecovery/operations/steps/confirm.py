@@ -146,6 +146,9 @@ def _look_at_standby(subject: Subject, episode: Episode) -> tuple[str, Freshness
     """What is wrong with it, and how old it is; one after the other, since each connection costs a handshake."""
     problem = _standby_problem(subject, episode)
     enough = partial(_is_enough, subject, episode)
+    if episode.request.to is not None:
+        # How old a copy is, was seen above.
+        return problem, Freshness(None)
     try:
         return problem, read_age(subject.lxd, subject.name, subject.secondary, enough)
     except ExternalError as error:
@@ -158,11 +161,15 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
     """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
     name = subject.name
     try:
+        if episode.request.to is not None and (why := _problem_of_the_copy(subject, episode)):
+            return why
         instance = subject.standby_just_read() or subject.read_standby()
     except ExternalError as error:
         if _is_tried_again(episode):
             raise
         return str(error)
+    if instance is None and episode.request.moves:
+        return ""
     if instance is None:
         return f"secondary {subject.lxd.name} has no container {name}; the role `secondary` makes it"
     if instance.config.get(READY_KEY) != "true":
@@ -170,6 +177,12 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
     if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
         return f"container {name} belongs to epoch {instance.config[EPOCH_KEY]}; see `vcrecovery history`"
     return ""
+
+
+def _problem_of_the_copy(subject: Subject, episode: Episode) -> str:
+    from vcrecovery.operations.steps.moving import problem_of_the_copy  # which other failovers do without
+
+    return problem_of_the_copy(subject, episode)
 
 
 def _is_tried_again(episode: Episode) -> bool:

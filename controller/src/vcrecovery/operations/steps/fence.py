@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from vcrecovery.core.domain import DomainReading
@@ -32,6 +33,15 @@ _LOOKED_AT_FIRST = "run it again: it is re-checked before any action"
 
 def fence(subject: Subject, episode: Episode) -> Fenced:
     """Raises ExternalError when nothing is proved."""
+    fenced = _fence_the_primary(subject, episode)
+    if episode.request.to is None:
+        return fenced
+    from vcrecovery.operations.steps.moving import end_it_where_it_served
+
+    return replace(fenced, summary=f"{fenced.summary}; {end_it_where_it_served(subject, episode)}")
+
+
+def _fence_the_primary(subject: Subject, episode: Episode) -> Fenced:
     env = subject.env
     if episode.request.planned:
         return _keep_off(subject, episode)

@@ -24,7 +24,7 @@ def start(subject: Subject, episode: Episode) -> Started:
     # Those that were let in before that would go on writing.
     ended = end_sessions(subject.env.plan.state_dir, subject.name, SESSIONS_END_WITHIN)
     # What has served before has files that are newer than its processes.
-    bring_up = promote_again if episode.request.again or episode.request.back else promote
+    bring_up = promote_again if episode.request.again or episode.request.back or episode.request.to else promote
     try:
         how = bring_up(subject.lxd, instance, subject.service.timeouts.start)
     except EndsAtOnceError as error:

@@ -1,0 +1,83 @@
+"""A move: a standby that serves goes on to do so on another secondary. Pure.
+
+It serves while its files are copied, and stops for the rest of them. Until its names have changed, whatever fails has
+it serve again where it was: nobody has written on the other side.
+"""
+
+from __future__ import annotations
+
+from vcrecovery.core.decisions import Close, Decision, Readiness, Run, Unmet, Wait
+from vcrecovery.core.episode import Episode, Outcome, Step
+from vcrecovery.core.failback import COUNTS_FOR
+from vcrecovery.core.policy import Policy
+
+#: One of these that has failed ends a move: the next try is the operator's.
+_GOES_BACK_AFTER = (Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE)
+_BACK = "it serves again where it was: "
+
+
+def next_of_move(episode: Episode, policy: Policy, now: float, readiness: Readiness) -> Decision:
+    """The next thing to do for a move; one human sentence says why."""
+    to = episode.request.to
+    if episode.tried(Step.STOP):
+        return _from_the_stop_on(episode, policy, now, readiness)
+    confirm = episode.done(Step.CONFIRM)
+    if confirm is None or not confirm.is_recent(policy.confirmation_valid_for, now):
+        return Run(Step.CONFIRM, f"{episode.cause}: checking everything first")
+    saw = confirm.saw
+    if found := [*([saw.standby_problem] if saw.standby_problem else []), *saw.problems]:
+        return Close(Outcome.REFUSED, f"{episode.service} is not moved to {to}: {'; '.join(found)}", "fix that first")
+    copied = episode.newest(Step.COPY)
+    if copied is None or not copied.was_done or not copied.is_recent(COUNTS_FOR, now):
+        return Run(Step.COPY, f"it serves on: copying it to {to}")
+    return Run(Step.STOP, "little is left to copy: stopping it")
+
+
+def goes_back_after(step: Step) -> bool:
+    """Whether a failure of `step` has it serve again where it was."""
+    return step in _GOES_BACK_AFTER
+
+
+def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: Readiness) -> Decision:
+    name, to = episode.service, episode.request.to
+    if episode.done(Step.SWITCH) is None:
+        trouble = _trouble(episode, readiness)
+        if episode.done(Step.TAKE_BACK) is not None:
+            return Close(Outcome.TAKEN_BACK, f"{name} serves where it was: {trouble}")
+        if trouble or episode.tried(Step.TAKE_BACK):
+            return Run(Step.TAKE_BACK, f"{_BACK}{trouble}")
+        if episode.done(Step.STOP) is None:
+            return Run(Step.STOP, "stopping it")
+        if episode.done(Step.LAST_COPY) is None:
+            return Run(Step.LAST_COPY, "it has ended: copying the rest")
+        if episode.done(Step.START) is None:
+            return (
+                readiness if isinstance(readiness, Wait) else Run(Step.START, f"{to} has everything: starting it there")
+            )
+        probe = episode.done(Step.PROBE)
+        if probe is None:
+            return Run(Step.PROBE, "it runs: waiting for its ports")
+        if not policy.has_dns:
+            return Close(Outcome.DONE, f"{name} is served on {to}; no DNS name follows it")
+        if not probe.is_recent(policy.probe_valid_for, now):
+            return Run(Step.PROBE, "the ports were seen open a while ago: looking again")
+        return Run(Step.SWITCH, "every port answers: switching DNS")
+    if episode.done(Step.VERIFY) is None:
+        return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+    return Close(Outcome.DONE, f"{name} is served on {to}")
+
+
+def _trouble(episode: Episode, readiness: Readiness) -> str:
+    """Why it does not serve there; empty while nothing speaks against that, and once its names may have changed."""
+    before = episode.newest(Step.TAKE_BACK)
+    if before is not None:
+        return before.sentence.removeprefix(_BACK)
+    if episode.tried(Step.SWITCH):
+        return ""
+    for step in _GOES_BACK_AFTER:
+        last = episode.last(step)
+        if last is not None and not last.was_done:
+            return last.error or f"{step} left nothing that can be read"
+    if isinstance(readiness, Unmet) and not episode.tried(Step.START):
+        return readiness.reason
+    return ""

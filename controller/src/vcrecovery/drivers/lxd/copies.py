@@ -1,0 +1,193 @@
+"""A container of one server, copied to another one: LXD's own copy and refresh, over HTTPS between the two servers.
+
+What is there already is not sent again, but for pools with driver btrfs, whose streams LXD 5.0 sends whole each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vcrecovery.drivers.lxd.connection import OverHttps
+from vcrecovery.drivers.lxd.instances import FROZEN, Instances
+from vcrecovery.drivers.lxd.routes import AnswerError
+from vcrecovery.errors import ExternalError
+
+#: Set while files arrive: what is there then is a mixture of two states.
+INCOMPLETE_KEY = "user.vcrecovery.incomplete"
+#: Seconds between two looks at a copy that goes on.
+_LOOK_EVERY = 0.3
+#: Seconds for the source to answer, while the copy gets on or not.
+_SOURCE_WITHIN = 20.0
+#: Seconds for a copy that is given up to end: LXD waits so long for a source that has gone.
+_ENDS_WITHIN = 40.0
+
+
+class Copies(Instances):
+    """What one server gets from another one."""
+
+    def pull(
+        self,
+        source: Copies,
+        instance: str,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        timeout: float,
+        *,
+        paused: bool = False,
+        tell: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """Makes the stopped instance here what it is on `source`, running or not; it keeps `config` and `devices`.
+
+        `paused`: the source is frozen for the last moments, so that what arrives is of one moment. `tell` gets LXD's
+        words for how far it is. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
+        any case.
+        """
+        if self.get(instance) is None:
+            self.create_empty(instance, {**config, INCOMPLETE_KEY: "true"}, devices)
+        wanted = {**config, INCOMPLETE_KEY: "true"}
+        self.reconfigure(lambda: self._there(instance), lambda _found: wanted, devices)
+        found = source.get(instance)
+        if found is None:
+            raise ExternalError(f"secondary {source.name} has no container {instance}")
+        sent = source._send(instance, paused)
+        try:
+            self._receive(source, sent, instance, wanted, devices, timeout, tell)
+        finally:
+            if found.running:
+                source._thaw(instance)
+        # LXD brings some of the source's configuration along.
+        done = {**config, INCOMPLETE_KEY: ""}
+        self.reconfigure(lambda: self._there(instance), lambda _found: done, devices)
+
+    def _there(self, instance: str) -> Any:
+        found = self.get(instance)
+        if found is None:
+            raise ExternalError(f"container {instance} has disappeared from secondary {self.name}", "run it again")
+        return found
+
+    def _thaw(self, instance: str) -> None:
+        """One that LXD has frozen for the last moments, and was itself ended before it could thaw it."""
+        found = self.get(instance)
+        if found is not None and found.status == FROZEN:
+            self.unfreeze(instance, 30)
+
+    # -- the two ends ------------------------------------------------------------------------------------------
+
+    def _send(self, instance: str, paused: bool) -> Mapping[str, Any]:
+        """Offers the instance; the operation and its secrets."""
+        body = {
+            "name": instance,
+            "migration": True,
+            "live": False,
+            "instance_only": True,
+            "allow_inconsistent": not paused,
+        }
+        found: Mapping[str, Any] = self._guard(lambda api: api.instances[instance].post(json=body)).json()["metadata"]
+        return found
+
+    def _receive(
+        self,
+        source: Copies,
+        sent: Mapping[str, Any],
+        instance: str,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        timeout: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        where, certificate = source.on_the_network()
+        like = source._guard(lambda api: api.instances[instance].get()).json()["metadata"]
+        body = {
+            "name": instance,
+            "type": "container",
+            "architecture": like["architecture"],
+            "profiles": [],
+            "config": dict(config),
+            "devices": {name: dict(device) for name, device in devices.items()},
+            "source": {
+                "type": "migration",
+                "mode": "pull",
+                "refresh": True,
+                "instance_only": True,
+                "operation": f"{where}/1.0/operations/{sent['id']}",
+                "certificate": certificate,
+                "secrets": sent["metadata"],
+            },
+        }
+        begun = self._guard(lambda api: api.instances.post(json=body)).json()["metadata"]["id"]
+        self._until_it_ends(source, str(begun), str(sent["id"]), instance, timeout, tell)
+
+    def on_the_network(self) -> tuple[str, str]:
+        """Where other servers reach this one, and its certificate. Raises ExternalError when they cannot."""
+        found = self._guard(lambda api: api.get()).json()["metadata"]["environment"]
+        if isinstance(self._place, OverHttps):
+            return self._place.url.rstrip("/"), str(found["certificate"])
+        addresses = found.get("addresses") or []
+        if not addresses:
+            raise ExternalError(
+                f"LXD on secondary {self.name} does not listen on the network, so that no other one can fetch from it",
+                "`lxc config set core.https_address ADDRESS:8443` there, with the address that the others reach",
+            )
+        return f"https://{addresses[0]}", str(found["certificate"])
+
+    # -- while it goes on --------------------------------------------------------------------------------------
+
+    def _until_it_ends(
+        self, source: Copies, here: str, there: str, instance: str, timeout: float, tell: Callable[[str], None]
+    ) -> None:
+        deadline = self._clock.steady() + timeout
+        answered, said = self._clock.steady(), ""
+        while True:
+            operation = self._operation(here)
+            if operation is None or operation["status_code"] >= 200:
+                break
+            if (now := _progress(operation)) != said:
+                said = now
+                tell(said)
+            trouble = ""
+            try:
+                source._operation(there)
+                answered = self._clock.steady()
+            except ExternalError as error:
+                trouble = error.message
+            if trouble and self._clock.steady() - answered > _SOURCE_WITHIN:
+                self._end(here)
+                raise ExternalError(f"the copy of {instance} from {source.name} to {self.name} was cut off: {trouble}")
+            if self._clock.steady() > deadline:
+                self._end(here)
+                raise ExternalError(
+                    f"LXD on secondary {self.name} did not finish the copy of {instance} within {timeout:.0f} s"
+                )
+            self._clock.sleep(_LOOK_EVERY)
+        if operation is None or operation["status_code"] != 200:
+            why = "it has forgotten it" if operation is None else " ".join(str(operation["err"]).split())
+            raise ExternalError(f"LXD on secondary {self.name}: the copy of {instance} from {source.name}: {why}")
+
+    def _operation(self, number: str) -> Mapping[str, Any] | None:
+        """None when the server does not know it: it has ended a while ago, or the server was restarted."""
+        found = self._found(lambda api: api.operations[number].get())
+        return None if found is None else found.json()["metadata"]
+
+    def _end(self, number: str) -> None:
+        """Has an operation end, as far as LXD lets it, and waits: the instance cannot be used before."""
+        self._found(lambda api: _delete(api.operations[number]))
+        deadline = self._clock.steady() + _ENDS_WITHIN
+        while self._clock.steady() < deadline:
+            operation = self._operation(number)
+            if operation is None or operation["status_code"] >= 200:
+                return
+            self._clock.sleep(_LOOK_EVERY)
+
+
+def _delete(operation: Any) -> Any:
+    try:
+        return operation.delete()
+    except AnswerError:
+        return None  # LXD does not end that kind
+
+
+def _progress(operation: Mapping[str, Any]) -> str:
+    """LXD's own words, such as `rootfs: 812.44MB (94.12MB/s)`; empty where it says nothing."""
+    metadata = operation.get("metadata") or {}
+    return next((f"{value}" for key, value in sorted(metadata.items()) if key.endswith("_progress")), "")

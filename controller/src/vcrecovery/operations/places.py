@@ -1,0 +1,62 @@
+"""Where standbys are: the plan of this process says it as the journal does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from vcrecovery.core.episode import Request
+from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.errors import RefusedError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.places import is_elsewhere, put
+
+
+def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
+    """What was asked for, with where it is to go on: of a move or a failover that is open, where that goes.
+
+    One that asks for the secondary on which it is already asks for no move. Raises RefusedError for what cannot be had.
+    """
+    name = state.service
+    put(env.plan, name, state.placed_on)
+    service, episode = env.plan.services[name], state.open_episode
+    if episode is not None and episode.has_acted and (going := episode.request.to) is not None:
+        if request.to not in (None, going):
+            raise RefusedError(
+                f"a {episode.request.verb} of {name} is under way, at epoch {episode.epoch}",
+                f"`vcrecovery {episode.request.typed(name)}` goes on with it",
+            )
+        return replace(request, to=going)
+    if is_elsewhere(service) and (request.back or (request.planned and request.to is None)):
+        home = service.standby.spare.secondary if service.standby.spare is not None else ""
+        raise RefusedError(
+            f"{name} serves on its spare, {service.standby.secondary}", f"`vcrecovery move {name} --to {home}` first"
+        )
+    if request.to is None:
+        return request
+    if state.side is Side.PRIMARY:
+        raise RefusedError(
+            f"{name} is served by its primary: only a standby that serves goes on on another secondary",
+            f"`vcrecovery switchover {name}`, or `vcrecovery failover {name}`",
+        )
+    known = [service.standby.secondary, *([service.standby.spare.secondary] if service.standby.spare else [])]
+    if request.to not in known:
+        raise RefusedError(
+            f"the plan has no place for the standby of {name} on {request.to}",
+            f"name it: services.{name}.standby.spare: {{secondary: {request.to}, address: ...}}",
+        )
+    return request if request.to != service.standby.secondary else replace(request, to=None)
+
+
+@contextmanager
+def on_its_way(env: Environment, request: Request, name: str) -> Iterator[None]:
+    """Within it, the standby is where it is to go on; after it, where the journal has it."""
+    if request.to is None:
+        yield
+        return
+    put(env.plan, name, request.to)
+    try:
+        yield
+    finally:
+        put(env.plan, name, env.journal.state(name).placed_on)

@@ -1,0 +1,96 @@
+"""Spares while the watcher runs: each standby that serves is copied to its spare, and nobody else serves beside it."""
+
+from __future__ import annotations
+
+import logging
+
+from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.core.text import took
+from vcrecovery.drivers.lxd.instances import STOPPED, Instance
+from vcrecovery.drivers.runtime import Event
+from vcrecovery.keeping import SayOnce, keep
+from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.model import Plan, Spare
+from vcrecovery.plan.places import place, put
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, boots_with_its_machine
+from vcrecovery.standby.copies import copied, copy, is_whole, put_aside
+from vcrecovery.store.lock import one_keeper
+
+log = logging.getLogger("vcrecovery.watch")
+
+#: Seconds between two looks whether one is due.
+LOOK_EVERY = 10.0
+#: Seconds for a refresh.
+COPIED_WITHIN = 6 * 3600.0
+
+
+def keep_copying(env: Environment, stop: Event) -> None:
+    """Returns when `stop` is set. One copy at a time: what it takes of the two machines, services there lack."""
+    names = [name for name, service in env.plan.services.items() if service.standby.spare is not None]
+    keep(
+        names,
+        lambda name: see_to(env, name),
+        every=LOOK_EVERY,
+        stop=stop,
+        say=SayOnce(log),
+        trouble="its copy is not refreshed",
+    )
+
+
+def see_to(env: Environment, name: str) -> None:
+    """Refreshes the copy of one that serves, if that is due. Raises ExternalError, RefusedError and BusyError."""
+    if (state := _serving(env, name)) is None:
+        return
+    with one_keeper(env.plan.state_dir, name, clock=env.clock):
+        # What was read before may be of before the work of whoever had it.
+        if (state := _serving(env, name)) is None:
+            return
+        put(env.plan, name, state.placed_on)
+        service = env.plan.services[name]
+        spare = service.standby.spare
+        if spare is None:
+            return
+        here, there = env.lxd[service.standby.secondary], env.lxd[spare.secondary]
+        found = there.get(name)
+        if found is not None and found.status != STOPPED and int(found.config.get(EPOCH_KEY) or 0) < state.epoch:
+            put_aside(there, name, state.epoch)
+            log.warning("%s: its container on %s ran, which has not served since: stopped", name, spare.secondary)
+            found = there.get(name)
+        serves = here.get(name)
+        if serves is None or not serves.running or not _is_of(serves, state):
+            # Whoever keeps it serving sees to that first.
+            return
+        if not _is_due(env, found, spare, state):
+            return
+        stays_off = boots_with_its_machine(env.plan, name)
+        here.reconfigure(
+            lambda: here.get(name) or serves,
+            lambda now: {k: v for k, v in stays_off.items() if (now.config.get(k) or "") != v},
+        )
+        began = env.clock.now()
+        plan = _with_it_on(env.plan, name, spare.secondary)
+        copy(plan, name, here, there, state.epoch, env.clock, timeout=COPIED_WITHIN, pause=spare.pause)
+        log.info("%s: copied to %s in %s", name, spare.secondary, took(began, env.clock.now()))
+
+
+def _serving(env: Environment, name: str) -> ServiceState | None:
+    """None while it does not serve from its standby, or somebody is about to change that."""
+    state = env.journal.state(name)
+    return None if state.side is Side.PRIMARY or state.open_episode is not None else state
+
+
+def _is_of(found: Instance, state: ServiceState) -> bool:
+    return found.config.get(ROLE_KEY) == ACTIVE and int(found.config.get(EPOCH_KEY) or 0) == state.epoch
+
+
+def _is_due(env: Environment, found: Instance | None, spare: Spare, state: ServiceState) -> bool:
+    """Also where a clock was set back."""
+    last = None if found is None or not is_whole(found) else copied(found)
+    return last is None or last.epoch != state.epoch or abs(env.clock.now() - last.at) >= spare.every
+
+
+def _with_it_on(plan: Plan, name: str, secondary: str) -> Plan:
+    """The plan as it is for the other place; the one that all share stays as it is."""
+    other = plan.model_copy(update={"services": dict(plan.services)})
+    place(other, name, secondary)
+    return other

@@ -1,0 +1,172 @@
+"""The steps by which a standby that serves goes on on another secondary; `subject` has it there already.
+
+Where it served up to then is the `spare` of its place: the two have changed places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.evidence import Copied, Stopped, TakenBack
+from vcrecovery.core.failback import is_copied
+from vcrecovery.core.text import span
+from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations import records
+from vcrecovery.operations.room import no_room_for_a_copy
+from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.plan.model import Spare
+from vcrecovery.standby import copies
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, boots_with_its_machine
+from vcrecovery.standby.promote import promote_again
+from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
+
+#: Seconds for one pass. It serves meanwhile.
+PASS_WITHIN = 86400.0
+#: Seconds for the last pass: so many, or so many times as long as the one before.
+LAST_WITHIN, LAST_TAKES = 120.0, 5.0
+
+
+def where_it_served(subject: Subject) -> tuple[LxdServer, Spare]:
+    spare = subject.service.standby.spare
+    assert spare is not None  # noqa: S101  whoever changes places has one
+    return subject.env.lxd[spare.secondary], spare
+
+
+# -- what speaks against it ----------------------------------------------------------------------------------------
+
+
+def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
+    """Why the service cannot go on there; empty when it can. Raises ExternalError when LXD there does not answer."""
+    name, lxd, request = subject.name, subject.lxd, episode.request
+    found = subject.read_standby()
+    if request.moves:
+        if found is not None:
+            return ""
+        source, spare = where_it_served(subject)
+        whose_pool, pool = subject.env.plan.secondaries[spare.secondary].storage_pool, subject.secondary.storage_pool
+        return no_room_for_a_copy(source, whose_pool, name, lxd, pool)
+    if found is None or (copied := copies.copied(found)) is None:
+        return f"secondary {lxd.name} has no copy of it yet"
+    if _answers_everywhere(subject):
+        source, _ = where_it_served(subject)
+        return f"it serves on {source.name}; `vcrecovery move {name} --to {lxd.name}` moves it, and loses nothing"
+    if request.force:
+        return ""
+    if not copies.is_whole(found):
+        return f"its copy on {lxd.name} was being refreshed, and may be a mixture; `--force` starts it as it is"
+    age = subject.env.clock.now() - copied.at
+    if age > subject.policy.max_staleness:
+        limit = span(subject.policy.max_staleness)
+        return f"its copy on {lxd.name} is {span(age)} old, more than its max_staleness of {limit}; `--force` starts it"
+    return ""
+
+
+def against_a_move(subject: Subject, episode: Episode) -> list[str]:
+    """Beside what is known of the copy."""
+    source, _ = where_it_served(subject)
+    found = records.problems(subject.names_after(episode))
+    if not _answers_everywhere(subject):
+        found.append(f"it does not answer on {source.name}; `vcrecovery failover {subject.name}` brings it up")
+    return found
+
+
+def _answers_everywhere(subject: Subject) -> bool:
+    """Whether every port answers where it served."""
+    _, spare = where_it_served(subject)
+    service, probes = subject.service, subject.env.probes
+    addresses = [str(address) for address in (spare.address, spare.address6) if address]
+    asked = [(address, port) for address in addresses for port in service.ports]
+    return all(result.ok for result in probes.ask_all(asked, service.timeouts.confirm))
+
+
+# -- a move --------------------------------------------------------------------------------------------------------
+
+
+def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Copied:
+    """Pass after pass, until so little is left that it may stop."""
+    took: list[float] = []
+    while not is_copied(took):
+        number = len(took) + 1
+        took.append(_pass(subject, episode.epoch, PASS_WITHIN, lambda text, n=number: tell(f"pass {n}: {text}")))  # type: ignore[misc]
+        tell(f"pass {number}: {took[-1]:.1f} s")
+    return Copied(f"{len(took)} passes, the last in {took[-1]:.1f} s", seconds=took[-1])
+
+
+def stop(subject: Subject, episode: Episode) -> Stopped:
+    source, _ = where_it_served(subject)
+    limit = subject.service.timeouts.shutdown
+    ended = copies.put_aside(source, subject.name, episode.epoch, limit)
+    if ended is None:
+        raise ExternalError(f"secondary {source.name} has no container {subject.name}")
+    return Stopped(f"container {subject.name} on {source.name}", ended.started_at)
+
+
+def last_copy(subject: Subject, episode: Episode) -> Copied:
+    """Raises ExternalError when not everything is there, such as since it has run again."""
+    copied = episode.done(Step.COPY)
+    before = copied.evidence.seconds if copied is not None and isinstance(copied.evidence, Copied) else 0.0
+    _refuse_one_that_ran(subject, episode)
+    took = _pass(subject, episode.epoch, max(LAST_WITHIN, LAST_TAKES * before), lambda _text: None)
+    _refuse_one_that_ran(subject, episode)
+    return Copied(f"the rest in {took:.1f} s", seconds=took)
+
+
+def take_back(subject: Subject, episode: Episode) -> TakenBack:
+    """Raises ExternalError while it is not proved that it does not run on the other side."""
+    env, name = subject.env, subject.name
+    source, _ = where_it_served(subject)
+    if episode.tried(Step.START):
+        copies.put_aside(subject.lxd, name, episode.epoch)
+    found = source.get(name)
+    if found is None:
+        raise ExternalError(f"secondary {source.name} has no container {name} any more", f"`vcrecovery history {name}`")
+    keys = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), **boots_with_its_machine(env.plan, name)}
+    instance = source.reconfigure(lambda: source.get(name) or found, lambda _now: keys)
+    how = promote_again(source, instance, subject.service.timeouts.start)
+    return TakenBack(f"container {name} on {source.name}: {how}")
+
+
+def _pass(subject: Subject, epoch: int, timeout: float, tell: Callable[[str], None]) -> float:
+    """Seconds that it took."""
+    source, _ = where_it_served(subject)
+    clock = subject.env.clock
+    begun = clock.steady()
+    with one_keeper(subject.env.plan.state_dir, subject.name, KEEPER_PATIENCE, clock):
+        copies.copy(subject.env.plan, subject.name, source, subject.lxd, epoch, clock, timeout=timeout, tell=tell)
+    return clock.steady() - begun
+
+
+def _refuse_one_that_ran(subject: Subject, episode: Episode) -> None:
+    source, _ = where_it_served(subject)
+    stopped, found = episode.done(Step.STOP), source.get(subject.name)
+    proof = stopped.evidence if stopped is not None else None
+    started_at = proof.started_at if isinstance(proof, Stopped) else None
+    if found is None or found.status != STOPPED or found.started_at != started_at:
+        raise ExternalError(f"container {subject.name} on {source.name} has run after its stop: it may have written")
+
+
+# -- a failover to the spare ---------------------------------------------------------------------------------------
+
+
+def end_it_where_it_served(subject: Subject, episode: Episode) -> str:
+    """How it is proved that it does not serve there. Raises ExternalError when it is not."""
+    source, spare = where_it_served(subject)
+    request, name = episode.request, subject.name
+    try:
+        copies.put_aside(source, name, episode.epoch, subject.service.timeouts.fence)
+    except ExternalError as error:
+        command = subject.env.plan.secondaries[spare.secondary].fence
+        if request.secondary_is_down:
+            return f"{spare.secondary} is down on the word of {request.by}"
+        if command is not None:
+            said = subject.env.power_off(spare.secondary, command.command, command.timeout)
+            return f"{spare.secondary} is off: {said}"
+        raise ExternalError(
+            f"nobody knows whether {name} still serves on {spare.secondary}: {error.message}",
+            f"once that is off for certain: `vcrecovery failover {name} --to {request.to} "
+            f"--secondary-is-down {spare.secondary}`",
+        ) from error
+    return f"container {name} on {source.name} is stopped"

@@ -1,0 +1,156 @@
+"""The copy of a standby that serves, on another secondary: made, refreshed, and what was copied from it put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import Instance, LxdServer
+from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
+from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.plan.model import Plan
+from vcrecovery.standby import lxcfs
+from vcrecovery.standby.container import (
+    EPOCH_KEY,
+    READY_KEY,
+    ROLE_KEY,
+    STAYS_OFF,
+    Changes,
+    config_of,
+    devices_of,
+    secondary_of,
+    storage_and_network,
+)
+
+#: The role of a container that neither stands by nor serves: a copy of one that does, or what one was copied from.
+SPARE = "spare"
+#: When the copy was whole last, and at which epoch.
+COPIED_KEY = "user.vcrecovery.copied"
+#: Seconds for one that is put aside to end by itself.
+ENDS_WITHIN = 60.0
+_DRIVER_OF_MOMENTS = "btrfs"
+
+
+@dataclass(frozen=True)
+class Copied:
+    """`at`: from when the files are, in seconds since the epoch; `epoch`: of the failover that had it serve."""
+
+    at: float
+    epoch: int
+
+
+def copied(found: Instance) -> Copied | None:
+    """None where no copy was ever whole."""
+    try:
+        at, epoch = found.config.get(COPIED_KEY, "").split(" ")
+        return Copied(float(at), int(epoch))
+    except ValueError:
+        return None
+
+
+def is_whole(found: Instance) -> bool:
+    """Whether no refresh was cut off."""
+    return not found.config.get(INCOMPLETE_KEY)
+
+
+def copy(
+    plan: Plan,
+    name: str,
+    source: LxdServer,
+    here: LxdServer,
+    epoch: int,
+    clock: Clock,
+    *,
+    timeout: float,
+    pause: bool = False,
+    tell: Callable[[str], None] = lambda _text: None,
+) -> None:
+    """Makes the container of `name` on `here` what it is on `source`. `plan` has the service on `here`.
+
+    Raises ExternalError, and RefusedError when `here` has another container of that name, or one that serves.
+    """
+    service = plan.services[name]
+    secondary = secondary_of(plan, service)
+    found = here.get(name)
+    if found is None:
+        storage_and_network(secondary, here, Changes())
+    else:
+        _refuse_what_is_no_copy(here, found, epoch)
+    began = clock.now()
+    config = {
+        **config_of(service, secondary, lxcfs.files() if here.is_here else ()),
+        **STAYS_OFF,
+        ROLE_KEY: SPARE,
+        READY_KEY: "true",
+        EPOCH_KEY: str(epoch),
+        COPIED_KEY: "" if found is None else found.config.get(COPIED_KEY, ""),
+    }
+    pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
+    here.pull(source, name, config, devices_of(secondary), timeout, paused=pauses, tell=tell)
+    names = f"nameserver {secondary.network.address.ip}\n".encode()
+    if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
+        here.write_file(name, "/etc/resolv.conf", names)
+    note = {COPIED_KEY: f"{began!r} {epoch}"}
+    here.reconfigure(lambda: _must_get(here, name), lambda _found: note)
+
+
+def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN) -> Instance | None:
+    """Has a container not serve any more, since another one does from `epoch` on; as it is then, None without one.
+
+    Raises ExternalError when that is not proved, and RefusedError for one of a later epoch.
+    """
+    if lxd.get(name) is None:
+        return None
+    keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), **STAYS_OFF}
+
+    def read() -> Instance:
+        found = _must_get(lxd, name)
+        if int(found.config.get(EPOCH_KEY) or 0) > epoch:
+            raise RefusedError(
+                f"container {name} on {lxd.name} belongs to epoch {found.config[EPOCH_KEY]}; this controller is at "
+                f"{epoch}",
+                "another controller has failed over since: see its `vcrecovery history`",
+            )
+        return found
+
+    found = lxd.reconfigure(
+        read, lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value}
+    )
+    if found.status != STOPPED:
+        lxd.shut_down(name, timeout)
+    ended = lxd.get(name)
+    if ended is not None and ended.status != STOPPED:
+        raise ExternalError(
+            f"container {name} on {lxd.name} has not stopped within {timeout:.0f} s: {ended.status}",
+            f"`lxc stop --force {name}` there",
+        )
+    return ended
+
+
+def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int) -> None:
+    name = found.name
+    if ROLE_KEY not in found.config:
+        raise RefusedError(
+            f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
+            "rename that container or the service",
+        )
+    if int(found.config.get(EPOCH_KEY) or 0) > epoch:
+        raise RefusedError(
+            f"container {name} on {lxd.name} belongs to epoch {found.config[EPOCH_KEY]}",
+            "another controller has failed over since: see its `vcrecovery history`",
+        )
+    if found.status != STOPPED:
+        raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` there first")
+
+
+def _pool_of(lxd: LxdServer, name: str) -> str:
+    return _must_get(lxd, name).devices["root"]["pool"]
+
+
+def _must_get(lxd: LxdServer, name: str) -> Instance:
+    found = lxd.get(name)
+    if found is None:
+        raise ExternalError(f"secondary {lxd.name} has no container {name}", "run it again")
+    return found
