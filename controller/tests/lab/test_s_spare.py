@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from vcrecovery.core.episode import Step
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
 from vcrecovery.errors import ExitCode
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.spare_loop import see_to
+from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY
+from vcrecovery.store.journal import Journal
 
+from .small_site import INIT, SERVE, ZONE
 from .two_secondaries import TwoSecondaries, two_secondaries
 from .waiting import wait_for
 
@@ -99,3 +110,141 @@ def stop_at_home(site: TwoSecondaries) -> None:
     site.lxd.start()
     site.lxd.stop_all()
     site.lxd.kill()
+
+
+# -- a secondary that has failed ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(site: TwoSecondaries) -> TwoSecondaries:
+    write(site, "copied")
+    see_to(Environment(load_plan(site.plan), SystemClock()), WEB)
+    return site
+
+
+def test_without_a_fence_command_it_takes_the_operators_word(copied: TwoSecondaries) -> None:
+    site = copied
+    site.has_fence = False
+    try:
+        site.write_plan()
+        with site.watched() as said:
+            site.lxd.kill()
+            stop_at_home(site)
+            hint = "once sec1 is off for certain: `vcrecovery failover web --to sec2 --secondary-is-down sec1`"
+            wait_for(lambda: hint in said(), "what to do", 60)
+            refused = site.vcrecovery("failover", WEB, "--to", "sec2")
+            assert refused.returncode == ExitCode.EXTERNAL
+            assert "nobody knows whether web still serves on sec1" in refused.stderr
+            assert hint in refused.stderr
+            assert site.on_spare_status() == "Stopped"
+            wrong = site.vcrecovery("failover", WEB, "--to", "sec2", "--secondary-is-down", "sec2")
+            assert (wrong.returncode, "type sec1" in wrong.stderr) == (ExitCode.USAGE, True)
+            done = site.vcrecovery("failover", WEB, "--to", "sec2", "--secondary-is-down", "sec1")
+            assert done.returncode == 0, (done.stdout, done.stderr)
+            assert site.page(WEB) == "copied"
+            # It was not off for certain: what runs there is stopped as soon as its LXD answers.
+            site.lxd.start()
+            site.lxd.server.start(WEB, 60)
+            wait_for(lambda: site.instance(WEB).status == "Stopped", "the end of the one that was left", 60)
+            wait_for(lambda: "web: its container on sec1 ran" in said(), "its word")
+        assert site.pages(WEB) == (None, "copied")
+    finally:
+        site.has_fence = True
+
+
+def test_a_copy_that_is_too_old_or_cut_off_is_started_by_force_only(copied: TwoSecondaries) -> None:
+    site = copied
+    site.write_plan(**{WEB: {"max_staleness": "1ms"}})
+    site.lxd.server.stop(WEB, 60)
+    refused = site.vcrecovery("failover", WEB, "--to", "sec2")
+    assert refused.returncode == ExitCode.REFUSED
+    assert "its copy on sec2 is" in refused.stderr
+    assert "`--force` starts it" in refused.stderr
+    site.write_plan()
+    spare = site.spare_lxd.server
+    spare.reconfigure(lambda: site.on_spare(WEB) or site.instance(WEB), lambda _found: {INCOMPLETE_KEY: "true"})
+    cut = site.vcrecovery("failover", WEB, "--to", "sec2")
+    assert (cut.returncode, "may be a mixture" in cut.stderr) == (ExitCode.REFUSED, True)
+    done = site.vcrecovery("failover", WEB, "--to", "sec2", "--force")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert site.page(WEB) == "copied"
+
+
+def test_one_that_serves_is_not_failed_over_but_moved(copied: TwoSecondaries) -> None:
+    refused = copied.vcrecovery("failover", WEB, "--to", "sec2")
+    assert refused.returncode == ExitCode.REFUSED
+    assert "`vcrecovery move web --to sec2` moves it, and loses nothing" in refused.stderr
+    assert copied.pages(WEB) == ("copied", None)
+    for words in (("move", WEB, "--to", "sec3"), ("failover", WEB, "--to", "sec3")):
+        wrong = copied.vcrecovery(*words)
+        assert (wrong.returncode, "has no secondary 'sec3'" in wrong.stderr) == (ExitCode.USAGE, True), wrong.stderr
+
+
+def test_the_operator_returns_to_the_vm_by_hand(copied: TwoSecondaries) -> None:
+    site = copied
+    done = site.vcrecovery("move", WEB, "--to", "sec2")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    site.ns1.change(f"update delete {WEB}.{ZONE} A", f"update add {WEB}.{ZONE} 5 A {site.primary(WEB)}")
+    refused = site.vcrecovery("standby", "reset", WEB)
+    assert (refused.returncode, "runs on secondary sec2" in refused.stderr) == (ExitCode.REFUSED, True)
+    site.spare_lxd.lxc("stop", "--force", WEB)
+    reset = site.vcrecovery("standby", "reset", WEB)
+    assert reset.returncode == 0, reset.stderr
+    assert (role(site, spare=False), role(site, spare=True)) == ("standby", "spare")
+    assert site.status_of(WEB)["secondary"] == "sec1"
+
+
+# -- a move that fails -------------------------------------------------------------------------------------------------
+
+
+def begun_move(site: TwoSecondaries, step: Step) -> Future[subprocess.CompletedProcess[str]]:
+    """A move to sec2 that has come to that step."""
+    pool = ThreadPoolExecutor(1)
+    moving = pool.submit(site.vcrecovery, "move", WEB, "--to", "sec2")
+    pool.shutdown(wait=False)
+
+    def has_come() -> bool:
+        episode = Journal(site.state / "journal.db").state(WEB).open_episode
+        return episode is not None and episode.tried(step)
+
+    wait_for(has_come, f"step {step}", 60)
+    return moving
+
+
+@pytest.mark.parametrize("step", [Step.COPY, Step.LAST_COPY])
+def test_the_destination_dies_while_it_copies(site: TwoSecondaries, step: Step) -> None:
+    large(site, 200)
+    moving = begun_move(site, step)
+    site.spare_lxd.kill()
+    failed = moving.result(120)
+    assert failed.returncode != 0, failed.stdout
+    assert site.page(WEB) == WEB
+    assert site.instance(WEB).status == "Running"
+    site.spare_lxd.start()
+    done = site.vcrecovery("move", WEB, "--to", "sec2")
+    if done.returncode == ExitCode.EXTERNAL:
+        # It was not over: the dead one might have been started.
+        done = site.vcrecovery("move", WEB, "--to", "sec2")
+    assert done.returncode == 0, (failed.stderr, done.stdout, done.stderr)
+    assert site.pages(WEB) == (None, WEB)
+
+
+def test_ports_that_do_not_open_there(site: TwoSecondaries) -> None:
+    """It serves again where it was, with what was written; nothing was written there."""
+    site.write_plan(**{WEB: {"timeouts": {"ports": "3s"}}})
+    refuses = f"/bin/busybox ip route | /bin/busybox grep -q {site.spare_address(WEB)[:9]} || {SERVE}"
+    inner = site.rootfs(WEB) / "sbin/init"
+    inner.write_text(INIT.format(serve=refuses))
+    write(site, "written")
+    back = site.vcrecovery("move", WEB, "--to", "sec2")
+    assert back.returncode == ExitCode.EXTERNAL, (back.stdout, back.stderr)
+    assert "web serves where it was" in back.stderr
+    assert site.pages(WEB) == ("written", None)
+    assert site.page(WEB) == "written"
+    assert (role(site, spare=False), role(site, spare=True)) == ("active", "spare")
+    assert site.status_of(WEB)["secondary"] == "sec1"
+
+
+def large(site: TwoSecondaries, megabytes: int) -> None:
+    """So that a copy takes a while."""
+    (site.rootfs(WEB) / "www/large").write_bytes(os.urandom(megabytes << 20))

@@ -1,4 +1,8 @@
-"""A small data centre with a second LXD, on a bridge of its own: the spare of each standby."""
+"""A small data centre with a second LXD, on a bridge of its own: the spare of each standby.
+
+The controller is on the first one's machine, and reaches the second one as one on another machine: over HTTPS, with a
+certificate that it restricts.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from typing import Any
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
+from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
-from .small_site import ZONE, SmallSite, page_at, started
+from .small_site import SmallSite, page_at, started
 
 SPARE_BRIDGE, SPARE_GATEWAY = "vcrlab-spare", "10.211.9.1/24"
 
@@ -26,6 +31,8 @@ class TwoSecondaries(SmallSite):
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.spare_lxd = PrivateLxd(SPARE_BRIDGE)
         self.ended = folder / "ended"
+        self.port = free_port()
+        self.certificate, self.key = make_certificate(folder, "vcrt-spare")
         super().__init__(folder, names)
 
     def write_plan(self, **services: dict[str, Any]) -> None:
@@ -35,7 +42,12 @@ class TwoSecondaries(SmallSite):
             script = f"echo sec1 >> {shlex.quote(str(self.ended))}; echo Chassis power is off"
             sec1["fence"] = {"command": ["sh", "-c", script]}
         self.data["secondaries"]["sec2"] = {
-            "lxd": str(self.spare_lxd.socket),
+            "lxd": {
+                "url": f"https://127.0.0.1:{self.port}",
+                "certificate": str(self.certificate),
+                "key": str(self.key),
+                "server_certificate": str(self.spare_lxd.folder / "server.crt"),
+            },
             "storage_pool": SPARE_BRIDGE,
             "network": {"bridge": SPARE_BRIDGE, "address": SPARE_GATEWAY},
             "receiver": {"address": "127.0.0.1"},
@@ -51,12 +63,21 @@ class TwoSecondaries(SmallSite):
 
     def start(self) -> None:
         self.spare_lxd.start()
+        self.spare_lxd.lxc("config", "set", "core.https_address", f"127.0.0.1:{self.port}")
+        words = ["--name", "vcrt-spare", "--type", "client", "--restricted", "--projects", "default"]
+        self.spare_lxd.lxc("config", "trust", "add", str(self.certificate), *words)
+        # As the role `secondary` makes them there.
+        self.spare_lxd.server.create_pool(SPARE_BRIDGE)
+        self.spare_lxd.server.create_network(SPARE_BRIDGE, SPARE_GATEWAY)
         super().start()
-        for lxd in (self.lxd, self.spare_lxd):
-            lxd.lxc("config", "set", "core.https_address", f"127.0.0.1:{free_port()}")
+        self.lxd.lxc("config", "set", "core.https_address", f"127.0.0.1:{free_port()}")
 
     def on_spare(self, name: str) -> Instance | None:
         return self.spare_lxd.server.get(name)
+
+    def on_spare_status(self) -> str:
+        found = self.on_spare(self.names[0])
+        return "" if found is None else found.status
 
     def pages(self, name: str) -> tuple[str | None, str | None]:
         """What each of the two serves."""
@@ -87,6 +108,3 @@ class TwoSecondaries(SmallSite):
 def two_secondaries(folder: Path, names: Sequence[str]) -> Iterator[TwoSecondaries]:
     with started(TwoSecondaries(folder, names)) as site:
         yield site
-
-
-__all__ = ["ZONE", "TwoSecondaries", "two_secondaries"]

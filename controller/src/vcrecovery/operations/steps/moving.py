@@ -166,7 +166,7 @@ def end_it_where_it_served(subject: Subject, episode: Episode) -> str:
             return f"{spare.secondary} is off: {said}"
         raise ExternalError(
             f"nobody knows whether {name} still serves on {spare.secondary}: {error.message}",
-            f"once that is off for certain: `vcrecovery failover {name} --to {request.to} "
+            f"once {spare.secondary} is off for certain: `vcrecovery failover {name} --to {request.to} "
             f"--secondary-is-down {spare.secondary}`",
         ) from error
     return f"container {name} on {source.name} is stopped"
