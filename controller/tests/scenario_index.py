@@ -92,6 +92,8 @@ REST: Mapping[str, str] = {
     "switchover": "the VM shuts down, and nothing that it has written is lost",
     "failback": "the VM fetches what the standby has written, and serves again",
     "rollback": "back from a failback, to what the standby was",
+    "move": "a standby that serves goes on on another secondary, and nothing is lost",
+    "spare": "another secondary has a copy of what serves, and takes over",
     "hook": "the operator's own command beside a step, or a gate before the start",
     "suspension": "the operator's word that automatic failover stops for a while",
 }

@@ -91,7 +91,7 @@ class Stage:
         match verb:
             case "watch" | "look" | "look for returning primaries":
                 site.watch(argument or 0)
-            case "failover" | "switchover" | "failback":
+            case "failover" | "switchover" | "failback" | "move":
                 self._operator(verb, argument or {}, wait=wait)
             case "rollback" | "commit":
                 word = (argument or {}).get("drop_new_writes", False)
@@ -104,6 +104,12 @@ class Stage:
                     site.do(process)
             case "set":
                 self._set(argument)
+            case "machine ends":
+                site.say(f"world: {argument} loses its power")
+                site.world.machine_ends(argument)
+            case "machine is back":
+                site.say(f"world: {argument} has its power again")
+                site.world.machine_is_back(argument)
             case "set after":
                 self._later(argument["seconds"], {"set": argument["values"]})
             case "meanwhile":

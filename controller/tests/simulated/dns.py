@@ -93,9 +93,11 @@ class SimulatedZone(Zone):
         return dns.rcode.NOERROR
 
     def _look(self, service: Service, name: str) -> None:
-        if service.leads_to(name) != "standby":
+        leads = service.leads_to(name)
+        if leads not in ("standby", "spare"):
             return
-        if service.epoch_of(name) not in service.answered and service.container.config:
+        place = service if leads == "standby" or service.other is None else service.other
+        if service.epoch_of(name) not in place.answered and service.container.config:
             service.violated(f"the names of {service.name} move to ports that were not seen open at this epoch")
         excused = service.operators_word or service.lied_at is not None
         if service.power not in OFF and not excused and service.power.value == "running":

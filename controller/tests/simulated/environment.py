@@ -184,10 +184,11 @@ class SimulatedEnvironment(Environment):
         at: Callable[[str, Episode | None], None],
         starts: int,
     ) -> None:
-        super().__init__(plan, runtime, runtime)
         self.simulated = runtime
         self._world, self._at, self._starts = world, at, starts
         self._others: list[SimulatedEnvironment] = []
+        # The journal is read, where standbys have spares.
+        super().__init__(plan, runtime, runtime)
 
     def another(self) -> SimulatedEnvironment:
         self._others.append(SimulatedEnvironment(self.plan, self.simulated, self._world, self._at, self._starts))
@@ -263,6 +264,8 @@ class SimulatedEnvironment(Environment):
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
         """As `drivers.fence` does it."""
         scheduler, begun = self.simulated.scheduler, self.simulated.scheduler.time
+        if host in self.plan.secondaries:
+            return self._end_secondary(host)
         there = self._world.on(host)
         if there[0].fence_command_hangs:
             scheduler.sleep(timeout)
@@ -281,6 +284,15 @@ class SimulatedEnvironment(Environment):
             elif service.power not in OFF:
                 service.ended("power-off", begun)
                 self._world.becomes(service, Power.SHUTOFF, "crashed")
+        scheduler.may_be_lost()
+        return "Chassis Power is off"
+
+    def _end_secondary(self, secondary: str) -> str:
+        scheduler, there = self.simulated.scheduler, self._world.in_lxd(secondary)
+        scheduler.takes(FENCE_TAKES)
+        if not all(place.fence_command_works for place in there):
+            raise ExternalError(f"hypervisor {secondary} was not fenced: no route to the BMC")
+        self._world.machine_ends(secondary)
         scheduler.may_be_lost()
         return "Chassis Power is off"
 

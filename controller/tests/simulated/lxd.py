@@ -12,6 +12,7 @@ from pathlib import Path
 from simulated.scheduler import Scheduler, SimulatedInbox, SimulatedRuntime
 from simulated.world import MODES, Container, Service, World
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
+from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY, Copies
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
 from vcrecovery.drivers.lxd.resources import Size
@@ -83,7 +84,7 @@ class SimulatedLxd(LxdServer):
         self.must_answer()
 
     def must_answer(self) -> None:
-        if any(not service.lxd_answers for service in self._world.in_lxd(self.name)):
+        if any(place.machine_is_off or not place.lxd_answers for place in self._world.in_lxd(self.name)):
             raise self._unreachable(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
 
     def _says(self, text: str) -> ExternalError:
@@ -100,7 +101,8 @@ class SimulatedLxd(LxdServer):
         return self._there(name) is not None
 
     def _there(self, name: str) -> Service | None:
-        return next((service for service in self._world.in_lxd(self.name) if service.name == name), None)
+        places = (place for place in self._world.in_lxd(self.name) if place.is_there)
+        return next((place for place in places if place.name == name), None)
 
     # -- instances ---------------------------------------------------------------------------------------------
 
@@ -114,7 +116,7 @@ class SimulatedLxd(LxdServer):
             container.status == RUNNING,
             container.status,
             dict(container.config),
-            {},
+            {"root": {"pool": "default"}},
             container.etag,
             container.started_at,
         )
@@ -182,15 +184,59 @@ class SimulatedLxd(LxdServer):
     def lifecycle(self) -> Iterator[Happenings]:
         self._asked()
         listening = _Listening(self, self._scheduler)
-        self._world.listening_to_lxd.append(listening.report)
+        entry = (self.name, listening.report)
+        self._world.listening_to_lxd.append(entry)
         try:
             yield listening
         finally:
-            self._world.listening_to_lxd.remove(listening.report)
+            self._world.listening_to_lxd.remove(entry)
 
     def last_words(self, instance: str) -> str:
         self._asked()
         return "init: out of memory" if self.has(instance) else ""
+
+    # -- copies ------------------------------------------------------------------------------------------------
+
+    def pull(
+        self,
+        source: Copies,
+        instance: str,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        timeout: float,
+        *,
+        paused: bool = False,
+        tell: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """What the source writes meanwhile is not in it."""
+        self._asked()
+        assert isinstance(source, SimulatedLxd)
+        here = next(place for place in self._world.in_lxd(self.name) if place.name == instance)
+        here.is_there = True
+        if here.container.status != STOPPED:
+            raise self._says("Instance is running")
+        there, _ = source._of(instance)
+        here.container.config = {key: value for key, value in {**here.container.config, **config}.items() if value}
+        here.container.config[INCOMPLETE_KEY] = "true"
+        written, ran = there.written, there.container.status == RUNNING
+        self._scheduler.sleep(1.0)
+        self._in_the_middle("copy")
+        self._scheduler.sleep(1.0)
+        self._asked()
+        source._asked()
+        here.written, here.tree = written, there.tree
+        if ran:
+            there.written += 1
+        del here.container.config[INCOMPLETE_KEY]
+        here.container.config.update({key: value for key, value in config.items() if value})
+        self._scheduler.may_be_lost()
+
+    def network_exists(self, network: str) -> bool:
+        self._asked()
+        return True
+
+    def write_file(self, instance: str, path: str, content: bytes) -> None:
+        self._asked()
 
     # -- files -------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 from simulated.scheduler import Process
 from simulated.site import Site
 from simulated.world import Service
-from vcrecovery.core.episode import Episode, Outcome, Step
+from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.standby_end import STEADY, WAITS
@@ -39,7 +39,7 @@ class Observed(Site):
         #: Service -> the process that has it start now.
         self._starting: dict[str, Process] = {}
         super().__init__(folder, services, **how)
-        for service in self.world.services.values():
+        for service in self.world.places:
             service.on_end, service.on_start = self._is_ended, self._starts
 
     def boundary(self, place: str, episode: Episode | None) -> None:
@@ -63,9 +63,17 @@ class Observed(Site):
                 self.acknowledged.add(episode.service)
             case "ended probe":
                 self._starting.pop(episode.service, None)
-                answered = service.vm_answered if episode.request.back else episode.epoch in service.answered
+                there = self._place(episode).answered
+                answered = service.vm_answered if episode.request.back else episode.epoch in there
                 if not answered:
                     self._violated(f"the ports of {service.name} are said to be open, and were not asked")
+
+    def _place(self, episode: Episode) -> Service:
+        """Where its container is to serve."""
+        service = self.world.services[episode.service]
+        on = episode.request.to or self.journal.state(service.name).standby_on
+        other = service.other
+        return other if other is not None and on == other.secondary else service
 
     def _opened(self, episode: Episode) -> None:
         """No service is failed over automatically twice within the cool-down; what keeps it up is limited by itself."""
@@ -85,6 +93,8 @@ class Observed(Site):
         """What ends again and again is not started for ever."""
         history = self.journal.history(episode.service, 50)
         row = list(takewhile(lambda e: e.request.keeps_up, [e for e in history if e.outcome in (None, Outcome.DONE)]))
+        # Of a machine that was away, its containers are not to blame.
+        row = [e for e in row if e.request.symptom is not Symptom.SECONDARY]
         recent = [e for e in row if episode.opened_at - e.opened_at < STEADY]
         if not self.jumped and episode.service not in self.acknowledged and len(recent) > len(WAITS):
             self._violated(f"the standby of {episode.service} is started again and again")
@@ -108,14 +118,14 @@ class Observed(Site):
         request, service = episode.request, self.world.services[episode.service]
         if request.force or request.restore_point is not None or self.jumped or service.beaten_at is None:
             return
-        if service.container.config.get("user.vcrecovery.role") == "active":
+        if service.container.config.get("user.vcrecovery.role") in ("active", "spare"):
             # What it has served since is newer than anything that its primary has.
             return
         # What the failure has cost is counted up to when it began, which is at most this long ago.
         since = POLICY.confirmation_valid_for + SLACK + POLICY.noticed_after(request.symptom)
         began_at = request.began_at if request.began_at is not None else episode.opened_at
         opened = max(0.0, self.scheduler.wall - began_at)
-        age = self.scheduler.time - service.beaten_at - service.off_for
+        age = self.scheduler.time - service.beaten_at - service.off_up_to_now
         # By a clock that is ahead, what it has sent is younger than it is.
         if age > POLICY.max_staleness + since + opened + max(0.0, service.beaten_ahead):
             self._violated(f"a standby of {episode.service} of {age:.0f} s takes over")
@@ -133,7 +143,14 @@ class Observed(Site):
 
     def _starts(self, service: Service) -> None:
         episode = self.journal.state(service.name).open_episode
-        if episode is not None and episode.request.planned:
+        if episode is not None and episode.request.moves:
+            other = service.other
+            assert other is not None
+            if episode.done(Step.TAKE_BACK) is None and not episode.tried(Step.TAKE_BACK):
+                lost = service.written - 1 < other.written
+                if lost and episode.done(Step.START) is None:
+                    self._violated(f"a move of {service.name} loses what it wrote last")
+        elif episode is not None and episode.request.planned:
             complete = service.final and service.told_boot == service.boots_so_far
             # Who starts the VM by hand after its fence answers for what that writes.
             lost = not complete and not service.operators_word
@@ -174,8 +191,9 @@ class Observed(Site):
                 continue
             self._seen_done.add(newest.id)
             if not newest.request.planned:
-                # What was planned is no failure.
-                self._done[name] = self.scheduler.time
+                # What was planned is no failure. It may have ended a while ago, by a clock that has not jumped since.
+                ago = 0.0 if self.jumped else max(0.0, self.scheduler.wall - (newest.closed_at or self.scheduler.wall))
+                self._done[name] = self.scheduler.time - ago
                 self.acknowledged.discard(name)
             needed = [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
             assert newest.outcome is Outcome.DONE

@@ -19,7 +19,7 @@ from simulated.dns import NAME, name_of
 from simulated.environment import SimulatedEnvironment
 from simulated.lxd import socket_of
 from simulated.scheduler import START, KilledError, Process, Scheduler, SimulatedRuntime
-from simulated.world import Container, Service, World
+from simulated.world import Container, Service, World, with_a_spare
 from vcrecovery.cli import recovery
 from vcrecovery.cli.watch import watching
 from vcrecovery.core.episode import Episode
@@ -47,6 +47,12 @@ def _network(secondary: str) -> str:
 
 def _standby_address(number: int, said: Mapping[str, Any]) -> str:
     return f"{_network(said.get('secondary', 'sec1'))}.{number + 10}"
+
+
+def _spare(number: int, said: Mapping[str, Any]) -> dict[str, Any]:
+    secondary = str(said["spare"])
+    every = said.get("spare_every", "60s")
+    return {"secondary": secondary, "address": f"{_network(secondary)}.{number + 10}", "every": every}
 
 
 def _names(service: str, said: Mapping[str, Any]) -> list[str]:
@@ -155,7 +161,10 @@ class Site:
         (folder / "secret").write_text("c2VjcmV0IG9mIGEgc2ltdWxhdGlvbg==\n")
         ns = ["ns1", *(["ns2"] if any({**world, **s}.get("ns2") is not None for s in services.values()) else [])]
         addresses = {"ns1": "127.0.0.1", "ns2": "127.0.0.2"}
-        secondaries = sorted({{**world, **s}.get("secondary", "sec1") for s in services.values()})
+        all_said = [{**world, **s} for s in services.values()]
+        spares = {said["spare"] for said in all_said if said.get("spare")}
+        secondaries = sorted({said.get("secondary", "sec1") for said in all_said} | spares)
+        fenced_too = set(secondaries) if any(said.get("secondary_fence") for said in all_said) else set()
         entries = {}
         for number, (name, values) in enumerate(services.items()):
             said = {**world, **values}
@@ -165,7 +174,11 @@ class Site:
                     "uuid": UUID.format(number + 1),
                     "address": f"10.10.0.{number + 10}",
                 },
-                "standby": {"secondary": said.get("secondary", "sec1"), "address": _standby_address(number, said)},
+                "standby": {
+                    "secondary": said.get("secondary", "sec1"),
+                    "address": _standby_address(number, said),
+                    **({"spare": _spare(number, said)} if said.get("spare") else {}),
+                },
                 "ports": [80],
                 "dns": [{"name": text, "zone": NAME} for text in _names(name, said)],
                 "mode": said.get("mode", "cold"),
@@ -193,6 +206,7 @@ class Site:
                     "network": {"bridge": "vcr0", "address": f"{_network(name)}.1/24"},
                     "receiver": {"address": "10.10.0.1"},
                     "starts_at_once": self.starts_at_once,
+                    **({"fence": {"command": ["power-off", name]}} if name in fenced_too else {}),
                 }
                 for name in secondaries
             },
@@ -223,7 +237,7 @@ class Site:
             _standby_address(number, values),
         )
         service.violated, service.told = self._violated, lambda text: self.say(f"world: {text}")
-        service.lxd_tells = partial(self.world.lxd_tells, name)
+        service.lxd_tells = partial(self.world.lxd_tells, service)
         self.world.services[name] = service
         mode = Mode(values.get("mode", "cold"))
         config = {
@@ -242,7 +256,12 @@ class Site:
             text: {server: {k: set(v) for k, v in records.items()} for server in ("ns1", "ns2")}
             for text in _names(name, values)
         }
-        self.change([name], {key: value for key, value in values.items() if key not in ("needs", "two_names")})
+        if values.get("spare"):
+            with_a_spare(service, values["spare"], _spare(number, values)["address"])
+            assert service.other is not None
+            service.other.lxd_tells = partial(self.world.lxd_tells, service.other)
+        of_the_plan = ("needs", "two_names", "spare", "spare_every", "secondary_fence")
+        self.change([name], {key: value for key, value in values.items() if key not in of_the_plan})
 
     def _violated(self, what: str) -> None:
         self.say(f"VIOLATED: {what}")
@@ -275,7 +294,7 @@ class Site:
                     case "standby_stopping_by":
                         # LXD tells it a while after it has ended.
                         service.container.status = STOPPED
-                        later = partial(self.world.lxd_tells, name, "ended", value)
+                        later = partial(self.world.lxd_tells, service, "ended", value)
                         self.scheduler.at(self.scheduler.time + 4.9, later)
                     case "standby_frozen_by":
                         service.container_becomes(FROZEN, value)
@@ -336,7 +355,9 @@ class Site:
     def process(self, name: str) -> tuple[Process, SimulatedEnvironment]:
         process = Process(name)
         runtime = SimulatedRuntime(self.scheduler, process)
-        env = SimulatedEnvironment(self.plan, runtime, self.world, self.boundary, self.starts_at_once)
+        # Each process has read it, and says in its own where standbys are.
+        plan = self.plan.model_copy(update={"services": dict(self.plan.services)})
+        env = SimulatedEnvironment(plan, runtime, self.world, self.boundary, self.starts_at_once)
         over = [found for found in self._environments if found[0].is_over and found[1] is not self._reader]
         for found in over:
             found[1].close()
@@ -423,7 +444,7 @@ class Site:
         if words.get("primary_is_down") is True:
             words["primary_is_down"] = name
         given: dict[str, Any] = {"service": None, "vm": None, "host": None, "site": None, "group": None, what: name}
-        asked = {"planned": verb == "switchover", "back": verb == "failback", "as_json": False, **words}
+        asked = {"planned": verb in ("switchover", "move"), "back": verb == "failback", "as_json": False, **words}
         option = name if what == "service" else f"--{what} {name}"
         typed = "".join(
             f" --{key.replace('_', '-')}" + ("" if value is True else f" {value}")
@@ -551,7 +572,7 @@ class Site:
 
     def start_primary(self, name: str) -> None:
         service = self.world.services[name]
-        if service.serves:
+        if service.serves or (service.other is not None and service.other.serves):
             # Whoever does this beside a standby that serves has two; what matters is for how long.
             service.operators_word = True
         self.world.becomes(service, Power.RUNNING)

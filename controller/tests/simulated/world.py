@@ -149,6 +149,14 @@ class Service:
     hooks_fail: bool = False
     hooks_ran: list[dict[str, Any]] = field(default_factory=list)
     container: Container = field(default_factory=Container)
+    #: The other place of its container.
+    other: Service | None = None
+    #: Of that place: whether a container is there; whether its machine is off; whether somebody said so who was wrong.
+    is_there: bool = True
+    machine_is_off: bool = False
+    said_to_be_off: bool = False
+    #: How much has been written there, and how much of it a copy has.
+    written: int = 0
     #: The epochs at which all ports of the standby were seen open since it was started.
     answered: set[int] = field(default_factory=set)
     starts: int = 0
@@ -227,6 +235,11 @@ class Service:
         elif self._off_since is not None:
             self.off_for, self._off_since = self.off_for + now - self._off_since, None
 
+    @property
+    def off_up_to_now(self) -> float:
+        """Seconds since its last heartbeat in which it was off."""
+        return self.off_for + (0.0 if self._off_since is None else self.scheduler.time - self._off_since)
+
     def ended(self, by: str, begun: float) -> None:
         """Somebody is about to end it, by what was begun then."""
         if self.power is Power.RUNNING and not self.superseded:
@@ -273,13 +286,13 @@ class Service:
 
     def asks_who_serves(self) -> None:
         """It boots."""
-        self.superseded = self.asks_at_boot and self.container.config.get("user.vcrecovery.role") == "active"
+        self.superseded = self.asks_at_boot and self.container.config.get("user.vcrecovery.role") in ("active", "spare")
 
     def is_told_to_serve(self) -> None:
         """If it waits for that, and its standby stands by."""
         if not self.superseded or self.power is not Power.RUNNING:
             return
-        if self.container.config.get("user.vcrecovery.role") == "active":
+        if self.container.config.get("user.vcrecovery.role") in ("active", "spare"):
             return
         if not self.has_everything:
             self.violated(f"the VM of {self.name} serves without what its standby wrote last")
@@ -295,6 +308,14 @@ class Service:
 
     def look_for_two(self) -> None:
         excused = self.operators_word or self.lied_at is not None
+        other = self.other
+        if other is not None and self.serves and other.serves and not (self.said_to_be_off or other.said_to_be_off):
+            self.violated(f"two standbys of {self.name} serve")
+        if other is not None and other.serves and not self.serves:
+            other.look_for_two_here(excused)
+        self.look_for_two_here(excused)
+
+    def look_for_two_here(self, excused: bool) -> None:
         if self.serves and self.power is Power.RUNNING and not self.superseded and not excused:
             self.violated(f"two live copies of {self.name}")
 
@@ -327,6 +348,7 @@ class Service:
         if self.tree == "half":
             self.violated(f"the standby of {self.name} starts from half a restore point")
         self.starts += 1
+        self.written += 1
         self.took_over_at = self.epoch
         self.untouched = True
         self.has_everything = False
@@ -390,11 +412,38 @@ class Service:
 
     def leads_to(self, name: str) -> str:
         known = {self.address: "primary", self.standby_address: "standby"}
+        if self.other is not None:
+            known[self.other.standby_address] = "spare"
         return known.get(next(iter(self.names[name]["ns1"]["A"]), ""), "nowhere")
 
     def epoch_of(self, name: str) -> int:
         marker = next(iter(self.names[name]["ns1"]["TXT"]), '"epoch=0"')
         return int(marker.strip('"').removeprefix("epoch="))
+
+
+#: What a service's other place has no word of its own for.
+_OF_THE_VM = frozenset(
+    {"power", "superseded", "quarantined", "operators_word", "lied_at", "answers_since", "mode", "final", "told_boot"}
+    | {"boots_so_far", "address_answers", "network_cut", "probes_hang", "probes_lost", "names", "answers_wrongly"}
+    | {"primary_ports_open", "standby_ports_open_after", "standby_flaps_for", "open_ports", "pool_free", "disk_full"}
+)
+
+
+class OnTheSpare(Service):
+    """Where a service's container goes on when the secondary fails on which it serves."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OF_THE_VM and (of := object.__getattribute__(self, "__dict__").get("other")) is not None:
+            return getattr(of, name)
+        return super().__getattribute__(name)
+
+
+def with_a_spare(service: Service, secondary: str, address: str) -> None:
+    other = OnTheSpare(service.name, service.scheduler, service.uuid, service.address, address, secondary)
+    other.violated, other.told = service.violated, service.told
+    other.on_end, other.on_start = service.on_end, service.on_start
+    other.is_there = False
+    service.other, other.other = other, service
 
 
 @dataclass
@@ -403,8 +452,8 @@ class World:
 
     scheduler: Scheduler
     services: dict[str, Service] = field(default_factory=dict)
-    #: What is called with what LXD tells: instance, what became of it, who asked for that.
-    listening_to_lxd: list[Callable[[str, str, str], None]] = field(default_factory=list)
+    #: Secondary, and what is called with what its LXD tells: instance, what became of it, who asked for that.
+    listening_to_lxd: list[tuple[str, Callable[[str, str, str], None]]] = field(default_factory=list)
     #: Hypervisor -> what is called with each event of it (UUID, event, why), and when it is lost.
     listeners: dict[str, list[tuple[Callable[[str, str, str], None], Callable[[], None]]]] = field(default_factory=dict)
 
@@ -413,12 +462,34 @@ class World:
     ways_that_hang: set[str] = field(default_factory=set)
     ways_that_fail: set[str] = field(default_factory=set)
 
-    def lxd_tells(self, name: str, what: str, by: str) -> None:
-        for report in list(self.listening_to_lxd):
-            report(name, what, by)
+    def lxd_tells(self, place: Service, what: str, by: str) -> None:
+        for secondary, report in list(self.listening_to_lxd):
+            if secondary == place.secondary:
+                report(place.name, what, by)
+
+    @property
+    def places(self) -> list[Service]:
+        """Of the services' containers: where each stands by, and where it has a spare."""
+        found = list(self.services.values())
+        return [*found, *(service.other for service in found if service.other is not None)]
 
     def in_lxd(self, secondary: str) -> list[Service]:
-        return [service for service in self.services.values() if service.secondary == secondary]
+        return [place for place in self.places if place.secondary == secondary]
+
+    def machine_ends(self, secondary: str) -> None:
+        """It has lost its power: LXD does not answer, and no container runs."""
+        for place in self.in_lxd(secondary):
+            place.machine_is_off = True
+            place.container.status = STOPPED
+
+    def machine_is_back(self, secondary: str) -> None:
+        """With what LXD starts by itself."""
+        for place in self.in_lxd(secondary):
+            place.machine_is_off = False
+            if place.is_there and place.container.config.get("boot.autostart") == "true":
+                place.container.started_at = self.scheduler.wall
+                place.boots(1.0)
+            place.look_for_two()
 
     def on(self, host: str) -> list[Service]:
         return [service for service in self.services.values() if service.host == host]
@@ -431,7 +502,7 @@ class World:
 
     def by_address(self, address: str) -> tuple[Service, bool] | None:
         """The service, and whether it is its primary's."""
-        for service in self.services.values():
+        for service in self.places:
             if address in (service.address, service.standby_address):
                 return service, address == service.address
         return None

@@ -197,7 +197,9 @@ def said_to_the_receiver(command: str, state: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("lxd", "answer"), [((200, "standby"), "primary\n"), ((200, "active"), "standby\n")], indirect=["lxd"]
+    ("lxd", "answer"),
+    [((200, "standby"), "primary\n"), ((200, "active"), "standby\n"), ((200, "spare"), "standby\n")],
+    indirect=["lxd"],
 )
 @pytest.mark.usefixtures("lxd")
 def test_a_vm_that_boots_is_told_who_serves(

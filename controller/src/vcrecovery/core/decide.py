@@ -67,6 +67,8 @@ def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.CONFIRM, _why_confirm(episode))
     if not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
+    if confirm.saw.asked_for != episode.request.looks_for:
+        return Run(Step.CONFIRM, f"{episode.cause}: checking for that what was not looked at")
     if confirm.saw.restore_asked != episode.request.restore_point:
         return Run(Step.CONFIRM, f"asking whether there is a restore point {episode.request.restore_point}")
     objection = _objection(episode, confirm.saw, policy, now)
@@ -89,6 +91,11 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
     seen = episode.looked_since_the_fence
     if seen is None or not seen.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, "the fence is not proved yet: checking first whether the primary serves")
+    if where := seen.saw.serves_on:
+        # What it writes there would be lost, by a fence that was tried when it did not answer.
+        name, to = episode.service, episode.request.to
+        said = f"{name} serves on {where} after all, and its fence was not proved"
+        return Close(Outcome.WITHDRAWN, said, f"`vcrecovery move {name} --to {to}` moves it, and loses nothing")
     return not_again(episode, seen.saw, policy) or Run(Step.FENCE, _why_fence_again(episode, seen.saw))
 
 
@@ -162,6 +169,8 @@ def _why_fence(episode: Episode, saw: Confirmation) -> str:
 
 def _why_fence_again(episode: Episode, saw: Confirmation) -> str:
     summary = saw.summary
+    if episode.request.to is not None:
+        return f"not proved yet ({summary}): fencing where it served again"
     if episode.request.primary_is_down:
         return "the operator says that the primary is down"
     if episode.request.force and saw.power is Power.RUNNING and saw.open_ports:

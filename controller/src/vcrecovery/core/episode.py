@@ -102,7 +102,7 @@ class Symptom(StrEnum):
     STANDBY_ENDED = "standby-ended"
     #: Its VM runs, and is unwell by its own word, and its ports do not answer.
     SERVICE_DOWN = "service-down"
-    #: The secondary on which its standby serves does not answer, nor does the standby.
+    #: The secondary on which its standby serves does not answer, nor does the standby; or it was away, and is back.
     SECONDARY = "secondary"
 
 
@@ -190,6 +190,11 @@ class Request:
     def typed(self, service: str) -> str:
         """What an operator types to go on with it."""
         return f"{self.verb} {service}" + (f" --to {self.to}" if self.moves else "")
+
+    @property
+    def looks_for(self) -> str:
+        """What a confirmation looks at beside the primary: one for something else does not count. A failover: empty."""
+        return " ".join([*([] if self.verb == "failover" else [self.verb]), *([self.to] if self.to else [])])
 
     @property
     def moves(self) -> bool:

@@ -33,9 +33,10 @@ class Confirmation:
     primaries that answer on a hypervisor that does not. `vanished`: no hypervisor has the VM, which had been seen to
     end. `silent` hypervisors may have it. `units`: those behind the ports that are not active, by the heartbeat.
     `sends`: files of the primary arrive. `freshness`: age of the standby's files when the failure began; `heard`: how
-    long before it was noticed the last heartbeat came. `restore_asked` is the restore point that was looked for,
-    `restore_age` its age. `boot` is the VM's, by its heartbeat, and `final` whether that is the one of its shutdown;
-    `problems`: what else speaks against a switchover.
+    long before it was noticed the last heartbeat came. `asked_for`: see `Request.looks_for`; `serves_on`: the
+    secondary on which every port of its standby answers, where that is to go on elsewhere. `restore_asked` is the
+    restore point that was looked for, `restore_age` its age. `boot` is the VM's, by its heartbeat, and `final` whether
+    that is the one of its shutdown; `problems`: what else speaks against a switchover.
     """
 
     power: Power
@@ -55,6 +56,8 @@ class Confirmation:
     standby_problem: str = ""
     freshness: float | None = None
     freshness_detail: str = ""
+    asked_for: str = ""
+    serves_on: str = ""
     restore_asked: str | None = None
     restore_problem: str = ""
     restore_age: float | None = None

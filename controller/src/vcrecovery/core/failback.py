@@ -33,7 +33,8 @@ def next_of_failback(episode: Episode, policy: Policy, now: float) -> Decision:
     if episode.tried(Step.STOP):
         return _from_the_stop_on(episode, policy, now)
     confirm = episode.done(Step.CONFIRM)
-    if confirm is None or not confirm.is_recent(policy.confirmation_valid_for, now):
+    looked = confirm is not None and confirm.saw.asked_for == episode.request.looks_for
+    if confirm is None or not looked or not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{episode.cause}: checking everything first")
     if (objection := _objection(episode, confirm.saw)) is not None:
         return objection

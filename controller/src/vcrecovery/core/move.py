@@ -25,6 +25,8 @@ def next_of_move(episode: Episode, policy: Policy, now: float, readiness: Readin
     if confirm is None or not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{episode.cause}: checking everything first")
     saw = confirm.saw
+    if saw.asked_for != episode.request.looks_for:
+        return Run(Step.CONFIRM, f"{episode.cause}: checking for that what was not looked at")
     if found := [*([saw.standby_problem] if saw.standby_problem else []), *saw.problems]:
         return Close(Outcome.REFUSED, f"{episode.service} is not moved to {to}: {'; '.join(found)}", "fix that first")
     copied = episode.newest(Step.COPY)

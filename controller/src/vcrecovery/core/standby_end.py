@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.episode import Episode, Outcome
+from vcrecovery.core.episode import Episode, Outcome, Symptom
 
 #: After its end LXD gets so long to start it by itself, as after a reboot from inside.
 GRACE = 0.5
@@ -43,7 +43,8 @@ def starts_in_a_row(history: Sequence[Episode], ended_at: float, acknowledged_at
     for episode in history:
         if not episode.request.again:
             break
-        if episode.outcome is not Outcome.DONE:
+        if episode.outcome is not Outcome.DONE or episode.request.symptom is Symptom.SECONDARY:
+            # Of a machine that was away, its containers are not to blame.
             continue
         closed_at = episode.closed_at or episode.opened_at
         acknowledged = acknowledged_at is not None and closed_at <= acknowledged_at

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from vcrecovery.core.episode import Episode, Symptom
+from vcrecovery.core.episode import Symptom
 from vcrecovery.core.health import Health
 from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.standby_end import GRACE, StandbyEnd, starts_in_a_row, wait_before
@@ -47,6 +47,9 @@ LOOK_EVERY = 5.0
 #: So many episodes are read to see how often a container has ended.
 _READ = 20
 CAUSE = "its standby, which serves, has ended, and nobody asked for that"
+WAS_AWAY = "its standby, which serves, has ended with its secondary, which is back"
+#: Seconds from when a secondary answers again, in which what does not run there has ended with it.
+JUST_BACK = 60.0
 NO_SECONDARY = "the secondary on which its standby serves does not answer, nor does the standby"
 TASK = "look at the standbys that serve"
 
@@ -256,12 +259,15 @@ class StandbyWatch:
         if state.suspension_at(self._now()) is not None:
             self._say(name, f"{name}: the standby is to serve and has ended; suspended, so left alone", service=name)
             return
-        starts = starts_in_a_row(self._env.journal.history(name, _READ), ended_at, state.acknowledged_at)
+        was_away = self._was_away(name, seen)
+        starts = 0
+        if not was_away:
+            starts = starts_in_a_row(self._env.journal.history(name, _READ), ended_at, state.acknowledged_at)
         wait = wait_before(starts)
         if wait is None:
             self._give_up(name, serving, ended_at, starts)
             return
-        patience = GRACE if seen.told else TOLD_WITHIN
+        patience = GRACE if seen.told or was_away else TOLD_WITHIN
         if self._steady() < max(seen.since + max(patience, wait), self._lxd_starts_until(name, seen, found)):
             if wait:
                 self._say(
@@ -270,9 +276,18 @@ class StandbyWatch:
                     service=name,
                 )
             return
-        if attempts.is_due(CAUSE):
-            self._say(name, f"{name}: {CAUSE}", logging.WARNING, service=name)
-            attempts.begin(CAUSE, partial(self._start, name, self._now(), seen.at))
+        cause = WAS_AWAY if was_away else CAUSE
+        if attempts.is_due(cause):
+            self._say(name, f"{name}: {cause}", logging.WARNING, service=name)
+            symptom = Symptom.SECONDARY if was_away else Symptom.STANDBY_ENDED
+            attempts.begin(cause, partial(self._recover, name, cause, self._now(), symptom, began_at=seen.at))
+
+    def _was_away(self, name: str, seen: _Seen) -> bool:
+        """Whether its secondary has just come back, and leaves the start to us: LXD may have one elsewhere serve."""
+        since = self._heard_since.get(self._secondary_of(name))
+        if seen.told or since is None or self._env.plan.services[name].standby.spare is None:
+            return False
+        return 0 <= seen.since - since <= JUST_BACK
 
     def _lxd_starts_until(self, name: str, seen: _Seen, found: Instance) -> float:
         """A machine that boots starts them one after the other. Who was heard to end since is none of those."""
@@ -280,9 +295,6 @@ class StandbyWatch:
             return 0.0
         since = self._heard_since.get(self._secondary_of(name))
         return 0.0 if since is None else since + LXD_STARTS_WITHIN
-
-    def _start(self, name: str, detected_at: float, began_at: float | None) -> Episode:
-        return self._recover(name, CAUSE, detected_at, Symptom.STANDBY_ENDED, began_at=began_at)
 
     def _give_up(self, name: str, serving: Serving, ended_at: float, starts: int) -> None:
         written = self._written.get(name)

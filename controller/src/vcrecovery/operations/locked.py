@@ -14,7 +14,9 @@ from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.serving import standby_runs, standby_serves
+from vcrecovery.operations.steps.moving import problem_of_the_copy
 from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.plan.places import put
 from vcrecovery.standby.container import let_files_in
 from vcrecovery.store.lock import service_lock
 
@@ -36,7 +38,7 @@ def fail_over_locked(
     """
     with service_lock(env.plan.state_dir, service, clock=env.clock):
         moves = request.moves
-        request = aimed(env, env.journal.state(service), request)
+        request = aimed(env, _without_one_to_elsewhere(env, env.journal.state(service), request), request)
         if moves and request.to is None:
             # It is there.
             _refuse_one_that_is_there_and_down(env, service)
@@ -110,6 +112,24 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
     return env.journal.state(state.service)
 
 
+def _without_one_to_elsewhere(env: Environment, state: ServiceState, request: Request) -> ServiceState:
+    """Who names another secondary than the one on which a failover cannot be brought to its end gives that up."""
+    episode = state.open_episode
+    if request.to is None or request.moves or episode is None or not episode.has_acted:
+        return state
+    put(env.plan, state.service, state.placed_on)
+    is_there = env.plan.services[state.service].standby.secondary == request.to
+    if episode.request.back or episode.request.moves or is_there:
+        return state
+    with on_its_way(env, request, state.service):
+        # What would be refused then leaves nobody to bring the other one to its end.
+        if problem := problem_of_the_copy(Subject(env, state.service), replace(episode, request=request)):
+            raise RefusedError(f"{state.service} does not go on on {request.to}: {problem}", "fix that first")
+    # From where it may have been started it is fenced first.
+    env.journal.close(episode, Outcome.GIVEN_UP, f"given up for a failover to {request.to}", env.clock.now())
+    return env.journal.state(state.service)
+
+
 def _refuse_one_that_is_there_and_down(env: Environment, name: str) -> None:
     if not standby_serves(env, name):
         raise RefusedError(
@@ -123,7 +143,7 @@ def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> b
         return True
     if request.back:
         return state.side is Side.STANDBY
-    ended = request.symptom is Symptom.STANDBY_ENDED
+    ended = request.symptom in (Symptom.STANDBY_ENDED, Symptom.SECONDARY)
     if request.automatic and request.symptom is Symptom.NONE:
         # It was to go on with one that another controller has brought to its end.
         return False

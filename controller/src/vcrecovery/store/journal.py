@@ -410,7 +410,8 @@ class Journal:
         with self.transaction() as db:
             self._allow(episode, outcome)
             self._close(db, episode.id, outcome, reason, at)
-            if outcome is Outcome.DONE and episode.request.to is not None:
+            left_there = outcome is Outcome.GIVEN_UP and episode.tried(Step.START)
+            if episode.request.to is not None and (outcome is Outcome.DONE or left_there):
                 self._set(db, episode.service, standby_on=episode.request.to)
             if outcome is Outcome.DONE and episode.request.back:
                 self._acknowledge(db, episode.service, at)

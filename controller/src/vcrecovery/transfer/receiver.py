@@ -92,7 +92,8 @@ def find_source(state_dir: Path, service: str) -> Target:
 def who_serves(state_dir: Path, service: str) -> str:
     """What a VM asks at its boot: `primary` or `standby`. Raises UsageError and ExternalError as `find_target` does."""
     config, _rootfs = _container_of(state_dir, service)
-    answer = {"standby": PRIMARY, "active": STANDBY}.get(config.get("user.vcrecovery.role", ""))
+    # What is a spare here has gone on to serve elsewhere.
+    answer = {"standby": PRIMARY, "active": STANDBY, "spare": STANDBY}.get(config.get("user.vcrecovery.role", ""))
     if answer is None:
         # On a wrong answer the VM would start no service.
         raise ExternalError(f"container {service} is no standby of VCRecovery", "run the role `secondary`")

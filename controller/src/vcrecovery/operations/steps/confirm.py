@@ -87,6 +87,8 @@ def confirm(subject: Subject, episode: Episode, ports: Ports) -> Confirmation:
     if fence_command and reading.power is Power.UNREACHABLE:
         neighbours = subject.env.neighbours.answering(subject.host.name, besides=name)
     return Confirmation(
+        asked_for=episode.request.looks_for,
+        serves_on=_serves_on(subject, episode),
         restore_asked=episode.request.restore_point,
         restore_problem=problem,
         restore_age=None if point is None else subject.env.clock.now() - point.taken_at,
@@ -183,6 +185,14 @@ def _problem_of_the_copy(subject: Subject, episode: Episode) -> str:
     from vcrecovery.operations.steps.moving import problem_of_the_copy  # which other failovers do without
 
     return problem_of_the_copy(subject, episode)
+
+
+def _serves_on(subject: Subject, episode: Episode) -> str:
+    if episode.request.to is None or episode.request.moves:
+        return ""
+    from vcrecovery.operations.steps.moving import serves_on
+
+    return serves_on(subject)
 
 
 def _is_tried_again(episode: Episode) -> bool:

@@ -48,15 +48,16 @@ def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
         source, spare = where_it_served(subject)
         whose_pool, pool = subject.env.plan.secondaries[spare.secondary].storage_pool, subject.secondary.storage_pool
         return no_room_for_a_copy(source, whose_pool, name, lxd, pool)
-    if found is None or (copied := copies.copied(found)) is None:
+    if found is None:
         return f"secondary {lxd.name} has no copy of it yet"
-    if _answers_everywhere(subject):
-        source, _ = where_it_served(subject)
-        return f"it serves on {source.name}; `vcrecovery move {name} --to {lxd.name}` moves it, and loses nothing"
+    if where := serves_on(subject):
+        return f"it serves on {where}; `vcrecovery move {name} --to {lxd.name}` moves it, and loses nothing"
     if request.force:
         return ""
     if not copies.is_whole(found):
         return f"its copy on {lxd.name} was being refreshed, and may be a mixture; `--force` starts it as it is"
+    if (copied := copies.copied(found)) is None:
+        return f"its container on {lxd.name} is no copy of the one that serves; `--force` starts it as it is"
     age = subject.env.clock.now() - copied.at
     if age > subject.policy.max_staleness:
         limit = span(subject.policy.max_staleness)
@@ -71,6 +72,11 @@ def against_a_move(subject: Subject, episode: Episode) -> list[str]:
     if not _answers_everywhere(subject):
         found.append(f"it does not answer on {source.name}; `vcrecovery failover {subject.name}` brings it up")
     return found
+
+
+def serves_on(subject: Subject) -> str:
+    """The secondary on which it served, if every port answers there; else empty."""
+    return where_it_served(subject)[0].name if _answers_everywhere(subject) else ""
 
 
 def _answers_everywhere(subject: Subject) -> bool:
@@ -158,15 +164,22 @@ def end_it_where_it_served(subject: Subject, episode: Episode) -> str:
     try:
         copies.put_aside(source, name, episode.epoch, subject.service.timeouts.fence)
     except ExternalError as error:
-        command = subject.env.plan.secondaries[spare.secondary].fence
         if request.secondary_is_down:
             return f"{spare.secondary} is down on the word of {request.by}"
-        if command is not None:
-            said = subject.env.power_off(spare.secondary, command.command, command.timeout)
-            return f"{spare.secondary} is off: {said}"
-        raise ExternalError(
-            f"nobody knows whether {name} still serves on {spare.secondary}: {error.message}",
-            f"once {spare.secondary} is off for certain: `vcrecovery failover {name} --to {request.to} "
-            f"--secondary-is-down {spare.secondary}`",
-        ) from error
+        return _powered_off(subject, episode, spare.secondary, error.message)
     return f"container {name} on {source.name} is stopped"
+
+
+def _powered_off(subject: Subject, episode: Episode, secondary: str, why: str) -> str:
+    command = subject.env.plan.secondaries[secondary].fence
+    if command is not None:
+        try:
+            return f"{secondary} is off: {subject.env.power_off(secondary, command.command, command.timeout)}"
+        except ExternalError as error:
+            said = error.message.partition(": ")[2] or error.message
+            why = f"{why}; its fence command: {said}"
+    name, to = subject.name, episode.request.to
+    raise ExternalError(
+        f"nobody knows whether {name} still serves on {secondary}: {why}",
+        f"once {secondary} is off for certain: `vcrecovery failover {name} --to {to} --secondary-is-down {secondary}`",
+    )
