@@ -17,6 +17,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.spare_loop import see_to
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY
+from vcrecovery.standby.copies import PAUSED_KEY
 from vcrecovery.store.journal import Journal
 
 from .small_site import INIT, SERVE, ZONE
@@ -104,6 +105,21 @@ def test_the_watcher_copies_it_and_its_secondary_fails(site: TwoSecondaries) -> 
     home = site.vcrecovery("move", WEB, "--to", "sec1")
     assert home.returncode == 0, (home.stdout, home.stderr)
     assert site.pages(WEB) == ("copied", None)
+
+
+def test_one_that_a_copy_has_left_frozen_is_thawed(site: TwoSecondaries) -> None:
+    """As an LXD that ends in the last moments of one leaves it; and one that somebody freezes is left alone."""
+    with site.watched() as said:
+        wait_for(lambda: "web: copied to sec2" in said(), "the copy")
+        assert "frozen" not in said()
+        site.lxd.server.reconfigure(lambda: site.instance(WEB), lambda _found: {PAUSED_KEY: "true"})
+        site.lxd.lxc("pause", WEB)
+        wait_for(lambda: "had left it frozen: thawed" in said(), "its word")
+        assert site.instance(WEB).status == "Running"
+        site.lxd.server.reconfigure(lambda: site.instance(WEB), lambda _found: {PAUSED_KEY: ""})
+        site.lxd.lxc("pause", WEB)
+        wait_for(lambda: "web: the standby is to serve, and was frozen by root over unix" in said(), "its word")
+    site.lxd.lxc("start", WEB)
 
 
 def stop_at_home(site: TwoSecondaries) -> None:

@@ -31,6 +31,7 @@ from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import EPOCH_KEY
+from vcrecovery.standby.copies import is_left_paused
 from vcrecovery.store.standby_ends import StandbyEnds
 
 log = logging.getLogger("vcrecovery.watch")
@@ -218,6 +219,9 @@ class StandbyWatch:
             attempts.begin(NO_SECONDARY, start)
 
     def _look(self, name: str, serving: Serving, found: Instance | None, attempts: Attempts) -> None:
+        if found is not None and is_left_paused(found):
+            self._seen.pop(name, None)
+            return
         if found is None or found.running:
             self._seen.pop(name, None)
             self._not_before[name] = self._steady() + LOOK_EVERY

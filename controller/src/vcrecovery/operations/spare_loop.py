@@ -13,7 +13,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Plan, Spare
 from vcrecovery.plan.places import place, put
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, boots_with_its_machine
-from vcrecovery.standby.copies import copied, copy, is_whole, put_aside
+from vcrecovery.standby.copies import copied, copy, is_left_paused, is_whole, put_aside
 from vcrecovery.store.lock import one_keeper
 
 log = logging.getLogger("vcrecovery.watch")
@@ -57,6 +57,10 @@ def see_to(env: Environment, name: str) -> None:
             log.warning("%s: its container on %s ran, which has not served since: stopped", name, spare.secondary)
             found = there.get(name)
         serves = here.get(name)
+        if serves is not None and is_left_paused(serves) and _is_of(serves, state):
+            here.unfreeze(name, service.timeouts.start)
+            log.warning("%s: a copy of it was cut off and had left it frozen: thawed", name)
+            serves = here.get(name)
         if serves is None or not serves.running or not _is_of(serves, state):
             # Whoever keeps it serving sees to that first.
             return

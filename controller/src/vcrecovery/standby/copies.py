@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
-from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby import lxcfs
@@ -28,6 +29,8 @@ from vcrecovery.standby.container import (
 SPARE = "spare"
 #: When the copy was whole last, and at which epoch.
 COPIED_KEY = "user.vcrecovery.copied"
+#: Set while it may be frozen for the last moments of a refresh.
+PAUSED_KEY = "user.vcrecovery.paused"
 #: Seconds for one that is put aside to end by itself.
 ENDS_WITHIN = 60.0
 _DRIVER_OF_MOMENTS = "btrfs"
@@ -88,12 +91,33 @@ def copy(
         COPIED_KEY: "" if found is None else found.config.get(COPIED_KEY, ""),
     }
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
-    here.pull(source, name, config, devices_of(secondary), timeout, paused=pauses, tell=tell)
+    with _marked_as_paused(source, name) if pauses else nullcontext():
+        here.pull(source, name, config, devices_of(secondary), timeout, paused=pauses, tell=tell)
     names = f"nameserver {secondary.network.address.ip}\n".encode()
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)
     note = {COPIED_KEY: f"{began!r} {epoch}"}
     here.reconfigure(lambda: _must_get(here, name), lambda _found: note)
+
+
+@contextmanager
+def _marked_as_paused(source: LxdServer, name: str) -> Iterator[None]:
+    """Whoever finds it frozen knows that nobody has wished for that; an LXD that ends meanwhile leaves it so."""
+
+    def mark(text: str) -> None:
+        source.reconfigure(lambda: _must_get(source, name), lambda _found: {PAUSED_KEY: text})
+
+    mark("true")
+    try:
+        yield
+    finally:
+        with suppress(ExternalError):  # whoever looks next thaws it
+            mark("")
+
+
+def is_left_paused(found: Instance) -> bool:
+    """Whether a copy has frozen it, which goes on or was cut off."""
+    return found.status == FROZEN and bool(found.config.get(PAUSED_KEY))
 
 
 def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN) -> Instance | None:

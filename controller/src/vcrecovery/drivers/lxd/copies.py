@@ -5,6 +5,7 @@ What is there already is not sent again, but for pools with driver btrfs, whose 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,7 +56,8 @@ class Copies(Instances):
             self._receive(source, sent, instance, wanted, devices, timeout, tell)
         finally:
             if found.running:
-                source._thaw(instance)
+                with contextlib.suppress(ExternalError):  # what went wrong is told anyway
+                    source._thaw(instance)
         # LXD brings some of the source's configuration along.
         done = {**config, INCOMPLETE_KEY: ""}
         self.reconfigure(lambda: self._there(instance), lambda _found: done, devices)
