@@ -39,14 +39,25 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
     plan = read_plan(plan_path)
     names = [known_service(plan, plan_path, name) for name in services] or list(plan.services)
     env = Environment(plan)
-    changes = {}
+    changes: dict[str, list[str]] = {}
     for name in names:
-        lxd = env.lxd[plan.services[name].standby.secondary]
-        changes[name] = apply_standby(plan, name, lxd, env.clock).made
+        if is_elsewhere(plan.services[name]):
+            changes[name] = []
+        else:
+            lxd = env.lxd[plan.services[name].standby.secondary]
+            changes[name] = apply_standby(plan, name, lxd, env.clock, stands_by=_is_known_to_stand_by(env, name)).made
         if not as_json:
             click.echo(f"{name}: {', '.join(changes[name]) or 'nothing to do'}")
     if as_json:
         click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
+
+
+def _is_known_to_stand_by(env: Environment, name: str) -> bool:
+    """Another machine's controller may know of a failover; a journal that has seen none does not."""
+    if not env.has_a_journal():
+        return False
+    state = env.journal.state(name)
+    return state.epoch > 0 and state.side is Side.PRIMARY
 
 
 @standby.command(short_help="Return the service to its repaired primary.")

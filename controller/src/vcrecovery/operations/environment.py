@@ -60,13 +60,20 @@ class Environment:
 
         Raises RefusedError for one that serves where the plan has no place for it, and ExternalError.
         """
-        if all(service.standby.spare is None for service in self.plan.services.values()):
+        if all(service.standby.spare is None for service in self.plan.services.values()) or not self.has_a_journal():
             return
         from vcrecovery.plan.places import put
 
         elsewhere = self.journal.standbys_elsewhere()
         for name in self.plan.services:
             put(self.plan, name, elsewhere.get(name))
+
+    def has_a_journal(self) -> bool:
+        """Nobody makes one by looking; who may not read it can do nothing either."""
+        try:
+            return (self.plan.state_dir / "journal.db").exists()
+        except OSError:
+            return False
 
     def another(self) -> Environment:
         """The same, with connections of its own: for whoever must not wait behind others' questions."""

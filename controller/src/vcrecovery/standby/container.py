@@ -26,7 +26,8 @@ EPOCH_KEY = "user.vcrecovery.epoch"
 READY_KEY = "user.vcrecovery.ready"
 #: Set while a failback keeps what the standby was at its stop: the tree takes no files meanwhile.
 KEEPING_KEY = "user.vcrecovery.keeping"
-STANDBY, ACTIVE = "standby", "active"
+#: The last: of a container that neither stands by nor serves: a copy of one that does, or what one was copied from.
+STANDBY, ACTIVE, SPARE = "standby", "active", "spare"
 #: The storage drivers that keep a stopped container's files where they can be written.
 DRIVERS = ("dir", "btrfs")
 #: Where `vcrecovery receive` finds the standbys of this machine.
@@ -108,17 +109,18 @@ def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
     return {key: value for key, value in wanted.items() if found.get(key) != value}
 
 
-def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
+def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bool = False) -> Changes:
     """Brings the standby of service `name` to what the plan says, on the secondary itself.
 
-    A standby that serves is left alone. Raises ExternalError when LXD cannot do it, and BusyError when another keeper
+    A standby that serves is left alone. So is one that has gone on to serve elsewhere, unless `stands_by`: the caller
+    knows that its primary serves. Raises ExternalError when LXD cannot do it, and BusyError when another keeper
     does not come to an end.
     """
     with one_keeper(plan.state_dir, name, KEEPER_PATIENCE, clock):
-        return _apply(plan, name, lxd, clock)
+        return _apply(plan, name, lxd, clock, stands_by=stands_by)
 
 
-def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
+def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bool) -> Changes:
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     changes = Changes()
@@ -130,7 +132,8 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock) -> Changes:
         lxd.create_empty(name, wanted, devices_of(secondary))
         changes.note(True, f"container {name} created")
         instance = _must_get(lxd, name)
-    if instance.config.get(ROLE_KEY) == ACTIVE:
+    role = instance.config.get(ROLE_KEY)
+    if role == ACTIVE or (role == SPARE and not stands_by):
         return changes
     if ROLE_KEY not in instance.config:
         raise ExternalError(

@@ -17,6 +17,7 @@ from vcrecovery.standby.container import (
     EPOCH_KEY,
     READY_KEY,
     ROLE_KEY,
+    SPARE,
     STAYS_OFF,
     Changes,
     config_of,
@@ -25,8 +26,6 @@ from vcrecovery.standby.container import (
     storage_and_network,
 )
 
-#: The role of a container that neither stands by nor serves: a copy of one that does, or what one was copied from.
-SPARE = "spare"
 #: When the copy was whole last, and at which epoch.
 COPIED_KEY = "user.vcrecovery.copied"
 #: Set while it may be frozen for the last moments of a refresh.

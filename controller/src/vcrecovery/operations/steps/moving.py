@@ -6,16 +6,20 @@ Where it served up to then is the `spare` of its place: the two have changed pla
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied, Stopped, TakenBack
 from vcrecovery.core.failback import is_copied
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations import records
+from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.operations.room import no_room_for_a_copy
+from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.plan.model import Spare
 from vcrecovery.standby import copies
@@ -173,13 +177,40 @@ def end_it_where_it_served(subject: Subject, episode: Episode) -> str:
 def _powered_off(subject: Subject, episode: Episode, secondary: str, why: str) -> str:
     command = subject.env.plan.secondaries[secondary].fence
     if command is not None:
+        spared = partial(_refuse_what_answers, subject, episode, secondary)
+        still = partial(_still_answering, subject)
         try:
-            return f"{secondary} is off: {subject.env.power_off(secondary, command.command, command.timeout)}"
+            return fence_host(subject.env, secondary, command, episode.opened_at, spared, still)
         except ExternalError as error:
-            said = error.message.partition(": ")[2] or error.message
-            why = f"{why}; its fence command: {said}"
+            why = f"{why}; {error.message.removeprefix('hypervisor ')}"
     name, to = subject.name, episode.request.to
     raise ExternalError(
         f"nobody knows whether {name} still serves on {secondary}: {why}",
         f"once {secondary} is off for certain: `vcrecovery failover {name} --to {to} --secondary-is-down {secondary}`",
     )
+
+
+def _refuse_what_answers(subject: Subject, episode: Episode, secondary: str) -> None:
+    """Powering it off would end the other standbys that serve there."""
+    if episode.request.force:
+        return
+    env = subject.env
+    serving = {name for name, found in env.journal.who_serves().items() if found.side is Side.STANDBY}
+    others = [
+        name
+        for name, service in env.plan.services.items()
+        if name in serving - {subject.name} and service.standby.secondary == secondary
+    ]
+    answering = [name for name in others if _answers_at_its_standby(subject, name)]
+    if answering:
+        raise ExternalError(f"powering {secondary} off would end what still answers there: {', '.join(answering)}")
+
+
+def _answers_at_its_standby(subject: Subject, name: str) -> bool:
+    service = subject.env.plan.services[name]
+    found = subject.env.probes.ask_all(targets(service, Side.STANDBY), service.timeouts.confirm)
+    return any(result.reached for result in found)
+
+
+def _still_answering(subject: Subject) -> list[str]:
+    return [subject.name] if _answers_everywhere(subject) else []
