@@ -74,6 +74,11 @@ def families(
             lambda v: v.standby.age if v.protected else None,
         ),
         each("standby_max_staleness_seconds", "The age at which a failover refuses.", lambda v: v.plan.max_staleness),
+        each(
+            "spare_age_seconds",
+            "While the standby serves: the age of its whole copy on its spare; none where there is none.",
+            lambda v: v.spare.age(v.at) if v.spare is not None and v.spare.whole else None,
+        ),
         each("standby_queue_changes", "Changes that the primary has seen and not sent.", _queue),
         each(
             "service_suspended",
