@@ -11,11 +11,14 @@ from view_cases import DONE, NOW, OPEN
 from vcrecovery.core.ages import Ages, added, of_ages
 from vcrecovery.core.drill import Drill, DrillOutcome, DrillStep, StepDone
 from vcrecovery.core.episode import Outcome
+from vcrecovery.cost.advice import Bear, Chosen, MachineType, Proposal
 from vcrecovery.cost.alternatives import Alternative, Way
 from vcrecovery.cost.book import Line, Of, Owner
 from vcrecovery.cost.money import Rate
 from vcrecovery.cost.prices import Per, Price
 from vcrecovery.cost.split import Part
+from vcrecovery.plan.modes import Mode
+from vcrecovery.report.advice import AdviceView, Wish
 from vcrecovery.report.costs import CostView
 from vcrecovery.report.findings import Finding, Level
 from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView, ServicePlan
@@ -57,6 +60,16 @@ def costs() -> CostView:
     )
 
 
+def advice() -> AdviceView:
+    small, large = MachineType("m1", 2 << 30, 12.0, 1), MachineType("m3", 8 << 30, 120.5, 4)
+    found = [
+        Proposal([Chosen(large, {"web": Mode.HOT, "db": Mode.FROZEN})], 2.8),
+        Proposal([Chosen(small, {"web": Mode.COLD, "db": Mode.COLD})], 7.5),
+    ]
+    now = Proposal([Chosen(large, {"web": Mode.HOT, "db": Mode.COLD})], 7.5)
+    return AdviceView("USD", Bear.HYPERVISOR, [], now, found, found[-1], Wish(), {})
+
+
 def report() -> ReportView:
     began = replace(DONE, request=replace(DONE.request, began_at=NOW - 2), opened_at=NOW)
     slow = replace(DONE, id=13, service="db", closed_at=NOW + 90)
@@ -95,6 +108,7 @@ def report() -> ReportView:
             Availability("files", 1, 20 * 86400.0, goes_on=True),
         ],
         costs=costs(),
+        advice=advice(),
     )
 
 

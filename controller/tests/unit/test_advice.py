@@ -238,6 +238,17 @@ def test_advice(shop: Shop) -> None:
     assert "not measured" in done.stdout
 
 
+def test_a_report_shows_what_is_worth_its_price(shop: Shop, tmp_path: Path) -> None:
+    pages = tmp_path / "reports"
+    done = vcrecovery("report", "--output", pages, "--plan", shop.path)
+    assert done.returncode == 0, done.stderr
+    (page,) = pages.glob("*.html")
+    text = page.read_text()
+    assert "What is worth its price, in USD" in text
+    assert "m3: web1, web2, web3, web4 frozen" in text
+    assert "USD a month" in text  # below the chart
+
+
 def test_machines_get_json_and_nothing_else(shop: Shop) -> None:
     data = json.loads(vcrecovery("plan", "advise", "--json", "--plan", shop.path).stdout)
     assert data["front"][data["best"]]["month"] == 31.0

@@ -130,7 +130,7 @@ def test_charts_are_the_same_bytes_each_time() -> None:
 def test_charts_say_in_words_what_they_show() -> None:
     text = page(made(), charts.svg, charts.COLOURS)
     found = tags_of(text)
-    assert text.count('role="img"') == 3
+    assert text.count('role="img"') == 4
     assert {"title", "desc", "figcaption"} <= found.tags
     for chart in chart_blocks().values():
         assert chart.about in found.text

@@ -49,6 +49,7 @@ def _lines(entry: DryRun) -> list[str]:
     lines += [f"  {step:<12}  {_seconds(seconds)}" for step, seconds in entry.steps]
     if entry.seconds is not None:
         lines.append(f"  {'together':<12}  {_seconds(entry.seconds)}")
+    lines += [f"  {'command':<12}  {plain(hook)}" for hook in entry.hooks]
     return lines
 
 
@@ -64,5 +65,6 @@ def _data(entry: DryRun) -> dict[str, object]:
         "hint": entry.hint,
         "nothing_to_do": entry.nothing_to_do or None,
         "under_way": entry.under_way,
+        "hooks": list(entry.hooks),
         "steps": [{"step": step.value, "seconds": seconds} for step, seconds in entry.steps],
     }

@@ -9,9 +9,11 @@ from itertools import chain
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Run
 from vcrecovery.core.episode import Episode, Request, Step, StepRecord
+from vcrecovery.core.hooks import Moment
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.hooks import OperatorsHooks
 from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.serving import standby_serves
@@ -30,6 +32,7 @@ class DryRun:
     """`steps`: each with the seconds of its last time, None where it was never done. `refused`: why there are none.
 
     `saw`: what was found of the primary. `under_way`: the epoch of the episode that would go on.
+    `hooks`: the operator's commands that would run.
     """
 
     service: str
@@ -39,6 +42,7 @@ class DryRun:
     nothing_to_do: str = ""
     under_way: int | None = None
     steps: tuple[tuple[Step, float | None], ...] = ()
+    hooks: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float | None:
@@ -92,7 +96,9 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
     decision = decide(replace(episode, steps=(looked,)), policy, env.clock.now())
     if isinstance(decision, Close | Blocked):
         return DryRun(service, proof.summary, refused=decision.sentence, hint=decision.hint)
-    return DryRun(service, proof.summary, steps=_timed(_steps_of(request, policy.has_dns), history))
+    moments = (Moment.AFTER_SWITCH,) if request.back else (Moment.BEFORE_START, Moment.AFTER_SWITCH)
+    hooks = tuple(OperatorsHooks(env, service, lambda _episode, _text: None).in_words(moments))
+    return DryRun(service, proof.summary, steps=_timed(_steps_of(request, policy.has_dns), history), hooks=hooks)
 
 
 def _steps_of(request: Request, has_dns: bool) -> list[Step]:

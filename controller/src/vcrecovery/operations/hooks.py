@@ -35,6 +35,14 @@ class OperatorsHooks:
                 self._tell(episode, said(found[-1]))
         return tuple(found)
 
+    def in_words(self, moments: Sequence[Moment]) -> list[str]:
+        """What would run, each with its moment; a gate is marked."""
+        return [
+            f"{moment.value}: {' '.join(hook.command)}{' (gate)' if getattr(hook, 'gate', False) else ''}"
+            for moment in moments
+            for hook in self._of(moment)
+        ]
+
     def _of(self, moment: Moment) -> list[HookCommand]:
         sections = (self._env.plan.hooks, self._env.plan.services[self._name].hooks)
         return [hook for section in sections for hook in getattr(section, moment.value)]

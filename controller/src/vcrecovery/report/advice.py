@@ -95,10 +95,11 @@ def _of_losses(view: AdviceView) -> list[str]:
 
 def _row(mark: str, proposal: Proposal) -> tuple[str, str, str, str]:
     recovery = "never" if math.isinf(proposal.recovery) else f"{proposal.recovery:.1f} s"
-    return (mark, f"{proposal.a_month:,.2f}", recovery, "; ".join(_chosen(one) for one in proposal.secondaries))
+    return (mark, f"{proposal.a_month:,.2f}", recovery, "; ".join(chosen_in_words(one) for one in proposal.secondaries))
 
 
-def _chosen(one: Chosen) -> str:
+def chosen_in_words(one: Chosen) -> str:
+    """`t3.large: web, db cold; mail hot`."""
     modes: dict[Mode, list[str]] = {}
     for name, mode in one.standbys.items():
         modes.setdefault(mode, []).append(name)

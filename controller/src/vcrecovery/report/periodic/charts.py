@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vcrecovery.report.periodic.document import Bars, Chart, Lines, Points
+from vcrecovery.report.periodic.document import Bars, Chart, Front, Lines, Points
 
 #: Stand-ins in what is drawn, and what the page makes of them.
 _INK = "#010203"
@@ -152,7 +152,25 @@ def _bars(axes: Any, chart: Bars) -> float:
     return 0.3 + 0.5 * len(names)
 
 
-_DRAWN: Mapping[type, Callable[..., float]] = {Lines: _lines, Points: _points, Bars: _bars}
+def _front(axes: Any, chart: Front) -> float:
+    amounts, times = [amount for amount, _ in chart.steps], [max(seconds, 0.1) for _, seconds in chart.steps]
+    axes.step(amounts, times, where="post", color=_SHADES[0], linestyle="--", linewidth=1.0)
+    axes.plot(amounts, times, "o", color=_SHADES[0], markersize=6, linestyle="none", label="worth its price")
+    if chart.now is not None:
+        amount, seconds = chart.now
+        axes.plot(amount, max(seconds, 0.1), "x", color=_INK, markersize=10, markeredgewidth=2, label="this plan")
+        amounts, times = [*amounts, amount], [*times, max(seconds, 0.1)]
+    axes.set_yscale("log")
+    _told_times(axes.yaxis, min(times, default=1), max(times, default=1))
+    axes.set_xlim(0, max(amounts, default=1) * 1.1 or 1)
+    axes.set_xlabel(_safe(f"{chart.currency} a month"))
+    axes.set_ylabel("recovery")
+    axes.grid(axis="both", color=_INK, alpha=0.2, linewidth=0.5)
+    _legend(axes, 1 + (chart.now is not None))
+    return 2.9
+
+
+_DRAWN: Mapping[type, Callable[..., float]] = {Lines: _lines, Points: _points, Bars: _bars, Front: _front}
 
 
 def _told_times(axis: Any, low: float, high: float) -> None:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from vcrecovery.core.text import plain
+from vcrecovery.cost.advice import Proposal
 from vcrecovery.cost.alternatives import Way
+from vcrecovery.report.advice import chosen_in_words
 from vcrecovery.report.costs import money
 from vcrecovery.report.findings import Level
-from vcrecovery.report.periodic.document import Bars, Block, Document, Items, Lines, Points, Section, Table, Text
+from vcrecovery.report.periodic.document import (
+    Bars,
+    Block,
+    Document,
+    Front,
+    Items,
+    Lines,
+    Points,
+    Section,
+    Table,
+    Text,
+)
 from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView
 from vcrecovery.report.periodic.words import count, days, local, moment, percent, seconds
 from vcrecovery.report.targets import Kind, Reached, Verdict
@@ -293,6 +307,42 @@ def _cost(view: ReportView) -> Iterator[Block]:
             frozenset({1, 2}),
         )
     yield Text("`vcrecovery cost --explain` says where each sum comes from.")
+    yield from _proposals(view)
+
+
+def _proposals(view: ReportView) -> Iterator[Block]:
+    """What would be cheaper, or faster, when a hypervisor fails."""
+    advice = view.advice
+    if advice is None:
+        if view.advice_trouble:
+            yield Text(view.advice_trouble)
+        return
+    now = advice.now
+    front = [one for one in advice.front if math.isfinite(one.recovery)]
+    now = now if now is not None and math.isfinite(now.recovery) else None
+    steps = [(one.a_month, one.recovery) for one in reversed(front)]
+    rows = [] if now is None else [("this plan", f"{now.a_month:,.2f}", seconds(now.recovery), _secondaries(now))]
+    rows += [("", f"{one.a_month:,.2f}", seconds(one.recovery), _secondaries(one)) for one in front]
+    told = "; ".join(f"{amount:,.2f} a month: {seconds(took)}" for amount, took in steps) or "nothing that is priced"
+    yield Front(
+        "front",
+        f"Recovery of a hypervisor against what it costs, {advice.currency} a month",
+        f"{told}. The table below has all.",
+        steps,
+        None if now is None else (now.a_month, now.recovery),
+        advice.currency,
+    )
+    yield Table(
+        f"What is worth its price, in {advice.currency}: nothing that is priced is both cheaper and faster",
+        ("", "a month", "recovery", "secondaries and how their standbys wait"),
+        rows,
+        frozenset({1, 2}),
+    )
+    yield Text("`vcrecovery plan advise` says which times are measured here, and takes a budget or a recovery time.")
+
+
+def _secondaries(proposal: Proposal) -> str:
+    return "; ".join(chosen_in_words(one) for one in proposal.secondaries)
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

@@ -58,7 +58,16 @@ class Bars(Chart):
     bars: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
 
-Block = Text | Items | Table | Lines | Points | Bars
+@dataclass(frozen=True)
+class Front(Chart):
+    """What is worth its price: each step an amount and the seconds that it takes. `now`: the same of what there is."""
+
+    steps: Sequence[tuple[float, float]] = ()
+    now: tuple[float, float] | None = None
+    currency: str = ""
+
+
+Block = Text | Items | Table | Lines | Points | Bars | Front
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,19 @@ from datetime import date, datetime, timedelta
 
 from vcrecovery.core.ages import Ages, added
 from vcrecovery.core.health import Outage
+from vcrecovery.cost.advice import Bear
 from vcrecovery.cost.book import PriceBook
 from vcrecovery.cost.sources import sources_of
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Plan
+from vcrecovery.report.advice import AdviceView, Wish
 from vcrecovery.report.costs import CostView, view_of
 from vcrecovery.report.findings import all_findings
 from vcrecovery.report.look import look
 from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView, ServicePlan
 from vcrecovery.report.periodic.words import day_of
+from vcrecovery.report.proposals import advice_view
 from vcrecovery.report.query_pool import QueryPool
 from vcrecovery.report.targets import Reached, of_drill, of_episode
 from vcrecovery.store.drills import DrillBook
@@ -26,6 +29,8 @@ from vcrecovery.store.outages import OutageBook
 
 #: So many operations, drills and outages are read at most, the newest: a journal may have millions.
 MOST = 1000
+#: The solver takes long for more services.
+_MOST_ADVISED = 50
 #: How many would share the secondary, in the costs' row that compares that; as `vcrecovery cost` has it.
 _PROVIDERS = 4
 
@@ -40,6 +45,7 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
     operations, left_out = _operations(env, begin, now)
     freshness, freshness_trouble = _freshness(plan, begin)
     costs, cost_trouble = _costs(plan, day_of(now))
+    advice, advice_trouble = _advice(env, day_of(now))
     views = look(env, list(plan.services), QueryPool(), within)
     return ReportView(
         made_at=now,
@@ -54,6 +60,8 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
         availability=_availability(env, begin, now),
         costs=costs,
         cost_trouble=cost_trouble,
+        advice=advice,
+        advice_trouble=advice_trouble,
     )
 
 
@@ -141,3 +149,20 @@ def _costs(plan: Plan, today: date) -> tuple[CostView | None, str]:
         return None, f"The cost cannot be reckoned: {error}."
     except ModuleNotFoundError as error:
         return None, f"The cost cannot be reckoned: this version cannot read such a price list ({error.name})."
+
+
+def _advice(env: Environment, today: date) -> tuple[AdviceView | None, str]:
+    """What `vcrecovery plan advise` proposes without a wish; a sentence where it would propose nothing."""
+    plan = env.plan
+    if plan.costs is None:
+        return None, ""
+    if len(plan.services) > _MOST_ADVISED:
+        return None, "`vcrecovery plan advise` proposes what would be cheaper or faster."
+    try:
+        sources = list(sources_of(plan.costs, plan.state_dir / "prices", lambda _: None))
+        book = PriceBook(sources, plan.costs.currency, today)
+        return advice_view(env, plan.costs.currency, book, Wish(), Bear.HYPERVISOR), ""
+    except VCRecoveryError as error:
+        return None, f"No proposal: {error}."
+    except ModuleNotFoundError as error:
+        return None, f"No proposal: this version cannot read such a price list ({error.name})."

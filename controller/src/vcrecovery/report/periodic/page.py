@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from xml.etree.ElementTree import Element, SubElement, XMLParser, fromstring, tostring
 
-from vcrecovery.report.periodic.document import Bars, Block, Chart, Document, Items, Lines, Points, Table, Text
+from vcrecovery.report.periodic.document import Block, Chart, Document, Items, Table, Text
 from vcrecovery.report.periodic.style import CSS
 
 #: Nothing is loaded and nothing runs, even if something were to get past the tree.
@@ -37,7 +37,7 @@ def page(document: Document, draw: Callable[[Chart], str] | None, colours: Mappi
         inside = SubElement(main, "section", {"aria-labelledby": section.anchor})
         SubElement(inside, "h2", id=section.anchor).text = section.title
         for block in section.blocks:
-            if isinstance(block, Lines | Points | Bars):
+            if isinstance(block, Chart):
                 if draw is not None:
                     _chart(inside, block, draw(block), colours)
             else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from vcrecovery.core.ages import NO_AGES, Ages
+from vcrecovery.report.advice import AdviceView
 from vcrecovery.report.costs import CostView
 from vcrecovery.report.findings import Finding
 from vcrecovery.report.targets import Kind, Reached
@@ -48,7 +49,8 @@ class Availability:
 class ReportView:
     """One report. `left_out`: so many operations of the period are neither listed nor reckoned: they are too many.
 
-    `cost_trouble`, `freshness_trouble`: why there is nothing to tell of that; one sentence.
+    `advice`: what would be cheaper or faster. `cost_trouble`, `freshness_trouble`, `advice_trouble`: why there is none
+    of that; one sentence.
     """
 
     made_at: float
@@ -63,6 +65,8 @@ class ReportView:
     availability: Sequence[Availability] = ()
     costs: CostView | None = None
     cost_trouble: str = ""
+    advice: AdviceView | None = None
+    advice_trouble: str = ""
 
     @property
     def counted(self) -> list[Reached]:
