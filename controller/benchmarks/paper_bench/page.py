@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import containers, costs, excludes, recovery
-from .benches import BENCHES, CONTAINERS, EXCLUDES
+from . import containers, costs, excludes, moves, recovery
+from .benches import BENCHES, CONTAINERS, EXCLUDES, MOVES
 from .figure import Figure, Head, Row
 from .kept import Kept
 
@@ -20,17 +20,6 @@ and writes this page. Where the paper's text has no figure, only its plot has on
 the highest in brackets. A ratio is ours by what stands beside it, round by round, so that what else the machine does
 meets both sides. Compare ratios with the paper's, not seconds: the machines differ.
 """
-#: It cannot be had here; that is said in its place.
-_MIGRATION = Figure(
-    Head(
-        "15",
-        "Migration time and downtime",
-        "A running container of 807 to 945 MB moves between two VMs about as fast as without VMs, and is down for 5.4 "
-        "to 9.0 seconds.",
-    ),
-    absent="Not to be had: containers do not move from one secondary to another yet, so there is no time and no "
-    "downtime to measure.",
-)
 
 
 def figures(kept: Mapping[str, Kept | None]) -> list[Figure]:
@@ -57,7 +46,7 @@ def figures(kept: Mapping[str, Kept | None]) -> list[Figure]:
         of(containers.UNIXBENCH_HEAD, containers.unixbench, found[CONTAINERS]),
         of(containers.FIO_HEAD, containers.files, found[CONTAINERS]),
         of(containers.NETWORK_HEAD, containers.network, found[CONTAINERS]),
-        _MIGRATION,
+        of(moves.HEAD, moves.moves, found[MOVES]),
     ]
 
 

@@ -20,9 +20,10 @@ from container_results import a_whole_round
 from container_results import results as of_containers
 from exclude_bench.command import as_json
 from exclude_bench.lists import KINDS, NAIVE, TIMED
+from move_results import results as of_moves
 from paper_bench import measuring
 from paper_bench.__main__ import main
-from paper_bench.benches import BENCHES, CONTAINERS, EXCLUDES, RECOVERY, USERS, Bench
+from paper_bench.benches import BENCHES, CONTAINERS, EXCLUDES, MOVES, RECOVERY, USERS, Bench
 from paper_bench.costs import years
 from paper_bench.figure import Figure, Plot, Values
 from paper_bench.kept import Folder, Kept, Run
@@ -91,6 +92,11 @@ def _as_read(results: Mapping[str, Any]) -> dict[str, Any]:
     return read
 
 
+def of_move_bench() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(as_json(of_moves()))
+    return found
+
+
 def all_kept() -> dict[str, Kept | None]:
     """Of each kind one: whole, with a void round, quick; and in `containers` what ended with void figures."""
     return {
@@ -98,6 +104,7 @@ def all_kept() -> dict[str, Kept | None]:
         USERS: Kept(replace(RUN, quick=True), of_users()),
         EXCLUDES: Kept(RUN, of_excludes()),
         CONTAINERS: Kept(replace(RUN, status=1, said="container_bench: TCP to it: VOID"), of_container_bench()),
+        MOVES: Kept(RUN, of_move_bench()),
     }
 
 
@@ -127,8 +134,11 @@ def test_every_figure_of_the_paper_is_there_whatever_is_missing() -> None:
         assert all("The paper: " in section(text, number) for number in heads)
 
 
-def test_what_cannot_be_had_says_so() -> None:
-    assert "Not to be had: containers do not move" in section(written(all_kept()), "15")
+def test_a_move_stands_beside_the_papers() -> None:
+    text = section(written(all_kept()), "15")
+    assert "down, vcrecovery move" in text
+    assert "5.4 to 9.0 s" in text
+    assert "Without CRIU" in text
 
 
 def test_a_quick_run_is_no_measurement_and_says_so_at_the_top_and_at_its_figures() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from vcrecovery_lab.run import run
 
 from .conftest import Lab
 from .own_standby import own_standby, pool
@@ -48,3 +51,38 @@ def test_a_database_that_is_copied_as_files_is_a_warning(lab: Lab) -> None:
     finally:
         shutil.rmtree(folder)
     assert "warning" not in lab.vcrecovery("plan", "check", "--online").stdout
+
+
+def test_a_standby_takes_no_more_than_its_limits(lab: Lab, tmp_path: Path) -> None:
+    limits = {"cpu": 1, "memory": "128MiB", "processes": 40, "disk": "100MiB"}
+    with (
+        pool(lab, "vcrt-limits", "btrfs", size="1GiB") as name,
+        own_standby(lab, "vcrt-l", name, tmp_path, limits=limits) as standby,
+    ):
+        standby.make_source()
+        standby.apply()
+        assert standby.apply() == "vcrt-l: nothing to do"
+        assert standby.sync().returncode == 0
+        done = standby.fail_over()
+        assert done.returncode == 0, done.stderr
+
+        def tried(script: str) -> subprocess.CompletedProcess[str]:
+            return run(["lxc", "exec", "vcrt-l", "--", "/bin/busybox", "sh", "-c", script], timeout=100, check=False)
+
+        assert tried("/bin/busybox nproc").stdout.strip() == "1"
+        assert tried("/bin/busybox dd if=/dev/urandom of=/www/large bs=1M count=50").returncode == 0
+        full = tried("/bin/busybox dd if=/dev/urandom of=/www/larger bs=1M count=200; /bin/busybox sync")
+        assert full.returncode != 0 or (standby.rootfs / "www/larger").stat().st_size < 100 << 20, full.stderr
+        many = tried("i=0; while [ $i -lt 100 ]; do /bin/busybox sleep 3 & i=$((i+1)); done; wait")
+        assert "fork" in many.stderr, many.stderr
+        hungry = tried("/bin/busybox dd if=/dev/zero of=/dev/null bs=400M count=1")
+        assert hungry.returncode != 0
+        # The neighbours, and LXD, go on.
+        assert standby.inside("cat", "/www/index.html") == "one\n"
+        standby.stand_by_again()
+        # What the plan does not limit any more is not.
+        standby.write_plan(limits={"cpu": 2})
+        assert "set to the plan" in standby.apply()
+        found = standby.instance
+        assert (found.config.get("limits.cpu"), found.config.get("limits.memory")) == ("2", None)
+        assert "size" not in found.devices["root"]

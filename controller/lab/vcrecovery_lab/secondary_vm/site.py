@@ -159,7 +159,7 @@ class Site:
             files = lxcfs.chosen(shown.split())
             for name in self.services:
                 config = config_of(plan.services[name], place, files)
-                self.lxd.create_empty(name, config, devices_of(place))
+                self.lxd.create_empty(name, config, devices_of(plan.services[name], place))
                 root = _rootfs(name)
                 self.command(f"rmdir {root} 2>/dev/null; mv /srv/{name} {root}")
                 # LXD decides at the first start how owners are mapped.

@@ -37,6 +37,13 @@ def warnings_outside(env: Environment) -> list[str]:
             rootfs = lxd.rootfs(place.storage_pool, name)
             if os.access(rootfs, os.R_OK | os.X_OK):
                 found += copied_as_files(name, service, Rootfs(rootfs, []))
+        if service.limits.disk is not None:
+            with contextlib.suppress(VCRecoveryError):
+                if lxd.pool_driver(place.storage_pool) == "dir":
+                    found.append(
+                        f"services.{name}.limits.disk: pool {place.storage_pool} of {lxd.name} has driver dir, which "
+                        "keeps no quota: nothing limits it"
+                    )
         if service.virtual_ip and service.virtual_ip.interface not in (known for _, known in socket.if_nameindex()):
             found.append(
                 f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "

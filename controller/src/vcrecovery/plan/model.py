@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from vcrecovery.plan.costs import Costs, SecondaryCost, ServiceCost
 from vcrecovery.plan.drill import Drill
-from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, unsaid
+from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, Size, unsaid
 from vcrecovery.plan.hooks import Hooks
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
@@ -288,6 +288,17 @@ class RestorePoints(Section):
     every: Duration = Field(3600.0, description="how often one is made, if the standby is complete")
 
 
+class Limits(Section):
+    """What its standby may take of the secondary, so that it cannot starve or fill its neighbours. Null: no limit."""
+
+    cpu: int | None = Field(None, ge=1, le=1024, description="cores")
+    memory: Size | None = Field(
+        None, description="what is beyond it is swapped, or ended by the kernel", examples=["2GiB"]
+    )
+    processes: int | None = Field(None, ge=1)
+    disk: Size | None = Field(None, description="of its pool; one with driver dir keeps no quota", examples=["20GiB"])
+
+
 class Service(Section):
     """One primary, its standby, its ports and its names: what is failed over together."""
 
@@ -316,6 +327,7 @@ class Service(Section):
     max_staleness: Duration = Field(900.0, description="a failover refuses when the standby's files are older")
     timeouts: Timeouts = unsaid()
     sync: Sync = unsaid()
+    limits: Limits = unsaid()
     restore_points: RestorePoints = unsaid()
     drill: Drill = unsaid()
     targets: Targets = unsaid()

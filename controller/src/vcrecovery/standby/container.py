@@ -64,17 +64,27 @@ def config_of(service: Service, secondary: Secondary, lxcfs_files: Sequence[str]
         ]
     lines += init_of_all(service.first_units)
     lines += lxcfs.lines(lxcfs_files)
+    limits = service.limits
     return {
         "boot.autostart": "false",
+        "limits.cpu": "" if limits.cpu is None else str(limits.cpu),
+        "limits.memory": "" if limits.memory is None else f"{limits.memory}B",
+        "limits.processes": "" if limits.processes is None else str(limits.processes),
         RAW_KEY: "\n".join(lines),
         ROLE_KEY: STANDBY,
     }
 
 
-def devices_of(secondary: Secondary) -> dict[str, dict[str, str]]:
+def devices_of(service: Service, secondary: Secondary) -> dict[str, dict[str, str]]:
     """Its disk and its network card."""
+    disk = service.limits.disk
     return {
-        "root": {"type": "disk", "path": "/", "pool": secondary.storage_pool},
+        "root": {
+            "type": "disk",
+            "path": "/",
+            "pool": secondary.storage_pool,
+            **({} if disk is None else {"size": f"{disk}B"}),
+        },
         "eth0": {"type": "nic", "nictype": "bridged", "parent": secondary.network.bridge, "name": "eth0"},
     }
 
@@ -106,7 +116,7 @@ def _in_need_of(plan: Plan, name: str) -> set[str]:
 
 
 def _differs(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in wanted.items() if found.get(key) != value}
+    return {key: value for key, value in wanted.items() if (found.get(key) or "") != value}
 
 
 def apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bool = False) -> Changes:
@@ -129,7 +139,7 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bo
     storage_and_network(secondary, lxd, changes)
     instance = lxd.get(name)
     if instance is None:
-        lxd.create_empty(name, wanted, devices_of(secondary))
+        lxd.create_empty(name, wanted, devices_of(service, secondary))
         changes.note(True, f"container {name} created")
         instance = _must_get(lxd, name)
     role = instance.config.get(ROLE_KEY)
@@ -143,7 +153,7 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bo
     # How it boots in its mode is the keeper's.
     wanted[RAW_KEY] = with_init_of(instance.config.get(RAW_KEY, ""), wanted[RAW_KEY])
     config = _differs(instance.config, wanted)
-    devices = {n: d for n, d in devices_of(secondary).items() if instance.devices.get(n) != d}
+    devices = {n: d for n, d in devices_of(service, secondary).items() if instance.devices.get(n) != d}
     if config or devices:
         lxd.configure(instance, config, devices)
         changes.note(True, f"container {name} set to the plan")
@@ -163,7 +173,7 @@ def set_up_again(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)
     wanted = {**config_of(service, secondary, lxcfs.files()), **claim, KEEPING_KEY: ""}
-    instance = lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: wanted, devices_of(secondary))
+    instance = lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: wanted, devices_of(service, secondary))
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     try:
         own_identity(tree, name, service, secondary, Changes())

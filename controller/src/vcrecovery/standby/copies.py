@@ -91,7 +91,7 @@ def copy(
     }
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
     with _marked_as_paused(source, name) if pauses else nullcontext():
-        here.pull(source, name, config, devices_of(secondary), timeout, paused=pauses, tell=tell)
+        here.pull(source, name, config, devices_of(service, secondary), timeout, paused=pauses, tell=tell)
     names = f"nameserver {secondary.network.address.ip}\n".encode()
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)

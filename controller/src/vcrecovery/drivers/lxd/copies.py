@@ -105,7 +105,7 @@ class Copies(Instances):
             "type": "container",
             "architecture": like["architecture"],
             "profiles": [],
-            "config": dict(config),
+            "config": {key: value for key, value in config.items() if value},
             "devices": {name: dict(device) for name, device in devices.items()},
             "source": {
                 "type": "migration",

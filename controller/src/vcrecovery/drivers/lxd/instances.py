@@ -66,7 +66,7 @@ class Instances(Connection):
             "type": "container",
             "source": {"type": "none"},
             "profiles": [],
-            "config": dict(config),
+            "config": {key: value for key, value in config.items() if value},
             "devices": {name: dict(device) for name, device in devices.items()},
         }
         self._change(lambda api: api.instances.post(json=body), 60, f"the creation of {instance}")

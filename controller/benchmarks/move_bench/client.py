@@ -1,0 +1,53 @@
+"""Clients that never stop asking: one at the old place, one at the new one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+
+#: Seconds between two questions, and for one: nobody answers for an address that is gone.
+_EVERY, _WITHIN = 0.01, 0.25
+
+
+@dataclass
+class Asked:
+    """When each place answered, by the steady clock."""
+
+    answered: dict[str, list[float]] = field(default_factory=dict)
+
+    def interruption(self, old: str, new: str) -> float | None:
+        """Seconds from the last answer of the one to the first of the other; None without either."""
+        before, after = self.answered[old], self.answered[new]
+        return after[0] - before[-1] if before and after else None
+
+
+def answers(address: str, port: int) -> bool:
+    with closing(HTTPConnection(address, port, timeout=_WITHIN)) as connection, suppress(OSError, HTTPException):
+        connection.request("GET", "/")
+        return connection.getresponse().status == 200
+    return False
+
+
+@contextmanager
+def asking(addresses: Sequence[str], port: int) -> Iterator[Asked]:
+    """It goes on until the end of the block."""
+    asked, stop = Asked({address: [] for address in addresses}), threading.Event()
+
+    def ask(address: str) -> None:
+        while not stop.wait(_EVERY):
+            if answers(address, port):
+                asked.answered[address].append(time.monotonic())
+
+    threads = [threading.Thread(target=ask, args=(address,)) for address in addresses]
+    for thread in threads:
+        thread.start()
+    try:
+        yield asked
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,127 @@
+"""Two LXDs on this machine, and a service whose standby serves on the first one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.plan.load import load_plan
+from vcrecovery.standby.container import apply
+from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.ports import free_port
+from vcrecovery_lab.private_lxd import PrivateLxd
+from vcrecovery_lab.progress import Progress
+from vcrecovery_lab.run import LabError, run
+
+from .client import answers
+from .scale import Scale
+
+NAME, PORT = "web", 7081
+OLD, NEW = "10.211.6.10", "10.211.7.10"
+BRIDGES = ("vcrlab-move1", "vcrlab-move2")
+PATIENCE = 600.0
+_INIT = f"""\
+#!/bin/busybox sh
+trap 'exit 0' 3 15 30 37
+/bin/busybox httpd -p {PORT} -h /www
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+
+
+class Sides:
+    """`first` is where it serves at the beginning and at the end of each round."""
+
+    def __init__(self, folder: Path, first: PrivateLxd, second: PrivateLxd) -> None:
+        self.folder, self.first, self.second = folder, first, second
+        self.plan = folder / "plan.yml"
+        self.plan.write_text(yaml.safe_dump(self._plan()))
+
+    def _plan(self) -> dict[str, Any]:
+        def secondary(lxd: PrivateLxd, third: int) -> dict[str, Any]:
+            return {
+                "lxd": str(lxd.socket),
+                "storage_pool": lxd.network,
+                "network": {"bridge": lxd.network, "address": f"10.211.{third}.1/24"},
+                "receiver": {"address": "127.0.0.1"},
+            }
+
+        fence = {"command": ["echo", "nobody is there"]}
+        return {
+            "version": 1,
+            "state_dir": str(self.folder / "state"),
+            "hypervisors": {"hv1": {"uri": f"qemu:///session?socket={self.folder}/none", "fence": fence}},
+            "secondaries": {"sec1": secondary(self.first, 6), "sec2": secondary(self.second, 7)},
+            "services": {
+                NAME: {
+                    "primary": {
+                        "hypervisor": "hv1",
+                        "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e6001",
+                        "address": "127.0.6.1",
+                    },
+                    "standby": {"secondary": "sec1", "address": OLD, "spare": {"secondary": "sec2", "address": NEW}},
+                    "ports": [PORT],
+                    "timeouts": {"stable_for": "1ms"},
+                    "max_staleness": "1d",
+                }
+            },
+        }
+
+    def vcrecovery(self, *words: str) -> None:
+        """Raises LabError with what it says."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(self.plan)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        if done.returncode:
+            raise LabError(f"vcrecovery {' '.join(words)}: {done.stderr.strip() or done.stdout[-500:]}")
+
+    def tree(self, lxd: PrivateLxd) -> Path:
+        return lxd.server.rootfs(lxd.network, NAME)
+
+    def fill(self, scale: Scale) -> None:
+        """A system of one busybox, and what it serves."""
+        top = self.tree(self.first)
+        for inside in ("bin", "sbin", "www", "etc", "var/lib/vcrecovery", "proc", "sys", "dev", "run", "tmp"):
+            (top / inside).mkdir(parents=True, exist_ok=True)
+        shutil.copy2("/bin/busybox", top / "bin/busybox")
+        (top / "bin/sh").symlink_to("busybox")
+        (top / "sbin/init").write_text(_INIT)
+        (top / "sbin/init").chmod(0o755)
+        (top / "www/index.html").write_text("web\n")
+        (top / "var/lib/vcrecovery/heartbeat").write_text(f'{{"at": {time.time()}}}\n')
+        each = scale.megabytes * 1_000_000 // scale.files
+        for number in range(scale.files):
+            folder = top / f"www/{number % 100:02d}"
+            folder.mkdir(exist_ok=True)
+            (folder / f"{number}").write_bytes(os.urandom(each))
+        owner = top.stat()
+        run(["chown", "-R", f"{owner.st_uid}:{owner.st_gid}", top], timeout=PATIENCE)
+
+    def serves(self, address: str) -> None:
+        wait_until(lambda: answers(address, PORT), f"the page at {address}", 60, 0.01)
+
+
+@contextmanager
+def sides(folder: Path, scale: Scale, progress: Progress) -> Iterator[Sides]:
+    with ExitStack() as ends:
+        lxds = [PrivateLxd(bridge) for bridge in BRIDGES]
+        for lxd in lxds:
+            ends.callback(lxd.close)
+            lxd.start()
+            lxd.lxc("config", "set", "core.https_address", f"127.0.0.1:{free_port()}")
+        found = Sides(folder, *lxds)
+        plan = load_plan(found.plan)
+        apply(plan, NAME, lxds[0].server, SystemClock())
+        with progress(f"a container of {scale.megabytes} MB in {scale.files} files"):
+            found.fill(scale)
+        found.vcrecovery("failover", NAME)
+        yield found

@@ -1,0 +1,21 @@
+"""What the benchmark of moves says of its figures."""
+
+from __future__ import annotations
+
+from move_bench.client import Asked
+from move_bench.results import text
+from move_results import results
+
+
+def test_a_miss_is_a_miss_and_too_few_rounds_are_none() -> None:
+    down, ratio = results().targets
+    assert (down.shown, down.verdict) == ("1.3 s", "MISSED by 0.3 s")
+    assert ratio.met
+    assert round(ratio.measured or 0, 1) == 13.8
+    assert [target.void for target in results((1.2, None, 1.4)).targets] == [True, True]
+    assert "vcrecovery move" in text(results())
+
+
+def test_it_is_down_from_the_last_answer_there_to_the_first_one_here() -> None:
+    assert Asked({"old": [1.0, 2.0], "new": [3.5, 4.0]}).interruption("old", "new") == 1.5
+    assert Asked({"old": [1.0], "new": []}).interruption("old", "new") is None
