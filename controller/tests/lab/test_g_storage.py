@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -86,3 +87,32 @@ def test_a_standby_takes_no_more_than_its_limits(lab: Lab, tmp_path: Path) -> No
         found = standby.instance
         assert (found.config.get("limits.cpu"), found.config.get("limits.memory")) == ("2", None)
         assert "size" not in found.devices["root"]
+
+
+def test_a_primary_that_fills_its_standby_leaves_room_for_the_others(lab: Lab, tmp_path: Path) -> None:
+    """A primary in an attacker's hands sends without end: its own quota is full, and the pool is not."""
+    (tmp_path / "attacker").mkdir()
+    (tmp_path / "neighbour").mkdir()
+    with (
+        pool(lab, "vcrt-full", "btrfs", size="600MiB") as name,
+        own_standby(lab, "vcrt-fa", name, tmp_path / "attacker", limits={"disk": "60MiB"}) as attacker,
+        own_standby(lab, "vcrt-fn", name, tmp_path / "neighbour") as neighbour,
+    ):
+        for standby in (attacker, neighbour):
+            standby.make_source()
+            standby.apply()
+            assert standby.sync().returncode == 0
+        for number in range(10):
+            (attacker.source / f"www/{number}").write_bytes(os.urandom(50 << 20))
+        full = attacker.sync()
+        assert full.returncode != 0
+        assert "quota" in full.stderr.lower() or "no space" in full.stderr.lower(), full.stderr
+        (neighbour.source / "www/index.html").write_text("two\n")
+        (neighbour.source / "www/new").write_bytes(os.urandom(20 << 20))
+        done = neighbour.sync()
+        assert done.returncode == 0, done.stderr
+        assert (neighbour.rootfs / "www/index.html").read_text() == "two\n"
+        # What was too much goes, and the sync is well again.
+        for number in range(10):
+            (attacker.source / f"www/{number}").unlink()
+        assert attacker.sync().returncode == 0

@@ -29,6 +29,11 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
             )
         if request.to in (None, going):
             return replace(request, to=going)
+    if request.moves and episode is not None and episode.request.back:
+        raise RefusedError(
+            f"a failback of {name} is under way, at epoch {episode.epoch}",
+            f"`vcrecovery failback {name}` goes on with it",
+        )
     if is_elsewhere(service) and (request.back or (request.planned and request.to is None)):
         home = service.standby.spare.secondary if service.standby.spare is not None else ""
         raise RefusedError(
