@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ def drill_costs(bench: Bench, count: int) -> list[Visible]:
     bench.inside_vm(rows.INSTALL)
     try:
         wait_for(lambda: is_protected(bench), "a protected service")
+        wait_for(lambda: _takes_rows(bench), "the program that takes rows")
         with stderr_progress(f"{count} rows without a drill"):
             calm = _rows(bench, "without a drill", count, _FIRST)
         with stderr_progress(f"{count} rows, one drill after the other"), _drills(bench) as taken:
@@ -54,6 +56,14 @@ def drill_costs(bench: Bench, count: int) -> list[Visible]:
         return [calm, busy]
     finally:
         bench.inside_vm(rows.REMOVE)
+
+
+def _takes_rows(bench: Bench) -> bool:
+    try:
+        socket.create_connection((bench.layout.primary().ip, rows.PORT), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
