@@ -50,7 +50,10 @@ class Bench:
     @property
     def rows_of_the_standby(self) -> set[int]:
         rootfs = LxdServer("sec1", self.layout.lxd_socket, SystemClock()).rootfs(self.layout.pool, SERVICE)
-        return {int(row.name) for row in (rootfs / "srv/rows").iterdir()}
+        try:
+            return {int(row.name) for row in (rootfs / "srv/rows").iterdir()}
+        except FileNotFoundError:
+            return set()  # none has arrived yet
 
     def newest(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(controller(self.layout, "history", SERVICE, "--limit", "1", "--json"))
