@@ -195,7 +195,9 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
             raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
         found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
         # What LXD writes at this moment is nothing to us; what another controller writes holds.
-        if found != (claim := claim or found):
+        claim = claim or found
+        # Our own write, which LXD has made although it said that it could not: a full disk had no room for its notes.
+        if found not in (claim, (STANDBY, claim[1])):
             raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 

@@ -19,6 +19,8 @@ ERROR = "Error"
 _BUSY_DELAY = 0.05
 #: So often an instance is started that ends right after.
 _STARTS = 2
+#: Bytes that a disk gets beyond its limit when it is full, for what LXD itself writes there.
+_FOR_NOTES = 16 << 20
 #: So often a write begins anew when the instance was changed by somebody else.
 _TRIES = 5
 
@@ -119,7 +121,26 @@ class Instances(Connection):
                     ) from error
                 raise
 
-        self._guard(patch)
+        try:
+            self._guard(patch)
+        except ExternalError as error:
+            if (
+                isinstance(error, TryAgainError)
+                or "quota exceeded" not in error.message.lower()
+                or "root" in (devices or {})
+            ):
+                raise
+            self._give_room(instance)
+            raise TryAgainError(f"the disk of container {instance.name} is full", "raise its limits.disk") from error
+
+    def _give_room(self, instance: Instance) -> None:
+        """LXD keeps its own notes of an instance on that one's disk: one that is full could not even be claimed."""
+        root = dict(instance.devices.get("root", {}))
+        size = root.get("size", "").removesuffix("B")
+        if not size.isdigit():
+            return
+        root["size"] = f"{int(size) + _FOR_NOTES}B"
+        self._guard(lambda api: api.instances[instance.name].patch(json={"devices": {"root": root}}))
 
     def reconfigure(
         self,
