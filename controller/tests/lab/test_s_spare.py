@@ -58,6 +58,10 @@ def role(site: TwoSecondaries, *, spare: bool) -> str:
 
 def test_a_move_there_and_back_loses_nothing(site: TwoSecondaries) -> None:
     write(site, "written")
+    dry = site.vcrecovery("move", WEB, "--to", "sec2", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert [line.split()[0] for line in dry.stdout.splitlines()[3:6]] == ["copy", "stop", "last"]
+    assert site.on_spare(WEB) is None
     moved = site.vcrecovery("move", WEB, "--to", "sec2")
     assert moved.returncode == 0, (moved.stdout, moved.stderr)
     assert "web: served by its standby on sec2" in moved.stdout
