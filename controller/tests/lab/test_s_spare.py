@@ -132,6 +132,19 @@ def stop_at_home(site: TwoSecondaries) -> None:
     site.lxd.kill()
 
 
+def test_a_check_finds_an_lxd_that_no_other_one_could_fetch_from(site: TwoSecondaries) -> None:
+    address = site.lxd.lxc("config", "get", "core.https_address").strip()
+    assert "does not listen on the network" not in site.vcrecovery("plan", "check", "--online").stdout
+    site.lxd.lxc("config", "unset", "core.https_address")
+    try:
+        checked = site.vcrecovery("plan", "check", "--online")
+        assert (
+            "secondaries.sec1: LXD on secondary sec1 does not listen on the network" in checked.stdout + checked.stderr
+        )
+    finally:
+        site.lxd.lxc("config", "set", "core.https_address", address)
+
+
 # -- a secondary that has failed ---------------------------------------------------------------------------------------
 
 

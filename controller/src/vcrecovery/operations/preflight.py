@@ -75,10 +75,28 @@ def check_outside(env: Environment) -> list[str]:
             except VCRecoveryError as error:
                 silent.add(lxd.name)
                 problems.append(f"secondaries.{lxd.name}: {error}")
+    problems += _spare_problems(env, silent)
     receiving = [name for name, lxd in env.lxd.items() if lxd.is_here and name not in silent]
     if receiving and (fault := rsync_fault.what_is_wrong()):
         problems += [f"secondaries.{name}: {fault}" for name in receiving]
     return problems + _dns_problems(env)
+
+
+def _spare_problems(env: Environment, silent: set[str]) -> list[str]:
+    """What would keep a standby that serves from being copied, either way."""
+    spares = [service.standby for service in env.plan.services.values() if service.standby.spare is not None]
+    places = dict.fromkeys(
+        name for standby in spares if standby.spare is not None for name in (standby.secondary, standby.spare.secondary)
+    )
+    problems = []
+    for name in places:
+        if name in silent:
+            continue
+        try:
+            env.lxd[name].on_the_network()
+        except VCRecoveryError as error:
+            problems.append(f"secondaries.{name}: {error}")
+    return problems
 
 
 def _by_zone(env: Environment) -> dict[str, list[Name]]:
