@@ -445,9 +445,11 @@ def test_months_are_the_operators(shop: Shop) -> None:
             month_of(name, now, BERLIN)
 
 
-def episode(ended: str | None, *, back: bool = False, outcome: Outcome = Outcome.DONE) -> Episode:
+def episode(
+    ended: str | None, *, back: bool = False, outcome: Outcome = Outcome.DONE, to: str | None = None
+) -> Episode:
     closed = None if ended is None else at(ended)
-    return Episode(1, "web1", 1, "", Request(back=back), 0.0, (), closed, outcome if ended else None)
+    return Episode(1, "web1", 1, "", Request(back=back, to=to), 0.0, (), closed, outcome if ended else None)
 
 
 NOVEMBER = month_of("2026-11", at("2026-11-25 12:00"), BERLIN)
@@ -467,6 +469,16 @@ NOVEMBER = month_of("2026-11", at("2026-11-25 12:00"), BERLIN)
         ([episode("2026-11-25 06:00"), episode("2026-11-25 00:00")], Side.STANDBY, Served(12, 1)),
         # Returned by hand.
         ([episode("2026-11-02 00:00")], Side.PRIMARY, Served(0, 0, open_ended=True)),
+        # A move changes nothing of who serves.
+        (
+            [
+                episode("2026-11-02 00:00"),
+                episode("2026-11-03 00:00", to="sec2"),
+                episode("2026-10-03 00:00", to="sec1"),
+            ],
+            Side.STANDBY,
+            Served(24.5 * 24, 1, moves=1),
+        ),
     ],
 )
 def test_for_how_long_a_standby_has_served(history: list[Episode], side: Side, expected: Served) -> None:

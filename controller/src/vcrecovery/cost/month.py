@@ -65,30 +65,32 @@ class Served:
     """For how many hours a standby served in a month, by what the journal knows.
 
     `open_ended`: it was returned by hand since, and nobody has written down when; up to then is not counted.
+    `moves`: to another secondary.
     """
 
     hours: float
     times: int
     open_ended: bool = False
+    moves: int = 0
 
 
 def served(history: Iterable[Episode], side: Side, month: Month) -> Served:
     """`history`: a service's episodes, in any order; `side`: who serves now. What never ended has changed nothing."""
-    moves = sorted((e.closed_at, e.request.back) for e in history if e.outcome is Outcome.DONE and e.closed_at)
+    done = [(e.closed_at, e.request) for e in history if e.outcome is Outcome.DONE and e.closed_at]
+    moved = sum(request.to is not None and month.begin <= at < month.until for at, request in done)
     hours, times, since = 0.0, 0, None
-    for at, back in moves:
+    for at, back in sorted((at, request.back) for at, request in done):
         if back and since is not None:
             hours += _overlap(since, at, month)
             times += _overlap(since, at, month) > 0
             since = None
         elif not back and since is None:
             since = at
-    if since is None:
-        return Served(hours, times)
-    if side is Side.STANDBY:
+    if since is not None and side is Side.STANDBY:
         rest = _overlap(since, month.until, month)
-        return Served(hours + rest, times + (rest > 0))
-    return Served(hours, times, open_ended=since < month.until)
+        hours, times = hours + rest, times + (rest > 0)
+    open_ended = since is not None and side is Side.PRIMARY and since < month.until
+    return Served(hours, times, open_ended, moved)
 
 
 def _overlap(begin: float, end: float, month: Month) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -96,7 +96,8 @@ def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: S
     lines = [f"{month.name}{over}, in {currency}", "", *aligned(rows), ""]
     for name, served in spent.served.items():
         if served.times:
-            lines.append(f"{name}: its standby served for {span(served.hours * 3600)}, {_times(served.times)}")
+            moved = f"; moved to another secondary {_times(served.moves)}" if served.moves else ""
+            lines.append(f"{name}: its standby served for {span(served.hours * 3600)}, {_times(served.times)}{moved}")
         if served.open_ended:
             lines.append(f"{name}: it was returned by hand, at a time that nobody has written down: not counted")
     if not any(served.times for served in spent.served.values()):
@@ -120,10 +121,7 @@ def month_as_data(spent: Spent, currency: str, so_far: Sequence[Part], forecast:
             {"whose": past.whose, "so_far": _sum(past.a_month), "forecast": _sum(whole.a_month)}
             for past, whole in zip(so_far, forecast, strict=True)
         ],
-        "served": [
-            {"service": name, "hours": served.hours, "times": served.times, "open_ended": served.open_ended}
-            for name, served in spent.served.items()
-        ],
+        "served": [{"service": name, **asdict(served)} for name, served in spent.served.items()],
         "booted_instead": _sum(spent.booted),
     }
 
