@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from journal_cases import finish
 
@@ -31,6 +31,7 @@ NOW = 1_795_317_124.0
 AGE = st.floats(0, 1e9)
 
 
+@example([0.8], 1.0)
 @given(st.lists(AGE, min_size=1), st.floats(0, 1))
 def test_a_percentile_is_never_too_low_and_little_too_high(ages: list[float], part: float) -> None:
     told = of_ages(ages).percentile(part)

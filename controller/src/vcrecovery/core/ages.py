@@ -23,7 +23,8 @@ def bucket_of(age: float) -> int:
 
 
 def upper_bound(bucket: int) -> float:
-    return float(FIRST * GROWTH**bucket)
+    """Never below an age in that bucket, whatever the power rounds to."""
+    return float(FIRST * GROWTH**bucket * (1 + 1e-9))
 
 
 @dataclass(frozen=True)
