@@ -46,7 +46,7 @@ def test_the_trial_of_kvm_succeeds_under_emulation() -> None:
     kernel = next(DEFAULT_CACHE.glob("[!.]*/vmlinuz"), None)
     if kernel is None:
         pytest.skip("no image has been built")
-    assert trial_boot(kernel, "tcg", 60)
+    assert trial_boot(kernel, "tcg", 300)
 
 
 def test_the_marker_is_not_in_the_initramfs() -> None:

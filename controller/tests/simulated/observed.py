@@ -161,7 +161,9 @@ class Observed(Site):
         if task.process.knows_needs:
             for need in self.plan.services[service.name].needs:
                 other = self.world.services[need]
-                if not (other.open_ports or (other.serves and other.answered)):
+                # It is asked before the start, and may end between the two.
+                just_now = other.answered_until > self.scheduler.time - ASKED_BEFORE
+                if not (other.open_ports or just_now or (other.serves and other.answered)):
                     self._violated(f"{service.name} starts without {need}")
         if service.mode not in ("cold", "warm"):
             return

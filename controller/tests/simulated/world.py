@@ -6,6 +6,7 @@ Nothing here is of the product. The promises are looked at here, from outside: w
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -173,6 +174,8 @@ class Service:
     #: Since when the primary serves and nothing speaks against it, and since when anything answers at its address.
     well_since: float | None = 0.0
     answers_since: float | None = 0.0
+    #: When anything has last answered there, of one that does not answer now.
+    answered_until: float = -math.inf
     #: By the steady clock: when its last heartbeat was made, and for how long it has been off since.
     beaten_at: float | None = 0.0
     #: By how much its clock was ahead then.
@@ -229,6 +232,8 @@ class Service:
             and self.cpu == 5.0
         )
         self.well_since = (now if self.well_since is None else self.well_since) if well else None
+        if self.answers_since is not None and not self.open_ports:
+            self.answered_until = now
         self.answers_since = (now if self.answers_since is None else self.answers_since) if self.open_ports else None
         if self.power in OFF:
             self._off_since = now if self._off_since is None else self._off_since
