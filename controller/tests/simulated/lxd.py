@@ -207,6 +207,7 @@ class SimulatedLxd(LxdServer):
         *,
         paused: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         """What the source writes meanwhile is not in it."""
         self._asked()
@@ -221,6 +222,7 @@ class SimulatedLxd(LxdServer):
         written, ran = there.written, there.container.status == RUNNING
         self._scheduler.sleep(1.0)
         self._in_the_middle("copy")
+        look()
         self._scheduler.sleep(1.0)
         self._asked()
         source._asked()

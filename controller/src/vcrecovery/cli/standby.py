@@ -16,7 +16,7 @@ from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
-from vcrecovery.plan.places import is_elsewhere, place
+from vcrecovery.plan.places import is_elsewhere, place, put
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.container import stand_by_again
 from vcrecovery.standby.copies import put_aside
@@ -89,12 +89,13 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
             click.echo(f"{service}: nothing to do: its primary serves")
             return
         _refuse_in_a_failback(state)
+        put(plan, service, state.placed_on)
         for name in names_of(env, plan.services[service], Side.PRIMARY):
             found = name.read()
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         if is_elsewhere(plan.services[service]):
-            _leave_the_spare(env, service, state.epoch)
+            _leave_the_spare(env, state)
         else:
             stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(env, plan.services[service])
@@ -105,18 +106,22 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 
-def _leave_the_spare(env: Environment, service: str, epoch: int) -> None:
+def _leave_the_spare(env: Environment, state: ServiceState) -> None:
     """The container there serves no more, and the one where it stood by takes files again."""
+    service, episode = state.service, state.open_episode
     spare = env.lxd[env.plan.services[service].standby.secondary]
     found = spare.get(service)
     if found is not None and found.status != STOPPED:
         raise RefusedError(f"container {service} runs on secondary {spare.name}", f"`lxc stop {service}` there first")
-    put_aside(spare, service, epoch)
+    put_aside(spare, service, state.epoch)
     place(env.plan, service, None)
     home = env.lxd[env.plan.services[service].standby.secondary]
     try:
         stand_by_again(home, service)
     except ExternalError as error:
+        if episode is not None and episode.fence is None:
+            # It may serve there.
+            raise
         click.echo(f"{service}: {error.message}; `vcrecovery standby apply {service}` has it stand by there again")
 
 

@@ -182,6 +182,8 @@ def _objection(episode: Episode, saw: Confirmation, policy: Policy, now: float) 
     """Why this failover must not happen, or not now, or None."""
     if episode.request.planned:
         return planned.objection(episode, saw, policy)
+    if saw.serves_on and episode.request.automatic:
+        return Close(Outcome.FALSE_ALARM, f"{episode.service} answers on {saw.serves_on}: no failure")
     if problem := saw.standby_problem:
         # Not even by force: the primary would be destroyed with nothing to start in its place.
         return Close(Outcome.REFUSED, f"{episode.service} has no standby to start: {problem}", "fix that first")

@@ -35,9 +35,9 @@ def next_of_move(episode: Episode, policy: Policy, now: float, readiness: Readin
     return Run(Step.STOP, "little is left to copy: stopping it")
 
 
-def goes_back_after(step: Step) -> bool:
-    """Whether a failure of `step` has it serve again where it was."""
-    return step in _GOES_BACK_AFTER
+def goes_back_after(step: Step, episode: Episode) -> bool:
+    """Whether a failure of `step` has it serve again where it was. Not once its names may have changed."""
+    return step in _GOES_BACK_AFTER and not episode.tried(Step.SWITCH)
 
 
 def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: Readiness) -> Decision:

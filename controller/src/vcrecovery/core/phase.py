@@ -75,7 +75,7 @@ def phase_of(episode: Episode) -> Phase:
         return Phase.CONFIRMED
     if episode.fence is None:
         return Phase.FENCING_AGAIN if episode.ever_fenced else Phase.FENCING
-    if episode.done(Step.START) is None:
+    if episode.started is None:
         return _before_the_start(episode)
     return _from_the_ports_on(episode)
 

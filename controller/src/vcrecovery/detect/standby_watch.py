@@ -26,12 +26,13 @@ from vcrecovery.detect.watch import Recover
 from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED, Instance
 from vcrecovery.drivers.lxd.lifecycle import Happening
 from vcrecovery.drivers.runtime import Event, Inbox
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import EPOCH_KEY
-from vcrecovery.standby.copies import is_left_paused
+from vcrecovery.standby.copies import is_left_paused, thaw
+from vcrecovery.store.lock import one_keeper
 from vcrecovery.store.standby_ends import StandbyEnds
 
 log = logging.getLogger("vcrecovery.watch")
@@ -51,6 +52,8 @@ CAUSE = "its standby, which serves, has ended, and nobody asked for that"
 WAS_AWAY = "its standby, which serves, has ended with its secondary, which is back"
 #: Seconds from when a secondary answers again, in which what does not run there has ended with it.
 JUST_BACK = 60.0
+#: Seconds without a look, after which a secondary that does not answer has begun not to.
+SILENT_AGAIN_AFTER = 30.0
 NO_SECONDARY = "the secondary on which its standby serves does not answer, nor does the standby"
 TASK = "look at the standbys that serve"
 
@@ -94,8 +97,8 @@ class StandbyWatch:
         self._answered: dict[str, Serving] = {}
         #: When those that run are looked at again.
         self._not_before: dict[str, float] = {}
-        #: Since when each secondary has not answered.
-        self._silent_since: dict[str, float] = {}
+        #: Since when each secondary has not answered, and when it was seen last not to.
+        self._silent_since: dict[str, tuple[float, float]] = {}
         #: What the journal has of those that do not run.
         self._written: dict[str, StandbyEnd] = {}
 
@@ -108,7 +111,7 @@ class StandbyWatch:
                 self._take(self._inbox.get(timeout=self._until_the_next()))
                 while True:
                     self._take(self._inbox.get_nowait())
-            away: set[str] = set()
+            away: dict[str, ExternalError] = {}
             for name, serving in self._to_serve().items():
                 # A server that is away takes its time to be seen to be.
                 self._rounds.begin(TASK)
@@ -179,15 +182,18 @@ class StandbyWatch:
 
     # -- what is done about it ---------------------------------------------------------------------------------
 
-    def _consider(self, name: str, serving: Serving, away: set[str]) -> None:
-        """`away`: the secondaries that do not answer in this turn."""
+    def _consider(self, name: str, serving: Serving, away: dict[str, ExternalError]) -> None:
+        """`away`: the secondaries that do not answer in this turn, and why."""
         attempts, secondary = self._attempts[name], self._secondary_of(name)
-        if attempts.busy or self._recover.at_work(name) or secondary in away:
+        if attempts.busy or self._recover.at_work(name):
+            return
+        if (known := away.get(secondary)) is not None:
+            self._silent(name, secondary, attempts, known)
             return
         try:
             found = self._env.lxd[secondary].get(name)
         except ExternalError as error:
-            away.add(secondary)
+            away[secondary] = error
             self._silent(name, secondary, attempts, error)
             return
         self._silent_since.pop(secondary, None)
@@ -198,7 +204,12 @@ class StandbyWatch:
 
     def _silent(self, name: str, secondary: str, attempts: Attempts, error: ExternalError) -> None:
         """The secondary does not answer, nor does the service: after a while its spare takes over, if it has one."""
-        since, now = self._silent_since.setdefault(secondary, self._steady()), self._steady()
+        now = self._steady()
+        since, last = self._silent_since.get(secondary, (now, now))
+        if now - last > SILENT_AGAIN_AFTER:
+            # Nobody has looked since: that was another time.
+            since = now
+        self._silent_since[secondary] = (since, now)
         said = f"{name}: whether its standby runs is not known: {error}"
         spare, limit = self._env.plan.services[name].standby.spare, self._env.plan.detection.host_silent_for
         if spare is None:
@@ -221,6 +232,7 @@ class StandbyWatch:
     def _look(self, name: str, serving: Serving, found: Instance | None, attempts: Attempts) -> None:
         if found is not None and is_left_paused(found):
             self._seen.pop(name, None)
+            self._thaw(name)
             return
         if found is None or found.running:
             self._seen.pop(name, None)
@@ -238,6 +250,13 @@ class StandbyWatch:
             self._leave(name, serving, seen, what)
         elif found.status == STOPPED:
             self._bring_up(name, serving, seen, found, attempts)
+
+    def _thaw(self, name: str) -> None:
+        """Unless the copy goes on that has frozen it."""
+        plan, lxd = self._env.plan, self._env.lxd[self._secondary_of(name)]
+        with suppress(BusyError), one_keeper(plan.state_dir, name, clock=self._env.clock):
+            if thaw(lxd, name, plan.services[name].timeouts.start):
+                log.warning("%s: a copy of it was cut off and had left it frozen: thawed", name)
 
     def _unheard(self, name: str, serving: Serving, found: Instance) -> _Seen:
         """Of one that ended while nobody listened."""

@@ -291,7 +291,7 @@ def _goes_back_after(step: Step, episode: Episode, *, refused: bool) -> bool:
     if episode.request.back:
         return failback.goes_back_after(step, refused=refused)
     if episode.request.moves:
-        return move.goes_back_after(step)
+        return move.goes_back_after(step, episode)
     return planned.goes_back_after(step, episode)
 
 

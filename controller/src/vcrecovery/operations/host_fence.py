@@ -30,6 +30,7 @@ def fence_host(
     opened_at: float,
     refuse_what_answers: Callable[[], None],
     still_answering: Callable[[], Sequence[str]],
+    kind: str = "hypervisors",
 ) -> str:
     """Ends `host` by the operator's command, or takes over what another failover's run of it has just proven.
 
@@ -38,11 +39,12 @@ def fence_host(
     `opened_at`: when the failure was seen; what was proven before says nothing about it. `refuse_what_answers` is
     called right before the command, which another failover's run may have delayed by its whole timeout. What of the
     host `still_answering` tells after it proves that the command has ended another machine, or none.
+    `kind`: of machine; two kinds may have the same name.
     Raises ExternalError when the machine is not proven off, and what these two raise.
     """
     clock = env.clock
     waits_since = clock.now()
-    with _locked(env, host, fence.timeout + PATIENCE) as file:
+    with _locked(env, kind, host, fence.timeout + PATIENCE) as file:
         last = _read(file)
         at, ok, said = last.get("at", 0.0), last.get("ok", False), str(last.get("said", ""))
         if ok and at >= opened_at and 0 <= clock.now() - at < PROVEN_FOR:
@@ -74,8 +76,8 @@ def _refuse_one_that_goes_on(env: Environment, host: str, still_answering: Calla
 
 
 @contextmanager
-def _locked(env: Environment, host: str, timeout: float) -> Iterator[BinaryIO]:
-    path = env.plan.state_dir / "locks" / "hypervisors" / host
+def _locked(env: Environment, kind: str, host: str, timeout: float) -> Iterator[BinaryIO]:
+    path = env.plan.state_dir / "locks" / kind / host
     deadline = env.clock.steady() + timeout
     with open_lock(path) as file:
         while True:

@@ -117,9 +117,11 @@ def _without_one_to_elsewhere(env: Environment, state: ServiceState, request: Re
     episode = state.open_episode
     if request.to is None or request.moves or episode is None or not episode.has_acted:
         return state
+    if episode.request.moves and not _insists(request):
+        return state
     put(env.plan, state.service, state.placed_on)
     is_there = env.plan.services[state.service].standby.secondary == request.to
-    if episode.request.back or episode.request.moves or is_there:
+    if episode.request.back or is_there:
         return state
     with on_its_way(env, request, state.service):
         # What would be refused then leaves nobody to bring the other one to its end.

@@ -12,8 +12,8 @@ from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Plan, Spare
 from vcrecovery.plan.places import place, put
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, boots_with_its_machine
-from vcrecovery.standby.copies import copied, copy, is_left_paused, is_whole, put_aside
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, boots_with_its_machine
+from vcrecovery.standby.copies import copied, copy, is_whole, put_aside
 from vcrecovery.store.lock import one_keeper
 
 log = logging.getLogger("vcrecovery.watch")
@@ -52,15 +52,11 @@ def see_to(env: Environment, name: str) -> None:
             return
         here, there = env.lxd[service.standby.secondary], env.lxd[spare.secondary]
         found = there.get(name)
-        if found is not None and found.status != STOPPED and int(found.config.get(EPOCH_KEY) or 0) < state.epoch:
+        if found is not None and _ran_on(found, state):
             put_aside(there, name, state.epoch)
             log.warning("%s: its container on %s ran, which has not served since: stopped", name, spare.secondary)
             found = there.get(name)
         serves = here.get(name)
-        if serves is not None and is_left_paused(serves) and _is_of(serves, state):
-            here.unfreeze(name, service.timeouts.start)
-            log.warning("%s: a copy of it was cut off and had left it frozen: thawed", name)
-            serves = here.get(name)
         if serves is None or not serves.running or not _is_of(serves, state):
             # Whoever keeps it serving sees to that first.
             return
@@ -80,7 +76,16 @@ def see_to(env: Environment, name: str) -> None:
 def _serving(env: Environment, name: str) -> ServiceState | None:
     """None while it does not serve from its standby, or somebody is about to change that."""
     state = env.journal.state(name)
-    return None if state.side is Side.PRIMARY or state.open_episode is not None else state
+    episode = state.open_episode
+    # While its VM fetches, or another secondary, it serves as ever.
+    as_ever = episode is None or ((episode.request.back or episode.request.moves) and not episode.has_acted)
+    return state if state.side is Side.STANDBY and as_ever else None
+
+
+def _ran_on(found: Instance, state: ServiceState) -> bool:
+    """Whether it is one of ours that serves no more, and runs."""
+    ours = found.config.get(ROLE_KEY) in (ACTIVE, SPARE)
+    return ours and found.status != STOPPED and int(found.config.get(EPOCH_KEY) or 0) < state.epoch
 
 
 def _is_of(found: Instance, state: ServiceState) -> bool:

@@ -64,14 +64,23 @@ def config_of(service: Service, secondary: Secondary, lxcfs_files: Sequence[str]
         ]
     lines += init_of_all(service.first_units)
     lines += lxcfs.lines(lxcfs_files)
-    limits = service.limits
     return {
         "boot.autostart": "false",
+        **_limits_of(service),
+        RAW_KEY: "\n".join(lines),
+        ROLE_KEY: STANDBY,
+    }
+
+
+def _limits_of(service: Service) -> dict[str, str]:
+    """None where the plan has none: an operator may have set some by hand."""
+    limits = service.limits
+    if (limits.cpu, limits.memory, limits.processes) == (None, None, None):
+        return {}
+    return {
         "limits.cpu": "" if limits.cpu is None else str(limits.cpu),
         "limits.memory": "" if limits.memory is None else f"{limits.memory}B",
         "limits.processes": "" if limits.processes is None else str(limits.processes),
-        RAW_KEY: "\n".join(lines),
-        ROLE_KEY: STANDBY,
     }
 
 

@@ -12,12 +12,15 @@ from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
 from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.places import is_elsewhere
 from vcrecovery.standby import lxcfs
 from vcrecovery.standby.container import (
+    ACTIVE,
     EPOCH_KEY,
     READY_KEY,
     ROLE_KEY,
     SPARE,
+    STANDBY,
     STAYS_OFF,
     Changes,
     config_of,
@@ -68,6 +71,7 @@ def copy(
     timeout: float,
     pause: bool = False,
     tell: Callable[[str], None] = lambda _text: None,
+    look: Callable[[], None] = lambda: None,
 ) -> None:
     """Makes the container of `name` on `here` what it is on `source`. `plan` has the service on `here`.
 
@@ -79,7 +83,7 @@ def copy(
     if found is None:
         storage_and_network(secondary, here, Changes())
     else:
-        _refuse_what_is_no_copy(here, found, epoch)
+        _refuse_what_is_no_copy(here, found, epoch, at_home=not is_elsewhere(service))
     began = clock.now()
     config = {
         **config_of(service, secondary, lxcfs.files() if here.is_here else ()),
@@ -91,7 +95,7 @@ def copy(
     }
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
     with _marked_as_paused(source, name) if pauses else nullcontext():
-        here.pull(source, name, config, devices_of(service, secondary), timeout, paused=pauses, tell=tell)
+        here.pull(source, name, config, devices_of(service, secondary), timeout, paused=pauses, tell=tell, look=look)
     names = f"nameserver {secondary.network.address.ip}\n".encode()
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)
@@ -111,12 +115,23 @@ def _marked_as_paused(source: LxdServer, name: str) -> Iterator[None]:
         yield
     finally:
         with suppress(ExternalError):  # whoever looks next thaws it
-            mark("")
+            if _must_get(source, name).status != FROZEN:
+                mark("")
 
 
 def is_left_paused(found: Instance) -> bool:
     """Whether a copy has frozen it, which goes on or was cut off."""
     return found.status == FROZEN and bool(found.config.get(PAUSED_KEY))
+
+
+def thaw(lxd: LxdServer, name: str, timeout: float) -> bool:
+    """Of a container that a copy has left frozen; whether it was. The caller holds its keeping: none goes on."""
+    found = lxd.get(name)
+    if found is None or not is_left_paused(found):
+        return False
+    lxd.unfreeze(name, timeout)
+    lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: {PAUSED_KEY: ""})
+    return True
 
 
 def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN) -> Instance | None:
@@ -152,11 +167,12 @@ def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHI
     return ended
 
 
-def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int) -> None:
+def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int, *, at_home: bool) -> None:
+    """`at_home`: it stands by here, so it may be one that was just made."""
     name = found.name
-    if ROLE_KEY not in found.config:
+    if found.config.get(ROLE_KEY) not in (ACTIVE, SPARE, *([STANDBY] if at_home else [])):
         raise RefusedError(
-            f"secondary {lxd.name} has a container {name} that VCRecovery did not make",
+            f"secondary {lxd.name} has a container {name} that is no copy of this service",
             "rename that container or the service",
         )
     if int(found.config.get(EPOCH_KEY) or 0) > epoch:

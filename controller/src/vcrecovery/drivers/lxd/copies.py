@@ -37,12 +37,13 @@ class Copies(Instances):
         *,
         paused: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         """Makes the stopped instance here what it is on `source`, running or not; it keeps `config` and `devices`.
 
         `paused`: the source is frozen for the last moments, so that what arrives is of one moment. `tell` gets LXD's
-        words for how far it is. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
-        any case.
+        words for how far it is; `look` is called at each look at the copy, and ends it by raising ExternalError. One
+        that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in any case.
         """
         if self.get(instance) is None:
             self.create_empty(instance, {**config, INCOMPLETE_KEY: "true"}, devices)
@@ -53,7 +54,7 @@ class Copies(Instances):
             raise ExternalError(f"secondary {source.name} has no container {instance}")
         sent = source._send(instance, paused)
         try:
-            self._receive(source, sent, instance, wanted, devices, timeout, tell)
+            self._receive(source, sent, instance, wanted, devices, timeout, tell, look)
         finally:
             if found.running:
                 with contextlib.suppress(ExternalError):  # what went wrong is told anyway
@@ -97,6 +98,7 @@ class Copies(Instances):
         devices: Mapping[str, Mapping[str, str]],
         timeout: float,
         tell: Callable[[str], None],
+        look: Callable[[], None],
     ) -> None:
         where, certificate = source.on_the_network()
         like = source._guard(lambda api: api.instances[instance].get()).json()["metadata"]
@@ -118,7 +120,12 @@ class Copies(Instances):
             },
         }
         begun = self._guard(lambda api: api.instances.post(json=body)).json()["metadata"]["id"]
-        self._until_it_ends(source, str(begun), str(sent["id"]), instance, timeout, tell)
+        try:
+            self._until_it_ends(source, str(begun), str(sent["id"]), instance, timeout, tell, look)
+        except ExternalError:
+            with contextlib.suppress(ExternalError):
+                self._end(str(begun))
+            raise
 
     def on_the_network(self) -> tuple[str, str]:
         """Where other servers reach this one, and its certificate. Raises ExternalError when they cannot."""
@@ -136,7 +143,14 @@ class Copies(Instances):
     # -- while it goes on --------------------------------------------------------------------------------------
 
     def _until_it_ends(
-        self, source: Copies, here: str, there: str, instance: str, timeout: float, tell: Callable[[str], None]
+        self,
+        source: Copies,
+        here: str,
+        there: str,
+        instance: str,
+        timeout: float,
+        tell: Callable[[str], None],
+        look: Callable[[], None],
     ) -> None:
         deadline = self._clock.steady() + timeout
         answered, said = self._clock.steady(), ""
@@ -147,6 +161,7 @@ class Copies(Instances):
             if (now := _progress(operation)) != said:
                 said = now
                 tell(said)
+            look()
             trouble = ""
             try:
                 source._operation(there)
@@ -154,10 +169,8 @@ class Copies(Instances):
             except ExternalError as error:
                 trouble = error.message
             if trouble and self._clock.steady() - answered > _SOURCE_WITHIN:
-                self._end(here)
                 raise ExternalError(f"the copy of {instance} from {source.name} to {self.name} was cut off: {trouble}")
             if self._clock.steady() > deadline:
-                self._end(here)
                 raise ExternalError(
                     f"LXD on secondary {self.name} did not finish the copy of {instance} within {timeout:.0f} s"
                 )

@@ -192,7 +192,7 @@ def _serves_on(subject: Subject, episode: Episode) -> str:
         return ""
     from vcrecovery.operations.steps.moving import serves_on
 
-    return serves_on(subject)
+    return serves_on(subject, episode)
 
 
 def _is_tried_again(episode: Episode) -> bool:

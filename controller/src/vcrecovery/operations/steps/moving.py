@@ -15,7 +15,9 @@ from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.drivers.probe import Result
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.operations.room import no_room_for_a_copy
@@ -29,6 +31,8 @@ from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 
 #: Seconds for one pass. It serves meanwhile.
 PASS_WITHIN = 86400.0
+#: Seconds between two looks whether it still serves.
+LOOK_EVERY = 5.0
 #: Seconds for the last pass: so many, or so many times as long as the one before.
 LAST_WITHIN, LAST_TAKES = 120.0, 5.0
 
@@ -54,7 +58,7 @@ def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
         return no_room_for_a_copy(source, whose_pool, name, lxd, pool)
     if found is None:
         return f"secondary {lxd.name} has no copy of it yet"
-    if where := serves_on(subject):
+    if where := serves_on(subject, episode):
         return f"it serves on {where}; `vcrecovery move {name} --to {lxd.name}` moves it, and loses nothing"
     if request.force:
         return ""
@@ -78,18 +82,27 @@ def against_a_move(subject: Subject, episode: Episode) -> list[str]:
     return found
 
 
-def serves_on(subject: Subject) -> str:
-    """The secondary on which it served, if every port answers there; else empty."""
-    return where_it_served(subject)[0].name if _answers_everywhere(subject) else ""
+def serves_on(subject: Subject, episode: Episode) -> str:
+    """The secondary on which it served, if every port answers there; else empty.
+
+    For an automatic failover one port is enough: by itself it ends nothing that answers.
+    """
+    found = _asked_where_it_served(subject)
+    answers = any(r.reached for r in found) if episode.request.automatic else all(r.ok for r in found)
+    return where_it_served(subject)[0].name if answers else ""
 
 
 def _answers_everywhere(subject: Subject) -> bool:
     """Whether every port answers where it served."""
+    return all(result.ok for result in _asked_where_it_served(subject))
+
+
+def _asked_where_it_served(subject: Subject) -> list[Result]:
     _, spare = where_it_served(subject)
     service, probes = subject.service, subject.env.probes
     addresses = [str(address) for address in (spare.address, spare.address6) if address]
     asked = [(address, port) for address in addresses for port in service.ports]
-    return all(result.ok for result in probes.ask_all(asked, service.timeouts.confirm))
+    return probes.ask_all(asked, service.timeouts.confirm)
 
 
 # -- a move --------------------------------------------------------------------------------------------------------
@@ -97,10 +110,20 @@ def _answers_everywhere(subject: Subject) -> bool:
 
 def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Copied:
     """Pass after pass, until so little is left that it may stop."""
-    took: list[float] = []
+    source, _ = where_it_served(subject)
+    # The move's own epoch is not spent before the stop.
+    serving, took = subject.env.journal.state(subject.name).epoch, list[float]()
+
+    def refuse_one_that_ended() -> None:
+        found = source.get(subject.name)
+        if found is not None and found.status == STOPPED:
+            raise ExternalError(f"container {subject.name} on {source.name} has ended while it was copied")
+
+    look = spaced(refuse_one_that_ended, LOOK_EVERY, subject.env.clock.steady)
     while not is_copied(took):
         number = len(took) + 1
-        took.append(_pass(subject, episode.epoch, PASS_WITHIN, lambda text, n=number: tell(f"pass {n}: {text}")))  # type: ignore[misc]
+        said = partial(_say_of, tell, number)
+        took.append(_pass(subject, serving, PASS_WITHIN, said, look))
         tell(f"pass {number}: {took[-1]:.1f} s")
     return Copied(f"{len(took)} passes, the last in {took[-1]:.1f} s", seconds=took[-1])
 
@@ -119,7 +142,7 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     copied = episode.done(Step.COPY)
     before = copied.evidence.seconds if copied is not None and isinstance(copied.evidence, Copied) else 0.0
     _refuse_one_that_ran(subject, episode)
-    took = _pass(subject, episode.epoch, max(LAST_WITHIN, LAST_TAKES * before), lambda _text: None)
+    took = _pass(subject, episode.epoch, max(LAST_WITHIN, LAST_TAKES * before))
     _refuse_one_that_ran(subject, episode)
     return Copied(f"the rest in {took:.1f} s", seconds=took)
 
@@ -129,7 +152,15 @@ def take_back(subject: Subject, episode: Episode) -> TakenBack:
     env, name = subject.env, subject.name
     source, _ = where_it_served(subject)
     if episode.tried(Step.START):
-        copies.put_aside(subject.lxd, name, episode.epoch)
+        try:
+            copies.put_aside(subject.lxd, name, episode.epoch)
+        except ExternalError as error:
+            there = subject.lxd.name
+            raise ExternalError(
+                f"nobody knows whether {name} serves on {there} by now: {error.message}",
+                f"once {there} is off for certain: `vcrecovery failover {name} --to {source.name} --secondary-is-down "
+                f"{there} --force`",
+            ) from error
     found = source.get(name)
     if found is None:
         raise ExternalError(f"secondary {source.name} has no container {name} any more", f"`vcrecovery history {name}`")
@@ -150,13 +181,24 @@ def take_back(subject: Subject, episode: Episode) -> TakenBack:
     return TakenBack(f"container {name} on {source.name}: {how}")
 
 
-def _pass(subject: Subject, epoch: int, timeout: float, tell: Callable[[str], None]) -> float:
+def _say_of(tell: Callable[[str], None], number: int, text: str) -> None:
+    tell(f"pass {number}: {text}")
+
+
+def _pass(
+    subject: Subject,
+    epoch: int,
+    timeout: float,
+    tell: Callable[[str], None] = lambda _text: None,
+    look: Callable[[], None] = lambda: None,
+) -> float:
     """Seconds that it took."""
     source, _ = where_it_served(subject)
     clock = subject.env.clock
     begun = clock.steady()
     with one_keeper(subject.env.plan.state_dir, subject.name, KEEPER_PATIENCE, clock):
-        copies.copy(subject.env.plan, subject.name, source, subject.lxd, epoch, clock, timeout=timeout, tell=tell)
+        plan, name = subject.env.plan, subject.name
+        copies.copy(plan, name, source, subject.lxd, epoch, clock, timeout=timeout, tell=tell, look=look)
     return clock.steady() - begun
 
 
@@ -180,9 +222,23 @@ def end_it_where_it_served(subject: Subject, episode: Episode) -> str:
         copies.put_aside(source, name, episode.epoch, subject.service.timeouts.fence)
     except ExternalError as error:
         if request.secondary_is_down:
+            _refuse_what_runs(source, name)
             return f"{spare.secondary} is down on the word of {request.by}"
         return _powered_off(subject, episode, spare.secondary, error.message)
     return f"container {name} on {source.name} is stopped"
+
+
+def _refuse_what_runs(lxd: LxdServer, name: str) -> None:
+    """Nobody's word stands against LXD's."""
+    try:
+        found = lxd.get(name)
+    except ExternalError:
+        return
+    if found is not None and found.status != STOPPED:
+        raise ExternalError(
+            f"you say that {lxd.name} is down, but LXD there says that container {name} is {found.status}",
+            f"`lxc stop --force {name}` there, then run it again",
+        )
 
 
 def _powered_off(subject: Subject, episode: Episode, secondary: str, why: str) -> str:
@@ -191,7 +247,7 @@ def _powered_off(subject: Subject, episode: Episode, secondary: str, why: str) -
         spared = partial(_refuse_what_answers, subject, episode, secondary)
         still = partial(_still_answering, subject)
         try:
-            return fence_host(subject.env, secondary, command, episode.opened_at, spared, still)
+            return fence_host(subject.env, secondary, command, episode.opened_at, spared, still, "secondaries")
         except ExternalError as error:
             why = f"{why}; {error.message.removeprefix('hypervisor ')}"
     name, to = subject.name, episode.request.to
@@ -224,4 +280,4 @@ def _answers_at_its_standby(subject: Subject, name: str) -> bool:
 
 
 def _still_answering(subject: Subject) -> list[str]:
-    return [subject.name] if _answers_everywhere(subject) else []
+    return [subject.name] if any(result.reached for result in _asked_where_it_served(subject)) else []
