@@ -15,6 +15,7 @@ from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Close, Decision, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.evidence import Failed
+from vcrecovery.core.move import goes_back_after
 from vcrecovery.core.notice import Topic, of_episode
 from vcrecovery.core.phase import ALLOWED_IN_A_MOVE, Phase, allowed, phase_of
 from vcrecovery.core.service_state import ServiceState, Side
@@ -194,6 +195,14 @@ def test_what_follows(steps: tuple[StepRecord, ...], wanted: Decision) -> None:
     assert decide(moving(*steps), POLICY, NOW) == wanted
 
 
+def test_once_its_names_may_have_changed_it_goes_back_no_more() -> None:
+    up = (*COPIED, done(Step.START), done(Step.PROBE))
+    assert goes_back_after(Step.PROBE, moving(*up))
+    assert not goes_back_after(Step.PROBE, moving(*up, failed(Step.SWITCH), failed(Step.PROBE)))
+    assert isinstance(decision := decide(moving(*up, failed(Step.SWITCH), failed(Step.PROBE)), POLICY, NOW), Run)
+    assert decision.step is not Step.TAKE_BACK
+
+
 def test_it_starts_when_the_others_let_it() -> None:
     assert decide(moving(*COPIED), POLICY, NOW, Wait("for db")) == Wait("for db")
     back = decide(moving(*COPIED), POLICY, NOW, Unmet("db is down", "fix it"))
@@ -236,11 +245,18 @@ def test_one_that_serves_where_it_was_after_all_is_let_be() -> None:
     assert decision.sentence == "web serves on sec1 after all, and its fence was not proved"
 
 
+def test_by_itself_it_ends_nothing_that_answers() -> None:
+    automatic = replace(TO, automatic=True)
+    decision = decide(moving(confirm(asked_for="sec2", serves_on="sec1"), request=automatic), POLICY, NOW)
+    assert decision == Close(Outcome.FALSE_ALARM, "web answers on sec1: no failure")
+
+
 def test_a_start_that_was_taken_back_is_none() -> None:
     """A move has failed on its way back, and the operator insists on the other side."""
     steps = (*COPIED, done(Step.START), failed(Step.PROBE), failed(Step.TAKE_BACK), confirm(asked_for="sec2"))
     decision = decide(moving(*steps, done(Step.FENCE), request=TO), POLICY, NOW)
     assert decision == Run(Step.START, "the primary is fenced: starting the standby")
+    assert Step.START in allowed(moving(*steps, done(Step.FENCE), request=TO))
 
 
 # -- the journal -----------------------------------------------------------------------------------------------------
