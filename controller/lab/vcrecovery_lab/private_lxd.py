@@ -71,6 +71,14 @@ class PrivateLxd:
         """SIGKILL, as when it crashes; its containers live on."""
         self._end(signal.SIGKILL)
 
+    def lose_power(self) -> None:
+        """It ends with its containers, as on a machine without power: of what ends first nobody is told."""
+        inits = [int(pid) for pid in self.lxc("list", "--format", "csv", "--columns", "p").split() if pid != "0"]
+        self.kill()
+        for pid in inits:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in inits), "the end of its containers", 60)
+
     def send(self, number: signal.Signals) -> None:
         """SIGTERM is sent when its package is upgraded; its containers live on then, too."""
         assert self._process is not None

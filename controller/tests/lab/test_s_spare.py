@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +22,7 @@ from vcrecovery.standby.copies import PAUSED_KEY
 from vcrecovery.store.journal import Journal
 
 from .small_site import INIT, SERVE, ZONE
-from .two_secondaries import TwoSecondaries, two_secondaries
+from .two_secondaries import SPARE_BRIDGE, TwoSecondaries, two_secondaries
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -95,9 +96,7 @@ def test_the_watcher_copies_it_and_its_secondary_fails(site: TwoSecondaries) -> 
         status = site.vcrecovery("status", WEB)
         assert "its copy on sec2 is" in status.stdout, status.stdout
         assert "unprotected" not in status.stdout
-        site.lxd.kill()
-        # Of a machine without power nothing answers: the LXD that was killed leaves its containers alive.
-        stop_at_home(site)
+        site.lxd.lose_power()
         wait_for(lambda: site.page(WEB) == "copied", "its page on the spare", 120)
         wait_for(lambda: "done: web is served by its standby on sec2" in said(), "the end", 60)
         assert site.ended.read_text() == "sec1\n"
@@ -124,12 +123,6 @@ def test_one_that_a_copy_has_left_frozen_is_thawed(site: TwoSecondaries) -> None
         site.lxd.lxc("pause", WEB)
         wait_for(lambda: "web: the standby is to serve, and was frozen by root over unix" in said(), "its word")
     site.lxd.lxc("start", WEB)
-
-
-def stop_at_home(site: TwoSecondaries) -> None:
-    site.lxd.start()
-    site.lxd.stop_all()
-    site.lxd.kill()
 
 
 def test_a_check_finds_an_lxd_that_no_other_one_could_fetch_from(site: TwoSecondaries) -> None:
@@ -161,8 +154,7 @@ def test_without_a_fence_command_it_takes_the_operators_word(copied: TwoSecondar
     try:
         site.write_plan()
         with site.watched() as said:
-            site.lxd.kill()
-            stop_at_home(site)
+            site.lxd.lose_power()
             hint = "once sec1 is off for certain: `vcrecovery failover web --to sec2 --secondary-is-down sec1`"
             wait_for(lambda: hint in said(), "what to do", 60)
             refused = site.vcrecovery("failover", WEB, "--to", "sec2")
@@ -259,6 +251,18 @@ def test_the_destination_dies_while_it_copies(site: TwoSecondaries, step: Step) 
         # It was not over: the dead one might have been started.
         done = site.vcrecovery("move", WEB, "--to", "sec2")
     assert done.returncode == 0, (failed.stderr, done.stdout, done.stderr)
+    assert site.pages(WEB) == (None, WEB)
+
+
+def test_a_destination_that_died_while_it_made_the_container(site: TwoSecondaries) -> None:
+    """LXD knows a container then that has no volume, and can do nothing with it."""
+    moved = site.vcrecovery("move", WEB, "--to", "sec2")
+    assert moved.returncode == 0, moved.stderr
+    site.vcrecovery("move", WEB, "--to", "sec1")
+    site.spare_lxd.lxd("sql", "global", f"DELETE FROM storage_volumes WHERE name = '{WEB}'")  # noqa: S608  our own
+    shutil.rmtree(site.spare_lxd.folder / "storage-pools" / SPARE_BRIDGE / "containers" / WEB)
+    done = site.vcrecovery("move", WEB, "--to", "sec2")
+    assert done.returncode == 0, done.stderr
     assert site.pages(WEB) == (None, WEB)
 
 

@@ -16,6 +16,8 @@ from vcrecovery.errors import ExternalError
 
 #: Set while files arrive: what is there then is a mixture of two states.
 INCOMPLETE_KEY = "user.vcrecovery.incomplete"
+#: What LXD says of an instance that has no volume.
+_NO_VOLUME = "Instance storage pool not found"
 #: Seconds between two looks at a copy that goes on.
 _LOOK_EVERY = 0.3
 #: Seconds for the source to answer, while the copy gets on or not.
@@ -45,10 +47,8 @@ class Copies(Instances):
         words for how far it is; `look` is called at each look at the copy, and ends it by raising ExternalError. One
         that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in any case.
         """
-        if self.get(instance) is None:
-            self.create_empty(instance, {**config, INCOMPLETE_KEY: "true"}, devices)
         wanted = {**config, INCOMPLETE_KEY: "true"}
-        self.reconfigure(lambda: self._there(instance), lambda _found: wanted, devices)
+        self._make_ready(instance, wanted, devices)
         found = source.get(instance)
         if found is None:
             raise ExternalError(f"secondary {source.name} has no container {instance}")
@@ -62,6 +62,19 @@ class Copies(Instances):
         # LXD brings some of the source's configuration along.
         done = {**config, INCOMPLETE_KEY: ""}
         self.reconfigure(lambda: self._there(instance), lambda _found: done, devices)
+
+    def _make_ready(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
+        if self.get(instance) is not None:
+            try:
+                self.reconfigure(lambda: self._there(instance), lambda _found: config, devices)
+            except ExternalError as error:
+                if _NO_VOLUME not in error.message:
+                    raise
+                # LXD was itself ended while it created it: there is nothing that could be lost.
+                self.delete(instance)
+            else:
+                return
+        self.create_empty(instance, config, devices)
 
     def _there(self, instance: str) -> Any:
         found = self.get(instance)
