@@ -46,5 +46,5 @@ def _of_open(episode: Episode) -> str:
     where = f"{episode.request.verb} at epoch {episode.epoch}: {phase_of(episode)}"
     if episode.has_acted:
         return f"{where}; to be finished"
-    whose = "standby" if episode.request.back or episode.request.moves else "primary"
+    whose = "standby" if episode.request.ends_the_standby else "primary"
     return f"{where}; nothing was done to its {whose} yet"

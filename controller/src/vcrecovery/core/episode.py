@@ -202,6 +202,11 @@ class Request:
         return self.planned and self.to is not None
 
     @property
+    def ends_the_standby(self) -> bool:
+        """Whether a standby that serves is to stop for it, where it is: it serves as ever until then."""
+        return self.back or self.moves
+
+    @property
     def keeps_up(self) -> bool:
         """Whether the watcher brings up again what serves, and has ended."""
         return self.again and self.automatic
@@ -239,10 +244,26 @@ class Episode:
         record = self.last(step)
         return record if record and record.was_done else None
 
+    def failure_of(self, step: Step) -> str:
+        """Why the newest finished try of `step` came to nothing; empty without one, and if it ended well."""
+        record = self.last(step)
+        if record is None or record.was_done:
+            return ""
+        return record.error or f"{step} left nothing that can be read"
+
     @property
     def has_acted(self) -> bool:
         """Whether something was done to whoever serves."""
         return any(self.tried(step) for step in ACTS)
+
+    @property
+    def goes_on_first(self) -> tuple[str, str]:
+        """Why nothing else is begun beside it, and what brings it to its end."""
+        doing = self.request
+        return (
+            f"a {doing.verb} of {self.service} is under way, at epoch {self.epoch}",
+            f"`vcrecovery {doing.typed(self.service)}` goes on with it",
+        )
 
     @property
     def ever_fenced(self) -> bool:

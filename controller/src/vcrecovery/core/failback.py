@@ -135,7 +135,7 @@ def _trouble(episode: Episode) -> str:
             continue
         refused = isinstance(last.evidence, Failed) and last.evidence.refused
         if goes_back_after(step, refused=refused):
-            return last.error or f"{step} left nothing that can be read"
+            return episode.failure_of(step)
     return ""
 
 

@@ -77,9 +77,8 @@ def _trouble(episode: Episode, readiness: Readiness) -> str:
     if episode.tried(Step.SWITCH):
         return ""
     for step in _GOES_BACK_AFTER:
-        last = episode.last(step)
-        if last is not None and not last.was_done:
-            return last.error or f"{step} left nothing that can be read"
+        if failure := episode.failure_of(step):
+            return failure
     if isinstance(readiness, Unmet) and not episode.tried(Step.START):
         return readiness.reason
     return ""

@@ -92,7 +92,7 @@ def _stuck(episode: Episode, now: float) -> Iterator[Notice]:
     age, name, verb = now - episode.opened_at, episode.service, episode.request.verb
     newest = next((record for record in reversed(episode.steps) if record.ended_at is not None), None)
     failed = newest if newest is not None and not newest.was_done else None
-    if (episode.request.back or episode.request.moves) and not episode.has_acted and failed is None:
+    if episode.request.ends_the_standby and not episode.has_acted and failed is None:
         # To copy may take hours, and the standby serves.
         return
     if age < (STUCK_AFTER if failed is not None else TAKES_LONG):

@@ -97,13 +97,8 @@ def _of_failback(episode: Episode) -> Phase:
         return _from_the_ports_on(episode) if episode.tried(Step.PROBE) else Phase.HANDED_OVER
     if episode.tried(Step.START):
         return Phase.SERVES_AGAIN if episode.done(Step.START) is not None else Phase.SERVING_AGAIN
-    for step, doing, done in (
-        (Step.HAND_OVER, Phase.HANDING_OVER, Phase.HANDED_OVER),
-        (Step.LAST_COPY, Phase.COPYING_LAST, Phase.ALL_COPIED),
-        (Step.STOP, Phase.STOPPING, Phase.STOPPED),
-    ):
-        if episode.tried(step):
-            return done if episode.done(step) is not None else doing
+    if (stopped := _furthest(episode, Step.HAND_OVER, Step.LAST_COPY, Step.STOP)) is not None:
+        return stopped
     newest = next((r for r in reversed(episode.steps) if r.step in (Step.BOOT, Step.COPY)), None)
     if newest is not None and newest.step is Step.COPY:
         return Phase.COPIED if newest.was_done else Phase.COPYING
@@ -119,16 +114,27 @@ def _of_move(episode: Episode) -> Phase:
         return Phase.TAKEN_BACK if episode.done(Step.TAKE_BACK) is not None else Phase.TAKING_BACK
     if episode.done(Step.START) is not None:
         return _from_the_ports_on(episode)
-    for step, doing, done in (
-        (Step.START, Phase.STARTING, Phase.STARTED),
-        (Step.LAST_COPY, Phase.COPYING_LAST, Phase.ALL_COPIED),
-        (Step.STOP, Phase.STOPPING, Phase.STOPPED),
-        (Step.COPY, Phase.COPYING, Phase.COPIED),
-        (Step.CONFIRM, Phase.CONFIRMING, Phase.CONFIRMED),
-    ):
+    return _furthest(episode, Step.START, Step.LAST_COPY, Step.STOP, Step.COPY, Step.CONFIRM) or Phase.OPENED
+
+
+#: While a step is done, and once it was.
+_AROUND = {
+    Step.CONFIRM: (Phase.CONFIRMING, Phase.CONFIRMED),
+    Step.COPY: (Phase.COPYING, Phase.COPIED),
+    Step.STOP: (Phase.STOPPING, Phase.STOPPED),
+    Step.LAST_COPY: (Phase.COPYING_LAST, Phase.ALL_COPIED),
+    Step.HAND_OVER: (Phase.HANDING_OVER, Phase.HANDED_OVER),
+    Step.START: (Phase.STARTING, Phase.STARTED),
+}
+
+
+def _furthest(episode: Episode, *steps: Step) -> Phase | None:
+    """Of the first of `steps` that was begun; None while none was."""
+    for step in steps:
         if episode.tried(step):
+            doing, done = _AROUND[step]
             return done if episode.done(step) is not None else doing
-    return Phase.OPENED
+    return None
 
 
 def _is_taken_back(episode: Episode) -> bool:

@@ -53,9 +53,8 @@ def _trouble(episode: Episode, now: float, readiness: Readiness) -> str:
     if before is not None and before.sentence.startswith(_BACK):
         return before.sentence.removeprefix(_BACK)
     for step in _GOES_BACK_AFTER:
-        last = episode.last(step)
-        if last is not None and not last.was_done:
-            return last.error or f"{step} left nothing that can be read"
+        if failure := episode.failure_of(step):
+            return failure
     shut = episode.newest(Step.SHUTDOWN)
     if shut is not None and not 0 <= now - shut.begun_at <= GOES_ON_WITHIN:
         return f"it was interrupted {abs(now - shut.begun_at):.0f} s ago: nobody knows what its VM has done since"

@@ -75,7 +75,7 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
     ]
     if request.back and open_episode is None and state.side is Side.PRIMARY:
         return DryRun(service, nothing_to_do="its primary serves")
-    if open_episode is None and state.side is Side.STANDBY and not (request.back or request.moves):
+    if open_episode is None and state.side is Side.STANDBY and not request.ends_the_standby:
         if request.to is None and standby_serves(env, service):
             return DryRun(service, nothing_to_do=f"its standby serves since epoch {state.epoch}")
         if request.planned:

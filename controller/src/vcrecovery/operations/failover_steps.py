@@ -12,6 +12,7 @@ from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.hooks import OperatorsHooks
+from vcrecovery.operations.steps import moving
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
 from vcrecovery.operations.steps.last_files import last_files
@@ -128,8 +129,6 @@ class FailoverSteps:
                 raise InternalError(f"{step} is no step of a failback")
 
     def _of_a_move(self, step: Step, episode: Episode) -> Proof:
-        from vcrecovery.operations.steps import moving
-
         subject = self._subject
         match step:
             case Step.COPY:

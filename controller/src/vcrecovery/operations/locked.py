@@ -195,12 +195,8 @@ def _refuse_beside_another(state: ServiceState, request: Request) -> None:
     episode = state.open_episode
     if episode is None or not episode.has_acted or not (request.planned or request.back):
         return
-    doing = episode.request
-    if doing.verb != request.verb:
-        raise RefusedError(
-            f"a {doing.verb} of {state.service} is under way, at epoch {episode.epoch}",
-            f"`vcrecovery {doing.typed(state.service)}` goes on with it",
-        )
+    if episode.request.verb != request.verb:
+        raise RefusedError(*episode.goes_on_first)
 
 
 def _is_again(state: ServiceState) -> bool:

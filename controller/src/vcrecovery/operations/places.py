@@ -23,17 +23,11 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
     service, episode = env.plan.services[name], state.open_episode
     if episode is not None and episode.has_acted and (going := episode.request.to) is not None:
         if request.to not in (None, going) and (request.moves or episode.request.moves):
-            raise RefusedError(
-                f"a {episode.request.verb} of {name} is under way, at epoch {episode.epoch}",
-                f"`vcrecovery {episode.request.typed(name)}` goes on with it",
-            )
+            raise RefusedError(*episode.goes_on_first)
         if request.to in (None, going):
             return replace(request, to=going)
     if request.moves and episode is not None and episode.request.back:
-        raise RefusedError(
-            f"a failback of {name} is under way, at epoch {episode.epoch}",
-            f"`vcrecovery failback {name}` goes on with it",
-        )
+        raise RefusedError(*episode.goes_on_first)
     if is_elsewhere(service) and (request.back or (request.planned and request.to is None)):
         home = service.standby.spare.secondary if service.standby.spare is not None else ""
         raise RefusedError(

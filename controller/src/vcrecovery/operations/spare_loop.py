@@ -78,7 +78,7 @@ def _serving(env: Environment, name: str) -> ServiceState | None:
     state = env.journal.state(name)
     episode = state.open_episode
     # While its VM fetches, or another secondary, it serves as ever.
-    as_ever = episode is None or ((episode.request.back or episode.request.moves) and not episode.has_acted)
+    as_ever = episode is None or (episode.request.ends_the_standby and not episode.has_acted)
     return state if state.side is Side.STANDBY and as_ever else None
 
 

@@ -143,18 +143,9 @@ def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHI
         return None
     keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), **STAYS_OFF}
 
-    def read() -> Instance:
-        found = _must_get(lxd, name)
-        if int(found.config.get(EPOCH_KEY) or 0) > epoch:
-            raise RefusedError(
-                f"container {name} on {lxd.name} belongs to epoch {found.config[EPOCH_KEY]}; this controller is at "
-                f"{epoch}",
-                "another controller has failed over since: see its `vcrecovery history`",
-            )
-        return found
-
     found = lxd.reconfigure(
-        read, lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value}
+        lambda: of_no_later_epoch(lxd, _must_get(lxd, name), epoch),
+        lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value},
     )
     if found.status != STOPPED:
         lxd.shut_down(name, timeout)
@@ -165,6 +156,17 @@ def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHI
             f"`lxc stop --force {name}` there",
         )
     return ended
+
+
+def of_no_later_epoch(lxd: LxdServer, found: Instance, epoch: int) -> Instance:
+    """The same. Raises RefusedError for one that another controller has claimed since."""
+    if int(found.config.get(EPOCH_KEY) or 0) > epoch:
+        raise RefusedError(
+            f"container {found.name} on {lxd.name} belongs to epoch {found.config[EPOCH_KEY]}; this controller is at "
+            f"{epoch}",
+            "another controller has failed over since: see its `vcrecovery history`",
+        )
+    return found
 
 
 def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int, *, at_home: bool) -> None:

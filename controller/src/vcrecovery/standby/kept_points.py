@@ -77,11 +77,7 @@ def commit(
             found = [p.name for p in kept_points(lxd, service) if names is None or p.name in names]
             episode = journal.state(service).open_episode
             if found and episode is not None and episode.has_acted:
-                doing = episode.request
-                raise RefusedError(
-                    f"a {doing.verb} of {service} is under way, at epoch {episode.epoch}",
-                    f"`vcrecovery {doing.typed(service)}` goes on with it",
-                )
+                raise RefusedError(*episode.goes_on_first)
             for name in found:
                 unmake(lxd, service, name)
         remove_unfinished(lxd, service)

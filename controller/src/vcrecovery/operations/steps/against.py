@@ -7,6 +7,7 @@ import os
 from vcrecovery.core.episode import Episode
 from vcrecovery.operations import records
 from vcrecovery.operations.serving import standby_serves
+from vcrecovery.operations.steps.moving import against_a_move
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.primary.who_serves import NETWORK_MANAGER
 from vcrecovery.transfer.rootfs import Rootfs
@@ -20,8 +21,6 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
     if not (episode.request.back or episode.request.planned):
         return ()
     if episode.request.moves:
-        from vcrecovery.operations.steps.moving import against_a_move
-
         return tuple(against_a_move(subject, episode))
     found = _against_a_failback(subject, episode) if episode.request.back else []
     found += records.problems(subject.names_after(episode))

@@ -19,6 +19,7 @@ from vcrecovery.operations.room import keeping_problem
 from vcrecovery.operations.serving import files_arrive
 from vcrecovery.operations.steps.against import against
 from vcrecovery.operations.steps.ages import Ages, ages_of
+from vcrecovery.operations.steps.moving import problem_of_the_copy, serves_on
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import EPOCH_KEY, READY_KEY
@@ -163,7 +164,7 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
     """Why there is nothing to fail over to; empty when there is. Asked before the primary is touched."""
     name = subject.name
     try:
-        if episode.request.to is not None and (why := _problem_of_the_copy(subject, episode)):
+        if episode.request.to is not None and (why := problem_of_the_copy(subject, episode)):
             return why
         instance = subject.standby_just_read() or subject.read_standby()
     except ExternalError as error:
@@ -181,17 +182,9 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
     return ""
 
 
-def _problem_of_the_copy(subject: Subject, episode: Episode) -> str:
-    from vcrecovery.operations.steps.moving import problem_of_the_copy  # which other failovers do without
-
-    return problem_of_the_copy(subject, episode)
-
-
 def _serves_on(subject: Subject, episode: Episode) -> str:
     if episode.request.to is None or episode.request.moves:
         return ""
-    from vcrecovery.operations.steps.moving import serves_on
-
     return serves_on(subject, episode)
 
 

@@ -24,6 +24,7 @@ from vcrecovery.core.sentences import listed
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.host_fence import fence_host
+from vcrecovery.operations.steps.moving import end_it_where_it_served
 from vcrecovery.operations.steps.subject import Subject
 
 #: Seconds between two looks whether a VM that was destroyed is gone.
@@ -36,8 +37,6 @@ def fence(subject: Subject, episode: Episode) -> Fenced:
     fenced = _fence_the_primary(subject, episode)
     if episode.request.to is None:
         return fenced
-    from vcrecovery.operations.steps.moving import end_it_where_it_served
-
     return replace(fenced, summary=f"{fenced.summary}; {end_it_where_it_served(subject, episode)}")
 
 

@@ -13,10 +13,10 @@ from vcrecovery.core.evidence import Copied, Stopped, TakenBack
 from vcrecovery.core.failback import is_copied
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
-from vcrecovery.drivers.lxd import Instance, LxdServer
+from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result
-from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
@@ -166,17 +166,9 @@ def take_back(subject: Subject, episode: Episode) -> TakenBack:
         raise ExternalError(f"secondary {source.name} has no container {name} any more", f"`vcrecovery history {name}`")
     keys = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch), **boots_with_its_machine(env.plan, name)}
 
-    def read() -> Instance:
-        now = source.get(name) or found
-        if int(now.config.get(EPOCH_KEY) or 0) > episode.epoch:
-            raise RefusedError(
-                f"container {name} on {source.name} belongs to epoch {now.config[EPOCH_KEY]}; this controller is at "
-                f"{episode.epoch}",
-                "another controller has failed over since: see its `vcrecovery history`",
-            )
-        return now
-
-    instance = source.reconfigure(read, lambda _now: keys)
+    instance = source.reconfigure(
+        lambda: copies.of_no_later_epoch(source, source.get(name) or found, episode.epoch), lambda _now: keys
+    )
     how = promote_again(source, instance, subject.service.timeouts.start)
     return TakenBack(f"container {name} on {source.name}: {how}")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
+from functools import cache, partial
+from pathlib import Path
 
 from vcrecovery.core.ages import Ages, added
 from vcrecovery.core.health import Outage
@@ -13,6 +15,7 @@ from vcrecovery.cost.book import PriceBook
 from vcrecovery.cost.sources import sources_of
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.costs import Costs
 from vcrecovery.plan.model import Plan
 from vcrecovery.report.advice import AdviceView, Wish
 from vcrecovery.report.costs import CostView, view_of
@@ -44,8 +47,10 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
     services = [_of_plan(plan, name) for name in plan.services]
     operations, left_out = _operations(env, begin, now)
     freshness, freshness_trouble = _freshness(plan, begin)
-    costs, cost_trouble = _costs(plan, day_of(now))
-    advice, advice_trouble = _advice(env, day_of(now))
+    # What both ask is read once, and when it is asked for.
+    book = cache(partial(_price_book, plan.costs, plan.state_dir / "prices", day_of(now))) if plan.costs else None
+    costs, cost_trouble = _costs(plan, book)
+    advice, advice_trouble = _advice(env, book)
     views = look(env, list(plan.services), QueryPool(), within)
     return ReportView(
         made_at=now,
@@ -138,30 +143,32 @@ def _of_service(name: str, outages: Sequence[Outage], begin: float, now: float) 
     return Availability(name, len(outages), sum(inside), any(one.ended_at is None for one in outages))
 
 
-def _costs(plan: Plan, today: date) -> tuple[CostView | None, str]:
+def _price_book(costs: Costs, cached: Path, today: date) -> PriceBook:
+    """Raises ModuleNotFoundError for a kind of price list that cannot be read here."""
+    return PriceBook(list(sources_of(costs, cached, lambda _: None)), costs.currency, today)
+
+
+def _costs(plan: Plan, book: Callable[[], PriceBook] | None) -> tuple[CostView | None, str]:
     """What cannot be reckoned is a sentence: a price list that is gone must not take the rest of the report with it."""
-    if plan.costs is None:
+    if plan.costs is None or book is None:
         return None, "The plan has no `costs`, so nothing is reckoned."
     try:
-        sources = list(sources_of(plan.costs, plan.state_dir / "prices", lambda _: None))
-        return view_of(plan, plan.costs, PriceBook(sources, plan.costs.currency, today), _PROVIDERS), ""
+        return view_of(plan, plan.costs, book(), _PROVIDERS), ""
     except VCRecoveryError as error:
         return None, f"The cost cannot be reckoned: {error}."
     except ModuleNotFoundError as error:
         return None, f"The cost cannot be reckoned: this version cannot read such a price list ({error.name})."
 
 
-def _advice(env: Environment, today: date) -> tuple[AdviceView | None, str]:
+def _advice(env: Environment, book: Callable[[], PriceBook] | None) -> tuple[AdviceView | None, str]:
     """What `vcrecovery plan advise` proposes without a wish; a sentence where it would propose nothing."""
     plan = env.plan
-    if plan.costs is None:
+    if plan.costs is None or book is None:
         return None, ""
     if len(plan.services) > _MOST_ADVISED:
         return None, "`vcrecovery plan advise` proposes what would be cheaper or faster."
     try:
-        sources = list(sources_of(plan.costs, plan.state_dir / "prices", lambda _: None))
-        book = PriceBook(sources, plan.costs.currency, today)
-        return advice_view(env, plan.costs.currency, book, Wish(), Bear.HYPERVISOR), ""
+        return advice_view(env, plan.costs.currency, book(), Wish(), Bear.HYPERVISOR), ""
     except VCRecoveryError as error:
         return None, f"No proposal: {error}."
     except ModuleNotFoundError as error:
