@@ -27,6 +27,7 @@ from vcrecovery_lab.domain import boot_sector, boot_sector_domain
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
+from vcrecovery_lab.stand_still import stand_still
 
 from .name_servers import KEY, NameServer, zone_of
 from .small_site import SmallSite
@@ -122,7 +123,7 @@ class RealHypervisor(RealStage):
         return False
 
     def hang(self) -> None:
-        os.kill(self._libvirt.pid, signal.SIGSTOP)
+        stand_still(self._libvirt.pid)
 
     def go_on(self) -> None:
         os.kill(self._libvirt.pid, signal.SIGCONT)
@@ -295,6 +296,7 @@ class RealNameServers(RealStage):
         for server in (self._ns1, self._ns2):
             if server.process is None:
                 server.start()
+        self.go_on()
         self._ns1.change(
             *(f"update delete {self.name} {kind}" for kind in ("A", "CNAME")),
             f"update delete _vcrecovery.{self.name} TXT",
@@ -326,7 +328,7 @@ class RealNameServers(RealStage):
 
     def hang(self) -> None:
         assert self._ns1.process is not None
-        self._ns1.process.send_signal(signal.SIGSTOP)
+        stand_still(self._ns1.process.pid)
 
     def go_on(self) -> None:
         assert self._ns1.process is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ class NameServer:
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
+            # One that stands still ends once it goes on.
+            self.process.send_signal(signal.SIGCONT)
             self.process.wait(30)
             self.process = None
 

@@ -16,6 +16,7 @@ from vcrecovery_lab import rows
 from vcrecovery_lab.lab import playbook
 from vcrecovery_lab.machine import qemu_pid
 from vcrecovery_lab.run import LabError
+from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import Lab
 from .waiting import wait_for
@@ -110,7 +111,7 @@ def play(lab: Lab, verb: str, *words: str, **variables: str) -> str:
 @contextmanager
 def receiver_stands_still(lab: Lab) -> Iterator[None]:
     pid = json.loads((lab.layout.run_dir / "daemons/vcrecovery-receiver.json").read_text())["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    stand_still(pid)
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ import yaml
 
 from vcrecovery.errors import ExitCode
 from vcrecovery_lab import libvirt, machine
+from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import BLANK, BLANK_UUID, Lab
 
@@ -83,7 +84,7 @@ def test_libvirtd_down(lab: Lab, blank: int, tmp_path: Path) -> None:
 def test_a_libvirtd_that_hangs(lab: Lab, blank: int, tmp_path: Path) -> None:
     plan = lab.other_plan(tmp_path)
     daemon = json.loads((lab.layout.run_dir / "daemons/libvirtd.json").read_text())["pid"]
-    os.kill(daemon, signal.SIGSTOP)
+    stand_still(daemon)
     try:
         refused_in_one_line(lab.vcrecovery("failover", "web", plan=plan), ExitCode.REFUSED, "hv1", "no answer within")
     finally:

@@ -18,6 +18,7 @@ from vcrecovery_lab.pair import process
 from vcrecovery_lab.pair.compare import differences
 from vcrecovery_lab.pair.pair import Pair, pair
 from vcrecovery_lab.run import run
+from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import Lab
 from .waiting import wait_for
@@ -294,7 +295,7 @@ def test_the_kernels_queue_overflows(started: Pair) -> None:
         arrives(started)
         assert started.primary.lsyncd is not None
         done, stopped = started.primary.reconciles, started.primary.lsyncd.pid
-        os.kill(stopped, signal.SIGSTOP)
+        stand_still(stopped)
         for number in range(500):
             write(started, f"late/{number}", 10)
         os.kill(stopped, signal.SIGCONT)

@@ -24,6 +24,7 @@ from vcrecovery_lab.net_snmp import AUTH, PRIVACY, USER, Agent, TrapReceiver, as
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
+from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import PROGRAM
 from .waiting import wait_for
@@ -143,7 +144,7 @@ def test_what_changes_is_seen_by_the_next_poll(guests: PrivateLibvirt, agent: Ag
 
 
 def test_a_qemu_that_hangs_holds_nobody_up(guests: PrivateLibvirt, agent: Agent) -> None:
-    os.kill(pid := guests.qemu("one"), signal.SIGSTOP)
+    stand_still(pid := guests.qemu("one"))
     try:
         time.sleep(1.1)  # what was read before the question is not used again
         found = whole_table(agent)
@@ -159,7 +160,7 @@ def test_nothing_can_be_set(guests: PrivateLibvirt, agent: Agent) -> None:
 
 
 def test_libvirt_hangs_dies_and_comes_back(guests: PrivateLibvirt, agent: Agent) -> None:
-    os.kill(guests.pid, signal.SIGSTOP)
+    stand_still(guests.pid)
     try:
         wait_for(lambda: agent.get(LIBVIRT_ANSWERS).endswith(" 2"), "the silence of a libvirtd that hangs", SLOW)
         assert agent.walk(TABLE) == {}

@@ -23,6 +23,7 @@ from relay_bench.program import LISTEN, SERVICE, SERVICE_UUID, Program, plan_of
 from relay_bench.recorder import Recorded, Recorder
 from vcrecovery.plan.monitoring import COPY_LIVES
 from vcrecovery_lab.ports import free_port
+from vcrecovery_lab.stand_still import stand_still
 
 from .relay_made import (  # noqa: F401 - fixtures
     CRASHED,
@@ -225,7 +226,7 @@ def test_an_agent_whose_table_hangs_is_silent_and_comes_back(made: Made) -> None
     made.wait_for_state("hv1", SERVICE_UUID, "running")
     programs = made.hv1.table_programs()
     for pid in programs:
-        os.kill(pid, signal.SIGSTOP)
+        stand_still(pid)
     try:
         wait_for(lambda: made.log_has("the SNMP agent of hypervisor hv1"), "the log line")
         wait_for(lambda: _is_silent(made), "the end of its heartbeats")

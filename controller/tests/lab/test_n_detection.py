@@ -28,6 +28,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain, libvirt, machine
+from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import BLANK, BLANK_UUID, Lab
 from .test_d_watch import Watcher, episodes, virsh
@@ -148,7 +149,7 @@ def test_a_guest_that_hangs_is_failed_over(lab: Lab, blank: int, tmp_path: Path)
     watcher = Watcher(lab, plan, tmp_path / "watch.log")
     try:
         wait_for(lambda: watcher.says("web: the primary is running"), "the first look")
-        os.kill(blank, signal.SIGSTOP)
+        stand_still(blank)
         wait_for(lambda: watcher.says("epoch 1: done: web is served by its standby"), "the failover", 150)
     finally:
         watcher.process.terminate()

@@ -32,6 +32,7 @@ from vcrecovery.store.journal import Journal
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery_lab.pair.process import start
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
+from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import PROGRAM
 from .loaded_program import LOADED
@@ -85,7 +86,7 @@ def far() -> Iterator[PrivateLibvirt]:
 
 @contextmanager
 def hung(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
+    stand_still(pid)
     try:
         yield
     finally:
@@ -252,7 +253,7 @@ def test_a_vm_that_somebody_else_had_paused_is_not_resumed(site: Site, monkeypat
 def test_one_whose_qemu_does_not_hear_is_held_when_it_hears_again(site: Site) -> None:
     site.libvirt.virsh("start", OLD)
     qemu = site.libvirt.qemu(OLD)
-    os.kill(qemu, signal.SIGSTOP)
+    stand_still(qemu)
     try:
         with site.watched():
             wait_for(lambda: "old: its old primary cannot be quarantined" in site.said(), "the complaint", PATIENCE)
@@ -303,7 +304,7 @@ def test_a_libvirtd_that_hangs_keeps_nobody_from_anything_else(site: Site, far: 
             wait_for(lambda: site.book.open("old") is None, "the end of the hold", PATIENCE)
             site.libvirt.virsh("start", OLD)
             site.wait_until_held()
-            os.kill(site.libvirt.pid, signal.SIGSTOP)
+            stand_still(site.libvirt.pid)
             silent = site.said().count("does not answer: no answer within")
             wait_for(
                 lambda: site.said().count("does not answer: no answer within") > silent, "the second silence", PATIENCE

@@ -27,6 +27,7 @@ from vcrecovery.store.journal import Journal
 from vcrecovery_lab import domain
 from vcrecovery_lab.private_libvirt import PrivateLibvirt
 from vcrecovery_lab.run import run
+from vcrecovery_lab.stand_still import stand_still
 
 from .small_site import BRIDGE, PORT, SmallSite, small_site
 from .waiting import wait_for
@@ -277,7 +278,7 @@ def test_libvirtd_is_restarted_in_the_middle_of_the_fence(place: Place) -> None:
     cut()
     qemu = place.qemu
     # It does not hear libvirt's first signal, so that the destroy takes 10 s.
-    os.kill(qemu, signal.SIGSTOP)
+    stand_still(qemu)
     try:
         process = subprocess.Popen(
             place.site.command("failover", WEB), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from vcrecovery.errors import ExternalError
+from vcrecovery_lab.stand_still import stand_still
 
 from .small_site import SERVE, SmallSite, small_site
 from .waiting import wait_for
@@ -126,7 +127,7 @@ def hanging_monitor(site: SmallSite, name: str) -> Iterator[None]:
     """LXD's own process beside the container hangs, as where it gets no time: LXD says "Error" of it then."""
     monitor = int(Path(f"/proc/{init_of(site, name)}/stat").read_text().rpartition(") ")[2].split()[1])
     assert b"[lxc monitor]" in Path(f"/proc/{monitor}/cmdline").read_bytes()
-    os.kill(monitor, signal.SIGSTOP)
+    stand_still(monitor)
     try:
         wait_for(lambda: site.instance(name).status == "Error", "LXD's word for it")
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import LabError, run
+from vcrecovery_lab.stand_still import stand_still
 
 from . import process
 from .render import render
@@ -51,7 +51,7 @@ class Receiver:
         """The whole secondary is away: no server, no sessions."""
         if self._server is not None:
             # First the server, which then takes nobody in; its children are known before they lose their parent.
-            self._server.send_signal(signal.SIGSTOP)
+            stand_still(self._server.pid)
             sessions = self.sessions()
             self._server.kill()
             process.kill(sessions)
