@@ -9,10 +9,13 @@ import yaml
 from view_cases import DONE, DOWN, OPEN, view
 
 from reference_pages.markdown import code, head, table
+from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Latencies
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.report.exposition import Family
-from vcrecovery.report.metrics import families, latencies, outages
+from vcrecovery.report.metrics import families, latencies, outages, secondaries
+from vcrecovery.store.load_book import Seen
 
 ALERTS = Path(__file__).parents[3] / "templates/prometheus/alerts.yml"
 _ABOUT = (
@@ -25,8 +28,10 @@ _ALERTS_HEAD = """
 In `templates/prometheus/alerts.yml`, to copy.
 
 """
+_LOAD = Load(Amounts(2.0), Amounts(1.0), {"web": Amounts(1.0)}, pressure={"cpu": 1.0, "memory": 1.0, "io": 1.0})
+SEEN = {"sec1": Seen(0.0, _LOAD)}
 #: More words than these are data, such as a version or an address.
-_WORDS = {"side", "power", "verdict", "outcome", "level"}
+_WORDS = {"side", "power", "verdict", "outcome", "level", "resource"}
 
 
 def _labels(family: Family) -> str:
@@ -47,7 +52,12 @@ def _alert(rule: dict[str, Any]) -> tuple[str, ...]:
 
 def page() -> str:
     views = [view(course=DOWN), view(state=ServiceState("web", open_episode=OPEN), done=DONE)]
-    found = [*families(views, {}, "0.1.0", 0.1), *outages(["web"], {}), latencies({"web": Latencies()})]
+    found = [
+        *families(views, {}, "0.1.0", 0.1),
+        *outages(["web"], {}),
+        *secondaries(SEEN, (), SEEN),
+        latencies({"web": Latencies()}),
+    ]
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     return (
         head("Metrics", "`controller/src/vcrecovery/report/metrics.py`", _ABOUT)

@@ -15,6 +15,7 @@ from simulated.lxd import SimulatedLxd
 from simulated.scheduler import SimulatedRuntime
 from simulated.vm_orders import SimulatedVmOrders
 from simulated.world import Service, World
+from vcrecovery.balance.load import MachineReading
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import OFF, Power
@@ -193,6 +194,9 @@ class SimulatedEnvironment(Environment):
     def another(self) -> SimulatedEnvironment:
         self._others.append(SimulatedEnvironment(self.plan, self.simulated, self._world, self._at, self._starts))
         return self._others[-1]
+
+    def machine(self) -> MachineReading:
+        return MachineReading(0.0, 0.0, {})
 
     @cached_property
     def hosts(self) -> dict[str, Any]:

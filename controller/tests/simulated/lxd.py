@@ -11,6 +11,7 @@ from pathlib import Path
 
 from simulated.scheduler import Scheduler, SimulatedInbox, SimulatedRuntime
 from simulated.world import MODES, Container, Service, World
+from vcrecovery.balance.load import Reading
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY, Copies
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
@@ -313,3 +314,8 @@ class SimulatedLxd(LxdServer):
     def size(self) -> Size:
         self._asked()
         return self._size
+
+    def reading(self, pool: str) -> Reading:
+        """Of a machine that has little to do."""
+        free, total = self.pool_space(pool)
+        return Reading(self._clock.steady(), self._size.cores, self._size.memory, 0, total, free, {})

@@ -10,6 +10,8 @@ from pathlib import Path
 import yaml
 from view_cases import DONE, DOWN, NOW, OPEN, PLAN, SLOW, standby, view
 
+from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.load import Load
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.drill import Drill, DrillOutcome, DrillsOf
 from vcrecovery.core.episode import Outcome
@@ -18,7 +20,8 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.report.exposition import Family, Sample, number, render
-from vcrecovery.report.metrics import families, latencies, outages
+from vcrecovery.report.metrics import families, latencies, outages, secondaries
+from vcrecovery.store.load_book import Seen
 from vcrecovery.store.outages import Total
 
 ALERTS = Path(__file__).resolve().parents[3] / "templates/prometheus/alerts.yml"
@@ -88,6 +91,23 @@ def test_outages_that_are_over() -> None:
     found = check_exposition(render(outages(["web", "mail"], {"web": Total(2, 65.5)})))
     assert found["vcrecovery_outages_total"] == {'service="web"': 2, 'service="mail"': 0}
     assert found["vcrecovery_outage_seconds_total"] == {'service="web"': 65.5, 'service="mail"': 0}
+
+
+LOAD = Load(
+    Amounts(2.0, 4e9, 9e9), Amounts(1.5, 3e9, 1e9), {"web": Amounts(0.5, 1e9)}, whole=True, pressure={"cpu": 30.0}
+)
+SEEN = {"sec1": Seen(NOW, LOAD, NOW - 60, "95 % of its cores"), "sec2": Seen(NOW, trouble="no answer")}
+
+
+def test_how_loaded_secondaries_are() -> None:
+    found = check_exposition(render(secondaries(SEEN, {"sec2"}, ["sec1", "sec2"])))
+    assert found["vcrecovery_secondary_cores_used"] == {'secondary="sec1"': 1.5}
+    assert found["vcrecovery_secondary_memory_used_bytes"] == {'secondary="sec1"': 3e9}
+    assert found["vcrecovery_secondary_pressure_ratio"] == {'secondary="sec1",resource="cpu"': 0.3}
+    assert found["vcrecovery_container_cores_used"] == {'secondary="sec1",container="web"': 0.5}
+    # What is not known has no sample.
+    assert found["vcrecovery_secondary_overloaded"] == {'secondary="sec1"': 1.0}
+    assert found["vcrecovery_secondary_drained"] == {'secondary="sec1"': 0.0, 'secondary="sec2"': 1.0}
 
 
 def test_whether_it_answers() -> None:
@@ -163,7 +183,7 @@ def test_the_alerts_use_figures_that_there_are() -> None:
     pages = page(view(state=state, done=DONE), rehearsed)
     assert pages["vcrecovery_drill_failed"] == {'service="mail"': 1.0}
     assert pages["vcrecovery_drill_overdue"] == {'service="mail"': 1.0}
-    known = set(pages)
+    known = set(pages) | set(check_exposition(render(secondaries(SEEN, {}, SEEN))))
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     assert len(rules) >= 5
     assert len({rule["alert"] for rule in rules}) == len(rules)

@@ -16,7 +16,7 @@ from journal_cases import finish
 from warm_program import vcrecovery
 
 from evidence_cases import proof
-from vcrecovery.cli.recovery import _table
+from vcrecovery.cli.recovery import table_of
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.evidence import Proof
 from vcrecovery.core.power import Power
@@ -333,7 +333,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
 
 def test_the_table_has_no_negative_time() -> None:
     """The clock was set back while they were failed over."""
-    *_, line = _table([Result("web", "done", "web is served by its standby", seconds=-3599.5)])
+    *_, line = table_of([Result("web", "done", "web is served by its standby", seconds=-3599.5)])
     assert line.split("  ")[0] == "web"
     assert "unknown" in line
     assert "-" not in line

@@ -40,6 +40,9 @@ CHANGES = {
         ("lab/test_s_hypervisor.py", "test_the_next_call_finishes_the_job_once"),
         ("test_kill_anywhere.py", "test_killed_at"),
     },
+    "drain": {("lab/test_r_killed_move.py", "test_a_drain")},
+    "undrain": {("lab/test_r_killed_move.py", "test_an_undrain")},
+    "rebalance": {("lab/test_r_killed_move.py", "test_a_rebalance")},
     "move": {("lab/test_r_killed_move.py", "test_a_move")},
     "switchover": {
         ("test_kill_anywhere.py", "test_killed_at_in_a_switchover"),

@@ -145,6 +145,8 @@ LOADED_LATE = {
     "cli/switchover.py": "completion and --help: the same",
     "cli/failback.py": "completion and --help: the same",
     "cli/move.py": "completion and --help: the same",
+    "cli/drain.py": "completion and --help: the same",
+    "cli/rebalance.py": "--help: the same",
     "cli/rollback.py": "completion and --help: the same",
     "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (125)",
     "cli/explain.py": "completion and --help: the same",

@@ -30,6 +30,7 @@ VERBS = {
     "commit": ("rollback", "commit", "Remove what a failback keeps for a rollback."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
     "cost": ("cost", "cost", "Show what protection costs, beside other ways to protect the same."),
+    "drain": ("drain", "drain", "Move everything off a secondary that serves there, before work on it."),
     "drill": ("drill", "drill", "Rehearse a failover on a clone that production never notices."),
     "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
@@ -41,6 +42,7 @@ VERBS = {
     "move": ("move", "move", "Move a service that its standby serves to another secondary; nothing is lost."),
     "notify": ("notify", "notify", "Send a test message to those who are told what happens."),
     "plan": ("plan", "plan", "Check the plan file."),
+    "rebalance": ("rebalance", "rebalance", "Move services off secondaries that are overloaded, to their spares."),
     "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),
     "relay": ("relay", "relay", "Relay VM states from SNMP agents to Zabbix."),
     "report": ("report", "report", "Tell what a period was like: RTO, RPO, freshness, availability, cost."),
@@ -51,6 +53,7 @@ VERBS = {
     "status": ("status", "status", "Show who serves what, and how fresh the standbys are."),
     "suspend": ("protection", "suspend", "Suspend automatic failover of a service."),
     "switchover": ("switchover", "switchover", "Shut a service's VM down and start its standby; nothing is lost."),
+    "undrain": ("drain", "undrain", "Let standbys be moved to a secondary again, after the work on it."),
     "watch": ("watch", "watch", "Watch the primaries and fail over automatically."),
 }
 

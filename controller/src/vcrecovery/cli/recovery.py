@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -289,7 +290,7 @@ def _all_of(env: Environment, meant: _Meant, request: Request, ended: dict[str, 
     if as_json:
         _print_json(meant.what, meant.name, results)
     else:
-        for line in _table(results):
+        for line in table_of(results):
             say(line)
     whose = "VMs" if request.back else "standbys"
     missing = [result for result in results if result.exit_code is not ExitCode.DONE]
@@ -307,7 +308,7 @@ def _said(result: Result) -> str:
     return plain(f"{said}; {result.hint}" if result.hint else said)
 
 
-def _table(results: list[Result]) -> list[str]:
+def table_of(results: Sequence[Result]) -> list[str]:
     size = max(len("service"), *(len(result.service) for result in results))
     words = max(len("result"), *(len(result.result) for result in results))
     lines = ["", f"{'service':<{size}}  {'result':<{words}}  {'took':>9}  why"]

@@ -59,6 +59,7 @@ def status(
     from vcrecovery.operations.environment import Environment
     from vcrecovery.report.look import look
     from vcrecovery.report.query_pool import QueryPool
+    from vcrecovery.report.secondaries import of_secondaries
 
     if (check or nagios) and (as_json or again):
         raise UsageError(
@@ -70,7 +71,7 @@ def status(
         env, asker = Environment(plan), QueryPool()
 
         def seen() -> Seen:
-            return look(env, names, asker, within), [] if service else _not_told(env)
+            return look(env, names, asker, within), [] if service else [*of_secondaries(env), *_not_told(env)]
 
         if check or nagios:
             sys.exit(_check(seen(), nagios=nagios))

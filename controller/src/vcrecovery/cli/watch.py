@@ -18,6 +18,7 @@ from vcrecovery.core.episode import DONE_WORD, Episode, Step
 from vcrecovery.core.evidence import Proof
 from vcrecovery.detect.freshness_watch import keep_noting
 from vcrecovery.detect.health_watch import HealthWatch, keep_asking
+from vcrecovery.detect.load_watch import LoadWatch, keep_looking_at_loads
 from vcrecovery.detect.quarantine_keeper import hold_returning
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.detect.service_down_watch import ServiceDownWatch, keep_looking
@@ -129,6 +130,9 @@ def watching(
     runtime.spawn(lambda: keep_serving_standbys(watch_standbys, standbys_that_serve, stop), "standbys-that-serve")
     services_down = ServiceDownWatch(env.another(), recover, health, rounds)
     runtime.spawn(lambda: keep_looking(services_down, stop), "services-down")
+    if plan.balance.do != "nothing":
+        loads = LoadWatch(env.another(), LogTimeline(), rounds)
+        runtime.spawn(lambda: keep_looking_at_loads(loads, stop), "loads")
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     _tell_zabbix_health(env, health, stop)

@@ -27,6 +27,7 @@ class Topic(StrEnum):
     UNPROTECTED = "unprotected"
     DRILL = "drill"
     POOL = "pool"
+    LOAD = "load"
     WATCHER = "watcher"
 
 

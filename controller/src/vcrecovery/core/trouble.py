@@ -16,6 +16,7 @@ _WELL = {
     Topic.UNPROTECTED: "protected again",
     Topic.DRILL: "its drills are well again",
     Topic.POOL: "its pool has room again",
+    Topic.LOAD: "it is not overloaded any more",
 }
 
 

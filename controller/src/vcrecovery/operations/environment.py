@@ -12,6 +12,7 @@ from vcrecovery.drivers.runtime import THREADS, Runtime
 from vcrecovery.store.journal import Journal
 
 if TYPE_CHECKING:
+    from vcrecovery.balance.load import MachineReading
     from vcrecovery.drivers.dns import Zone
     from vcrecovery.drivers.libvirt import LibvirtHost
     from vcrecovery.drivers.lxd import LxdServer, OverHttps
@@ -120,6 +121,12 @@ class Environment:
         from vcrecovery.drivers import notify
 
         return notify
+
+    def machine(self) -> MachineReading:
+        """Of the one that this runs on. Raises ExternalError."""
+        from vcrecovery.drivers.machine import machine_reading
+
+        return machine_reading()
 
     def power_off(self, host: str, command: Sequence[str], timeout: float) -> str:
         """Runs the fence command of a hypervisor; what it printed. Raises ExternalError when that proves nothing."""

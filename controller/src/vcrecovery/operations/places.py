@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from vcrecovery.core.episode import Request
 from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.places import is_elsewhere, put
+from vcrecovery.store.drained import DrainedBook
 
 
 def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
@@ -46,7 +48,14 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
             f"the plan has no place for the standby of {name} on {request.to}",
             f"name it: services.{name}.standby.spare: {{secondary: {request.to}, address: ...}}",
         )
-    return request if request.to != service.standby.secondary else replace(request, to=None)
+    if request.to == service.standby.secondary:
+        return replace(request, to=None)
+    if request.moves and (drained := DrainedBook(env.journal).all().get(request.to)) is not None:
+        raise RefusedError(
+            f"{request.to} is drained, by {drained.asked_by} since {day_and_time(drained.since)}",
+            f"`vcrecovery undrain {request.to}` when the work there is over",
+        )
+    return request
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
+from vcrecovery.plan.balance import Balance
 from vcrecovery.plan.costs import Costs, SecondaryCost, ServiceCost
 from vcrecovery.plan.drill import Drill
 from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, Size, unsaid
@@ -372,6 +373,7 @@ class Plan(Section):
     snmp: Snmp = unsaid()
     zabbix: Zabbix | None = Field(None, description="the Zabbix server, where one is used")
     detection: Detection = unsaid()
+    balance: Balance = unsaid()
     metrics: Metrics | None = Field(None, description="where `vcrecovery watch` serves metrics; null: nowhere")
     status_page: StatusPage | None = Field(
         None, description="where `vcrecovery watch` serves a page to read; null: nowhere"

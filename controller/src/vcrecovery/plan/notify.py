@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from vcrecovery.plan.fields import Duration, Name, Section
 
 #: As `core.notice.Topic` has them.
-TopicName = Literal["failover", "refused", "down", "unprotected", "drill", "pool", "watcher"]
+TopicName = Literal["failover", "refused", "down", "unprotected", "drill", "pool", "load", "watcher"]
 
 
 def _absolute(path: Path) -> Path:
@@ -26,17 +26,18 @@ class Destination(Section):
         examples=["/etc/vcrecovery/notify/ops"],
     )
     about: list[TopicName] = Field(
-        ["failover", "refused", "down", "unprotected", "drill", "pool", "watcher"],
+        ["failover", "refused", "down", "unprotected", "drill", "pool", "load", "watcher"],
         min_length=1,
         description="failover: operations that begin and are done; refused: those that are refused, stuck or called "
         "off; down: a service that nobody fails over; unprotected: no fresh standby waits; drill: overdue or failed; "
-        "pool: nearly full; watcher: times without one, destinations that cannot be reached",
+        "pool: nearly full; load: a secondary that is overloaded; watcher: times without one, destinations that cannot "
+        "be reached",
     )
     services: list[Name] = Field([], description="whose; empty: all")
     after: Duration = Field(
         300.0,
-        description="for which a service has to be down or unprotected, a drill overdue or a pool full, before that is "
-        "told; operations are told at once",
+        description="for which a service has to be down or unprotected, a drill overdue, a pool full or a secondary "
+        "overloaded, before that is told; operations are told at once",
     )
     most_per_hour: int = Field(20, ge=1, le=1000, description="more than so many messages are gathered into one")
 

@@ -64,3 +64,10 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
         members = group.get("services") if isinstance(group, dict) else None
         for index, member in enumerate(members if isinstance(members, list) else []):
             yield ("groups", name, "services", index), "service", member, table("services")
+    balance = table("balance")
+    pinned, apart = balance.get("pinned"), balance.get("apart")
+    for index, service in enumerate(pinned if isinstance(pinned, list) else []):
+        yield ("balance", "pinned", index), "service", service, table("services")
+    for number, members in enumerate(apart if isinstance(apart, list) else []):
+        for index, service in enumerate(members if isinstance(members, list) else []):
+            yield ("balance", "apart", number, index), "service", service, table("services")

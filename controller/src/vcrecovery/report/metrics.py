@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from vcrecovery.balance.load import Load
 from vcrecovery.core.drill import DrillOutcome
 from vcrecovery.core.episode import Outcome
 from vcrecovery.core.health import BUCKETS, Health, Latencies
@@ -14,6 +15,7 @@ from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings
 from vcrecovery.report.view import ServiceView
+from vcrecovery.store.load_book import Seen
 from vcrecovery.store.outages import Total
 
 
@@ -147,6 +149,62 @@ def outages(services: Sequence[str], totals: Mapping[str, Total]) -> list[Family
             "counter",
             "How long they were together.",
             [Sample({"service": name}, total.seconds) for name, total in known.items()],
+        ),
+    ]
+
+
+def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Iterable[str]) -> list[Family]:
+    """`seen`: what the watcher has seen of them; what it could not read has no sample."""
+
+    def each(name: str, meaning: str, value: Callable[[Load], float]) -> Family:
+        samples = [
+            Sample({"secondary": secondary}, value(one.load)) for secondary, one in seen.items() if one.load is not None
+        ]
+        return Family(f"vcrecovery_secondary_{name}", "gauge", meaning, samples)
+
+    return [
+        each("cores", "The cores of the secondary.", lambda load: load.size.cpu),
+        each("cores_used", "Those in use; of another machine, by its containers.", lambda load: load.used.cpu),
+        each("cores_stolen", "Those that its hypervisor gave to others, where it tells.", lambda load: load.stolen),
+        each("memory_bytes", "The memory of the secondary.", lambda load: load.size.memory),
+        each("memory_used_bytes", "What of that is in use.", lambda load: load.used.memory),
+        Family(
+            "vcrecovery_secondary_pressure_ratio",
+            "gauge",
+            "In how much of the last minute somebody waited for it; of the machine that the watcher is on.",
+            [
+                Sample({"secondary": name, "resource": resource}, percent / 100)
+                for name, one in seen.items()
+                if one.load is not None
+                for resource, percent in one.load.pressure.items()
+            ],
+        ),
+        Family(
+            "vcrecovery_container_cores_used",
+            "gauge",
+            "The cores that each of its containers uses.",
+            [
+                Sample({"secondary": name, "container": container}, uses.cpu)
+                for name, one in seen.items()
+                if one.load is not None
+                for container, uses in one.load.containers.items()
+            ],
+        ),
+        Family(
+            "vcrecovery_secondary_overloaded",
+            "gauge",
+            "Whether it is overloaded, by `balance` of the plan; none where its load is not known.",
+            [
+                Sample({"secondary": name}, float(one.since is not None))
+                for name, one in seen.items()
+                if one.load is not None
+            ],
+        ),
+        Family(
+            "vcrecovery_secondary_drained",
+            "gauge",
+            "Whether an operator has drained it.",
+            [Sample({"secondary": name}, float(name in drained)) for name in known],
         ),
     ]
 

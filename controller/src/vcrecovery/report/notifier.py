@@ -25,6 +25,7 @@ from vcrecovery.plan.notify import Destination
 from vcrecovery.report.findings import Finding, Level, all_findings
 from vcrecovery.report.look import look
 from vcrecovery.report.query_pool import QueryPool
+from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.store.notices import NoticeBook, Way
 
 log = logging.getLogger("vcrecovery.watch")
@@ -139,7 +140,11 @@ class Notifier:
         # Only now the watcher itself has found out who answers.
         self._looked = True
         views = look(self._env, list(self._env.plan.services), self._asker, LOOK_WITHIN, courses=self._courses())
-        now, found, known = self._now(), by_trouble(all_findings(views)), self._book.troubles()
+        now, found, known = (
+            self._now(),
+            by_trouble(all_findings(views, of_secondaries(self._env))),
+            self._book.troubles(),
+        )
         self._book.seen_alive(now)
         seen = [after_a_look(known.get(key), *key, found.get(key), now) for key in {**known, **found}]
         over = [trouble for trouble in seen if trouble is not None and trouble.is_over(now)]

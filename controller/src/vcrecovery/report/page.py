@@ -6,8 +6,10 @@ import threading
 from importlib.metadata import PackageNotFoundError, version
 
 from vcrecovery.report.exposition import render
-from vcrecovery.report.metrics import families, latencies, outages
+from vcrecovery.report.metrics import families, latencies, outages, secondaries
 from vcrecovery.report.recent_look import Look, RecentLook
+from vcrecovery.store.drained import DrainedBook
+from vcrecovery.store.load_book import LoadBook
 from vcrecovery.store.outages import OutageBook
 
 
@@ -35,6 +37,9 @@ class Page:
                 journal, health = self._recent.env.journal, self._recent.health
                 found = families(seen.views, journal.outcomes(), _version(), seen.took)
                 found += outages(list(self._recent.env.plan.services), OutageBook(journal).totals())
+                env = self._recent.env
+                loads = LoadBook(env.plan.state_dir).read(env.clock.now())
+                found += secondaries(loads, DrainedBook(journal).all(), env.plan.secondaries)
                 if health is not None:
                     found.append(latencies(health.latencies))
                 self._text, self._of = render(found), seen

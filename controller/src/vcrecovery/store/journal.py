@@ -28,6 +28,7 @@ from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
 from vcrecovery.store.schema import (
+    DRAINED_SCHEMA,
     DRILL_SCHEMA,
     EVENT_SCHEMA,
     JOURNAL_SCHEMA,
@@ -95,6 +96,7 @@ class Journal:
                 + QUARANTINE_SCHEMA
                 + OUTAGE_SCHEMA
                 + STANDBY_END_SCHEMA
+                + DRAINED_SCHEMA
                 + DRILL_SCHEMA
                 + NOTICE_SCHEMA
             )

@@ -60,6 +60,11 @@ CREATE TABLE IF NOT EXISTS standby_end (
     asked_by TEXT NOT NULL DEFAULT '', given_up TEXT NOT NULL DEFAULT ''
 ) STRICT;
 """
+DRAINED_SCHEMA = """
+CREATE TABLE IF NOT EXISTS drained (
+    secondary TEXT PRIMARY KEY, since REAL NOT NULL, asked_by TEXT NOT NULL
+) STRICT;
+"""
 #: A service has one outage at a time, whichever controllers see it.
 OUTAGE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS outage (

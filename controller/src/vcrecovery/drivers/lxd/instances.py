@@ -284,11 +284,11 @@ def _instance(name: str, data: Mapping[str, Any], etag: str) -> Instance:
         config=data["config"],
         devices=data["devices"],
         etag=etag,
-        started_at=_seconds(data.get("last_used_at", "")),
+        started_at=seconds_of(data.get("last_used_at", "")),
     )
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """LXD's time, with nine digits after the point or none; 0 for one that it has never set."""
     whole, _, part = text.rstrip("Z").partition(".")
     try:

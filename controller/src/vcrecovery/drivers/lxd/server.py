@@ -5,9 +5,9 @@ from __future__ import annotations
 from vcrecovery.drivers.lxd.copies import Copies
 from vcrecovery.drivers.lxd.last_words import LastWords
 from vcrecovery.drivers.lxd.lifecycle import Lifecycle
+from vcrecovery.drivers.lxd.load import Loads
 from vcrecovery.drivers.lxd.resources import Resources
-from vcrecovery.drivers.lxd.storage import Storage
 
 
-class LxdServer(Copies, Storage, Resources, Lifecycle, LastWords):
+class LxdServer(Copies, Loads, Resources, Lifecycle, LastWords):
     """Made from the secondary's name, its socket or address, and a clock."""

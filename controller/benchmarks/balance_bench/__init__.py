@@ -1,0 +1,1 @@
+"""How long it takes to choose what leaves overloaded secondaries."""

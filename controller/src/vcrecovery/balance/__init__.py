@@ -1,0 +1,1 @@
+"""How loaded the secondaries are, and which standbys that serve go elsewhere when one is overloaded."""

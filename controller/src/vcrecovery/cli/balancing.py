@@ -1,0 +1,116 @@
+"""What `vcrecovery rebalance` does, once it is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcrecovery.balance.choice import Choice, told
+from vcrecovery.balance.load import Load
+from vcrecovery.balance.overload import high_in
+from vcrecovery.balance.words import in_use, load_as_data
+from vcrecovery.cli.moves import Wanted, all_moved, begun_moves, move_all, tell_all
+from vcrecovery.cli.options import colour, operator, read_plan
+from vcrecovery.cli.output import say
+from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.rebalance import limits_of, loads_over, proposed
+from vcrecovery.operations.several import Result, as_data
+from vcrecovery.store.load_book import LoadBook
+
+#: Seconds of a measurement, where no watcher looks all the time.
+_MEASURED_FOR = 5.0
+
+
+@dataclass(frozen=True)
+class _Found:
+    """`why`: of the overloaded. `trouble`: why the load of others is not known."""
+
+    loads: dict[str, Load]
+    why: dict[str, str]
+    trouble: dict[str, str]
+
+
+def run(plan_path: Path, *, dry_run: bool, as_json: bool) -> None:
+    env = Environment(read_plan(plan_path))
+    begun = begun_moves(env)
+    found = _found(env, quietly=as_json)
+    choice = proposed(env, found.loads, list(found.why))
+    wanted = begun + [
+        Wanted(move.container, move.to, f"secondary {move.source} is overloaded ({found.why[move.source]})")
+        for move in choice.moves
+    ]
+    if not as_json:
+        for line in _lines(found, begun, choice):
+            say(line)
+    results = [] if dry_run else move_all(env, wanted, operator(), as_json=as_json)
+    if as_json:
+        say(json.dumps(_data(found, choice, results, dry_run=dry_run), indent=2))
+    elif dry_run:
+        say("dry run: nothing was touched")
+    else:
+        tell_all(results)
+    if not dry_run:
+        all_moved("rebalance", results)
+        _refuse_what_is_left(choice)
+
+
+def _found(env: Environment, *, quietly: bool) -> _Found:
+    seen = LoadBook(env.plan.state_dir).read(env.clock.now())
+    found = _Found({}, {}, {})
+    found.loads.update({n: one.load for n, one in seen.items() if one.load is not None and n in env.plan.secondaries})
+    if unknown := [name for name in env.plan.secondaries if name not in found.loads]:
+        if not quietly:
+            say(f"measuring the load of {', '.join(unknown)} for {_MEASURED_FOR:.0f} s")
+        for name, load in loads_over(env, unknown, lambda: env.clock.sleep(_MEASURED_FOR)).items():
+            if isinstance(load, ExternalError):
+                found.trouble[name] = load.message
+            else:
+                found.loads[name] = load
+    for name, load in found.loads.items():
+        lasting = seen[name].why if name in seen and seen[name].since is not None else ""
+        if why := high_in(load, limits_of(env.plan.balance)) or lasting:
+            found.why[name] = why
+    return found
+
+
+def _refuse_what_is_left(choice: Choice) -> None:
+    if choice.short:
+        kept = "; ".join(f"{name}: {why}" for name, why in choice.kept.items())
+        raise RefusedError(
+            f"{'; '.join(choice.short.values())}{f' ({kept})' if kept else ''}",
+            "give services there a spare with room, or the machine more",
+        )
+
+
+def _lines(found: _Found, begun: Sequence[Wanted], choice: Choice) -> list[str]:
+    size = max(len(name) for name in [*found.loads, *found.trouble])
+    lines = []
+    for name, load in found.loads.items():
+        high = colour(f"  overloaded: {found.why[name]}", "red") if name in found.why else ""
+        lines.append(f"{name:<{size}}  {in_use(load)}{high}")
+    lines += [f"{name:<{size}}  not known: {reason}" for name, reason in found.trouble.items()]
+    lines += [f"{one.service} to {one.to}: goes on: {one.why}" for one in begun]
+    lines += [told(move) for move in choice.moves]
+    if choice.moves or choice.short:
+        lines += [f"{name} stays: {reason}" for name, reason in choice.kept.items()]
+    if not found.why and not begun:
+        lines.append("nothing to do: no secondary of which the load is known is overloaded")
+    return lines
+
+
+def _data(found: _Found, choice: Choice, results: Sequence[Result], *, dry_run: bool) -> dict[str, object]:
+    known = {n: {**load_as_data(load), "overloaded": found.why.get(n, "")} for n, load in found.loads.items()}
+    return {
+        "dry_run": dry_run,
+        "secondaries": {**known, **{name: {"trouble": reason} for name, reason in found.trouble.items()}},
+        "moves": [
+            {"service": m.container, "from": m.source, "to": m.to, "bytes": m.to_copy, "down": m.down, "why": m.why}
+            for m in choice.moves
+        ],
+        "short": dict(choice.short),
+        "kept": dict(choice.kept),
+        "services": as_data(results),
+    }

@@ -1,0 +1,114 @@
+"""What `vcrecovery drain` and `undrain` do, once they are called."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcrecovery.cli.moves import Wanted, all_moved, begun_moves, move_all, tell_all
+from vcrecovery.cli.options import operator, read_plan
+from vcrecovery.cli.output import say
+from vcrecovery.core.service_state import Side
+from vcrecovery.errors import RefusedError, UsageError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.several import as_data
+from vcrecovery.plan.model import Plan, Service
+from vcrecovery.plan.places import is_elsewhere
+from vcrecovery.plan.problems import suggest
+from vcrecovery.store.drained import Drained, DrainedBook
+
+
+@dataclass(frozen=True)
+class _There:
+    """Services whose standbys are on it: those to move and where to, those that have no spare, those that wait."""
+
+    go: dict[str, str]
+    stay: list[str]
+    wait: list[str]
+
+
+def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -> None:
+    env = Environment(_read(plan_path, secondary))
+    there, by = _there(env, secondary), operator()
+    if not dry_run:
+        DrainedBook(env.journal).write(secondary, Drained(env.clock.now(), by))
+    wanted = [Wanted(name, to, f"secondary {secondary} is drained") for name, to in there.go.items()]
+    if not as_json:
+        _tell(there, secondary, dry_run=dry_run)
+    results = [] if dry_run else move_all(env, wanted, by, as_json=as_json)
+    if as_json:
+        data = {
+            "dry_run": dry_run,
+            "secondary": secondary,
+            "moves": [{"service": one.service, "to": one.to} for one in wanted],
+            "without_a_spare": there.stay,
+            "waiting": there.wait,
+            "services": as_data(results),
+        }
+        say(json.dumps(data, indent=2))
+    else:
+        tell_all(results)
+    if not dry_run:
+        all_moved(f"secondary {secondary}", results)
+    if there.stay and not dry_run:
+        raise RefusedError(
+            f"secondary {secondary} still serves {', '.join(there.stay)}, which have no spare",
+            "`vcrecovery failback` returns them to their VMs",
+        )
+
+
+def undrain_it(plan_path: Path, secondary: str) -> None:
+    env = Environment(_read(plan_path, secondary))
+    book = DrainedBook(env.journal)
+    if secondary not in book.all():
+        say(f"{secondary}: nothing to do: it is not drained")
+        return
+    book.forget(secondary)
+    say(f"{secondary}: takes standbys again")
+    for name, service in env.plan.services.items():
+        here, spare = service.standby.secondary, service.standby.spare
+        if is_elsewhere(service) and spare is not None and spare.secondary == secondary:
+            say(f"{name} serves on {here}: `vcrecovery move {name} --to {secondary}` brings it back")
+
+
+def _read(plan_path: Path, secondary: str) -> Plan:
+    plan = read_plan(plan_path)
+    if secondary not in plan.secondaries:
+        known = list(plan.secondaries)
+        raise UsageError(f"plan {plan_path} has no secondary {secondary!r} {suggest(secondary, known)}")
+    return plan
+
+
+def _there(env: Environment, secondary: str) -> _There:
+    begun = {one.service: one.to for one in begun_moves(env) if one.to != secondary}
+    found = _There({n: to for n, to in begun.items() if secondary in _places(env.plan.services[n])}, [], [])
+    for name, service in env.plan.services.items():
+        if service.standby.secondary != secondary or name in found.go:
+            continue
+        if env.journal.state(name).side is not Side.STANDBY:
+            found.wait.append(name)
+        elif service.standby.spare is None:
+            found.stay.append(name)
+        else:
+            found.go[name] = service.standby.spare.secondary
+    return found
+
+
+def _places(service: Service) -> set[str]:
+    spare = service.standby.spare
+    return {service.standby.secondary, *([spare.secondary] if spare is not None else [])}
+
+
+def _tell(there: _There, secondary: str, *, dry_run: bool) -> None:
+    would = "would be moved" if dry_run else "is moved"
+    for name, to in there.go.items():
+        say(f"{name}: {would} to {to}")
+    for name in there.stay:
+        say(f"{name}: stays: it has no spare")
+    if there.wait:
+        say(f"unprotected while {secondary} is off: {', '.join(there.wait)}, whose standbys wait there")
+    if not there.go and not there.stay:
+        say(f"{secondary}: nothing serves there")
+    if dry_run:
+        say("dry run: nothing was touched")

@@ -1,0 +1,133 @@
+"""Standbys that serve leave a secondary that is overloaded: what is known of them, the choice, and the move of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from statistics import median
+
+from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.choice import Choice, Container, Machine, choose
+from vcrecovery.balance.load import Load, Reading, load_between
+from vcrecovery.balance.overload import Limits
+from vcrecovery.core.episode import Episode, Outcome, Request, Step
+from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover import ALONE, ProgressReporter
+from vcrecovery.operations.locked import fail_over_locked
+from vcrecovery.plan.balance import Balance
+from vcrecovery.store.drained import DrainedBook
+
+#: Seconds that a move takes a service down where it has never been moved: docs/benchmarks.md.
+_DOWN = 5.0
+#: So many of its episodes are looked through for that.
+_LOOKED_THROUGH = 50
+#: Of a pool that may be in use, where something goes.
+_POOL = 0.9
+
+
+def limits_of(balance: Balance) -> Limits:
+    return Limits(balance.cpu_high / 100, balance.memory_high / 100, balance.target / 100, balance.high_for)
+
+
+def read_load(env: Environment, secondary: str) -> Reading:
+    """Raises ExternalError."""
+    lxd = env.lxd[secondary]
+    found = lxd.reading(env.plan.secondaries[secondary].storage_pool)
+    return replace(found, machine=env.machine()) if lxd.is_here else found
+
+
+def loads_over(
+    env: Environment, secondaries: Collection[str], wait: Callable[[], None]
+) -> dict[str, Load | ExternalError]:
+    """What was used while `wait` waited."""
+    before = {name: _read_quietly(env, name) for name in secondaries}
+    wait()
+    found: dict[str, Load | ExternalError] = {}
+    for name, first in before.items():
+        second = first if isinstance(first, ExternalError) else _read_quietly(env, name)
+        if isinstance(first, ExternalError) or isinstance(second, ExternalError):
+            found[name] = second if isinstance(second, ExternalError) else ExternalError(f"{name} does not answer")
+        else:
+            found[name] = load_between(first, second) or ExternalError(f"the machine of {name} has just begun anew")
+    return found
+
+
+def _read_quietly(env: Environment, secondary: str) -> Reading | ExternalError:
+    try:
+        return read_load(env, secondary)
+    except ExternalError as error:
+        return error
+
+
+def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str]) -> Choice:
+    """What to move off those. `loads`: of all secondaries of which it is known. Raises ExternalError."""
+    env.place_standbys()
+    drained = DrainedBook(env.journal).all()
+    share = env.plan.balance.target / 100
+    targets = Amounts(share, share, _POOL)
+    machines = [
+        # What moves leaves its files behind, as the spare of where it goes: no disk is relieved.
+        Machine(name, load.size, load.used._replace(disk=0.0) if name in relieve else load.used, name not in drained)
+        for name, load in loads.items()
+    ]
+    return choose(machines, _containers(env, loads), targets, [name for name in relieve if name in loads])
+
+
+def _containers(env: Environment, loads: Mapping[str, Load]) -> list[Container]:
+    states = {name: env.journal.state(name) for name in env.plan.services}
+    serving = {name for name, state in states.items() if state.side is Side.STANDBY}
+    found = []
+    for name, service in env.plan.services.items():
+        on, spare = service.standby.secondary, service.standby.spare
+        uses = loads[on].containers.get(name) if on in loads else None
+        if name not in serving and uses is None:
+            continue
+        apart = {other for group in env.plan.balance.apart if name in group for other in group} - {name}
+        found.append(
+            Container(
+                name,
+                on,
+                uses or Amounts(),
+                (spare.secondary,) if spare is not None else (),
+                uses.disk if uses is not None else 0.0,
+                _down(env, name),
+                frozenset(apart & serving),
+                _why_it_stays(env, states[name], known=uses is not None),
+            )
+        )
+    return found
+
+
+def _why_it_stays(env: Environment, state: ServiceState, *, known: bool) -> str:
+    if state.side is not Side.STANDBY:
+        return "its primary serves: a standby that waits is not moved"
+    if state.service in env.plan.balance.pinned:
+        return "pinned by the plan"
+    if state.open_episode is not None:
+        return f"a {state.open_episode.request.verb} of it is under way"
+    if state.suspension_at(env.clock.now()) is not None:
+        return "suspended"
+    return "" if known else "what it uses is not known"
+
+
+def _down(env: Environment, name: str) -> float:
+    """Seconds, by the moves of it that there were."""
+    taken = [
+        probe.ended_at - stop.begun_at
+        for episode in env.journal.history(name, _LOOKED_THROUGH)
+        if episode.request.moves and episode.outcome is Outcome.DONE
+        if (stop := episode.done(Step.STOP)) is not None and (probe := episode.done(Step.PROBE)) is not None
+        if probe.ended_at is not None
+    ]
+    return max(0.0, median(taken)) if taken else _DOWN
+
+
+def request_of(to: str, by: str) -> Request:
+    return Request(planned=True, to=to, by=by)
+
+
+def carry_out(env: Environment, service: str, to: str, why: str, by: str, reporter: ProgressReporter) -> Episode | None:
+    """The closed episode; None where it is there already. Raises as `fail_over_locked` does."""
+    return fail_over_locked(env, service, why, request_of(to, by), reporter=reporter, gate=ALONE)

@@ -1,0 +1,38 @@
+"""The section that says when a secondary is overloaded, and what is done about it."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from vcrecovery.plan.fields import Duration, Name, Section
+
+#: Per cent.
+Share = Annotated[float, Field(gt=0, le=100)]
+
+
+class Balance(Section):
+    """Standbys that serve leave a secondary that is overloaded, for their spares. See `vcrecovery rebalance`."""
+
+    do: Literal["nothing", "propose", "move"] = Field(
+        "propose",
+        description="what the watcher does: look at no load, say what `vcrecovery rebalance` would move, or move it",
+    )
+    cpu_high: Share = Field(90.0, description="per cent of its cores in use, at which a secondary has too much to do")
+    memory_high: Share = Field(90.0, description="the same of its memory")
+    high_for: Duration = Field(120.0, description="for which it is so, before it counts as overloaded")
+    target: Share = Field(
+        70.0, description="per cent of its cores, and of its memory, that moves leave in use, there and where they go"
+    )
+    again_after: Duration = Field(
+        900.0, description="do: move: from one move to the next from or to the same secondary"
+    )
+    apart: list[Annotated[list[Name], Field(min_length=2)]] = Field(
+        [], description="services that are never moved to where another of them serves", examples=[[["db1", "db2"]]]
+    )
+    pinned: list[Name] = Field([], description="services that are not moved")
+
+    @model_validator(mode="after")
+    def _has_room_between(self) -> Self:
+        if self.target >= min(self.cpu_high, self.memory_high):
+            raise ValueError("target has to be below cpu_high and memory_high, or moves would go back and forth")
+        return self

@@ -1,0 +1,236 @@
+"""The watcher looks at loads, says once what it would move, and moves with calm in between."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal_cases import finish
+from set_clock import SetClock
+from test_spare import SPARE, with_a_spare
+
+from vcrecovery.balance.load import ContainerReading, Reading
+from vcrecovery.core.episode import Request
+from vcrecovery.core.service_state import Suspension
+from vcrecovery.detect import load_watch
+from vcrecovery.detect.load_watch import EVERY, LoadWatch
+from vcrecovery.detect.rounds import Rounds
+from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.rebalance import loads_over, proposed
+from vcrecovery.plan.problems import PlanError
+from vcrecovery.report.secondaries import of_secondaries
+from vcrecovery.store.drained import Drained, DrainedBook
+from vcrecovery.store.load_book import LoadBook
+
+GIB = 1 << 30
+
+
+class Threads:
+    """Does at once what is to be done beside it."""
+
+    def spawn(self, target: Callable[[], None], name: str) -> None:
+        target()
+
+
+class Lxd:
+    """Of two cores, of which web and one that is none of ours use some; it answers while `answers`."""
+
+    is_here = False
+
+    def __init__(self, clock: SetClock) -> None:
+        self.clock, self.answers = clock, True
+        self._began, self._cpu, self._used = clock.time, {"web": 0.0, "other": 0.0}, {"web": 0.0, "other": 0.0}
+
+    def uses(self, web: float, other: float = 0.0) -> None:
+        for name, cpu in self._cpu.items():
+            self._used[name] += cpu * (self.clock.time - self._began)
+        self._began, self._cpu = self.clock.time, {"web": web, "other": other}
+
+    def reading(self, pool: str) -> Reading:
+        assert pool == "default"
+        if not self.answers:
+            raise ExternalError("LXD on secondary sec1 does not answer: x", "start it")
+        self.uses(**self._cpu)
+        containers = {name: ContainerReading(used, GIB // 4, 0, 5.0) for name, used in self._used.items()}
+        return Reading(self.clock.time, 2, 4 * GIB, GIB, 100 * GIB, 60 * GIB, containers)
+
+
+class Site:
+    """A watcher, and what it looks at. The standby of web serves on sec1."""
+
+    def __init__(self, file: Path, balance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        plan = with_a_spare(
+            file, "spare: {secondary: sec2, address: 10.21.0.10}", ("services:", f"{balance}\nservices:")
+        )
+        plan.state_dir.mkdir(parents=True, exist_ok=True)
+        self.clock = SetClock()
+        self.env = Environment(plan, self.clock, Threads())  # type: ignore[arg-type]
+        self.lxd = {"sec1": Lxd(self.clock), "sec2": Lxd(self.clock)}
+        self.env.__dict__["lxd"] = self.lxd
+        journal = self.env.journal
+        finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
+        self.moves: list[tuple[str, str, str]] = []
+        monkeypatch.setattr(load_watch, "carry_out", self._moved)
+        self.watch = LoadWatch(self.env, None, Rounds())  # type: ignore[arg-type]
+        self.fails = False
+
+    def _moved(self, _env: Environment, service: str, to: str, why: str, by: str, _reporter: Any) -> None:
+        self.moves.append((service, to, why))
+        assert by == "balance"
+        if self.fails:
+            raise RefusedError("it cannot be", "wait")
+
+    def go_on(self, seconds: float) -> None:
+        for _ in range(int(seconds / EVERY)):
+            self.clock.sleep(EVERY)
+            self.watch.turn()
+
+    def seen(self) -> Any:
+        return LoadBook(self.env.plan.state_dir).read(self.clock.now())
+
+
+@pytest.fixture
+def site(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Site]:
+    return lambda balance: Site(plan_file, balance, monkeypatch)
+
+
+def test_it_proposes_once_and_says_when_it_is_over(
+    site: Callable[[str], Site], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "vcrecovery.watch")
+    here = site("balance: {target: 60}")
+    here.lxd["sec1"].uses(1.0)
+    here.go_on(60)
+    assert of_secondaries(here.env) == []
+    here.lxd["sec1"].uses(1.9)
+    here.lxd["sec2"].uses(0.0)
+    here.go_on(300)
+    (said,) = [record.message for record in caplog.records]
+    # It uses more than fits anywhere.
+    assert said == (
+        "secondary sec1 is overloaded (95 % of its cores): nothing can be moved: web: sec2 would have 95 % of its "
+        "cores, 31 % of its memory, 40 % of its pool in use"
+    )
+    (finding,) = of_secondaries(here.env)
+    assert "no move relieves it; give services there a spare with room" in str(finding)
+    here.lxd["sec1"].uses(0.2)
+    here.go_on(60)
+    assert caplog.records[-1].message == "secondary sec1 is not overloaded any more"
+    assert of_secondaries(here.env) == []
+
+
+def test_what_is_proposed_is_what_rebalance_would_do(
+    site: Callable[[str], Site], caplog: pytest.LogCaptureFixture
+) -> None:
+    here = site("balance: {cpu_high: 50, target: 48}")
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(300)
+    (said,) = [record.message for record in caplog.records]
+    assert "web to sec2: takes 0.5 cores and 256 MiB of memory off sec1" in said
+    assert said.endswith("; `vcrecovery rebalance` does it")
+    assert here.moves == []
+    assert "; `vcrecovery rebalance` does it" in str(of_secondaries(here.env)[0])
+    assert here.seen()["sec1"].proposal[0] in said
+
+
+MOVING = "balance: {do: move, cpu_high: 50, target: 48}"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_moves_and_is_calm_for_a_while(site: Callable[[str], Site], fails: bool) -> None:
+    here = site(MOVING)
+    here.fails = fails
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(300)
+    assert here.moves == [("web", "sec2", "secondary sec1 is overloaded (55 % of its cores)")]
+    here.go_on(600)
+    assert len(here.moves) == 1
+    here.go_on(300)
+    assert len(here.moves) == 2
+
+
+def test_failovers_come_first(site: Callable[[str], Site]) -> None:
+    here = site(MOVING)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    episode = here.env.journal.open("web", "x", Request(again=True), 3.0)
+    here.go_on(300)
+    assert here.moves == []
+    finish(here.env.journal, episode, 4.0)
+    here.go_on(60)
+    assert len(here.moves) == 1
+
+
+def test_nothing_goes_where_nothing_is_known_or_that_is_drained(site: Callable[[str], Site]) -> None:
+    here = site(MOVING)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.lxd["sec2"].answers = False
+    here.go_on(300)
+    assert here.moves == []
+    assert here.seen()["sec2"].trouble == "LXD on secondary sec1 does not answer: x; start it"
+    DrainedBook(here.env.journal).write("sec2", Drained(1.0, "root"))
+    here.lxd["sec2"].answers = True
+    here.go_on(300)
+    assert here.moves == []
+    DrainedBook(here.env.journal).forget("sec2")
+    here.go_on(30)
+    assert len(here.moves) == 1
+
+
+@pytest.mark.parametrize(
+    ("balance", "why"),
+    [
+        ("balance: {target: 60, pinned: [web]}", "pinned by the plan"),
+        ("balance: {target: 60}", "sec2 would have 95 %"),
+    ],
+)
+def test_what_stays_says_why(site: Callable[[str], Site], balance: str, why: str) -> None:
+    here = site(balance)
+    here.lxd["sec1"].uses(1.9)
+    loads = loads_over(here.env, ["sec1", "sec2"], lambda: here.clock.sleep(5))
+    known = {name: one for name, one in loads.items() if not isinstance(one, ExternalError)}
+    choice = proposed(here.env, known, ["sec1"])
+    assert choice.moves == ()
+    assert choice.kept["web"].startswith(why)
+    here.env.journal.suspend("web", Suspension(1.0, None, "work"))
+    assert proposed(here.env, known, ["sec1"]).kept["web"] in (why, "suspended")
+
+
+def test_one_that_does_not_answer_has_no_load(site: Callable[[str], Site]) -> None:
+    here = site("balance: {target: 60}")
+    here.lxd["sec1"].answers = False
+    loads = loads_over(here.env, ["sec1"], lambda: None)
+    assert isinstance(loads["sec1"], ExternalError)
+
+
+def test_what_was_seen_is_forgotten(site: Callable[[str], Site]) -> None:
+    here = site("balance: {target: 60}")
+    here.go_on(60)
+    assert sorted(here.seen()) == ["sec1", "sec2"]
+    here.clock.sleep(61)
+    assert here.seen() == {}
+    (here.env.plan.state_dir / "loads.json").write_text("{")
+    assert here.seen() == {}
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("balance", "said"),
+    [
+        ("balance: {target: 95}", "target has to be below cpu_high and memory_high"),
+        ("balance: {pinned: [wep]}", "no service is called 'wep'"),
+        ("balance: {apart: [[web, db7]]}", "no service is called 'db7'"),
+        ("balance: {apart: [[web]]}", "at least 2"),
+        ("balance: {do: something}", "balance.do"),
+        ("balance: {cpu_high: 120}", "balance.cpu_high"),
+    ],
+)
+def test_what_a_plan_must_not_say(plan_file: Path, balance: str, said: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        with_a_spare(plan_file, SPARE, ("services:", f"{balance}\nservices:"))
+    assert any(said in str(problem) for problem in caught.value.problems), caught.value.problems
