@@ -210,7 +210,7 @@ def holds(machines: Sequence[Machine], containers: Sequence[Container], choice: 
 
 
 def test_it_is_as_good_as_an_exact_solver() -> None:
-    rng, seen = random.Random(17), Counter[str]()  # noqa: S311  cases, no secrets
+    rng, seen = random.Random(99), Counter[str]()  # noqa: S311  cases, no secrets
     while seen["both"] < 400:
         machines, containers = small_case(rng)
         relieve = overloaded(machines)
@@ -224,7 +224,5 @@ def test_it_is_as_good_as_an_exact_solver() -> None:
             seen["neither"] += 1
             continue
         seen["both"] += 1
-        seen["equal"] += choice.to_copy <= best * (1 + 1e-6)
-        assert choice.to_copy <= best * 1.1, (choice, best)
-    assert seen["equal"] >= 0.95 * seen["both"], seen
+        assert choice.to_copy <= best * (1 + 1e-6), (choice, best)
     assert seen["neither"] > 20, seen

@@ -156,7 +156,7 @@ class _Search:
         for own, takes, to_copy in self._cheapest[source, resource]:
             if own < index:
                 continue
-            if takes >= amount:
+            if takes >= amount * (1 - _ROUNDING):
                 return cost + to_copy * amount / takes
             amount -= takes
             cost += to_copy
