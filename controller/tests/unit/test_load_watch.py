@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,14 +14,16 @@ from set_clock import SetClock
 from test_spare import SPARE, with_a_spare
 
 from vcrecovery.balance.load import ContainerReading, Reading
-from vcrecovery.core.episode import Request
+from vcrecovery.core.episode import Outcome, Request
+from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.rebalance import loads_over, proposed
+from vcrecovery.operations.rebalance import loads_over, proposed, request_of
+from vcrecovery.operations.steps import moving
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.store.drained import Drained, DrainedBook
@@ -76,11 +79,13 @@ class Site:
         self.moves: list[tuple[str, str, str]] = []
         monkeypatch.setattr(load_watch, "carry_out", self._moved)
         self.watch = LoadWatch(self.env, None, Rounds())  # type: ignore[arg-type]
-        self.fails = False
+        self.fails, self.begins = False, False
 
     def _moved(self, _env: Environment, service: str, to: str, why: str, by: str, _reporter: Any) -> None:
         self.moves.append((service, to, why))
         assert by == "balance"
+        if self.begins:
+            self.env.journal.open(service, why, request_of(to, by), self.clock.now())
         if self.fails:
             raise RefusedError("it cannot be", "wait")
 
@@ -164,6 +169,28 @@ def test_failovers_come_first(site: Callable[[str], Site]) -> None:
     assert len(here.moves) == 1
 
 
+def test_what_nothing_came_of_is_given_up(site: Callable[[str], Site]) -> None:
+    """Else it would be under way for ever, and the service would never be moved again."""
+    here = site(MOVING)
+    journal = here.env.journal
+    here.fails = True
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.begins = True
+    here.go_on(300)
+    assert len(here.moves) == 1
+    assert journal.state("web").open_episode is None
+    ended = journal.history("web", 1)[0]
+    assert (ended.outcome, ended.reason) == (Outcome.GIVEN_UP, "it cannot be; wait")
+    # A watcher that was killed has left one.
+    journal.open("web", "sec1 is overloaded", request_of("sec2", BALANCE), here.clock.now())
+    here.watch.give_up_all()
+    assert journal.history("web", 1)[0].reason == "the watcher that began it has ended"
+    # What an operator has begun is the operator's.
+    journal.open("web", "x", request_of("sec2", "root"), here.clock.now())
+    here.watch.give_up_all()
+    assert journal.state("web").open_episode is not None
+
+
 def test_nothing_goes_where_nothing_is_known_or_that_is_drained(site: Callable[[str], Site]) -> None:
     here = site(MOVING)
     here.lxd["sec1"].uses(0.5, 0.6)
@@ -234,3 +261,28 @@ def test_what_a_plan_must_not_say(plan_file: Path, balance: str, said: str) -> N
     with pytest.raises(PlanError) as caught:
         with_a_spare(plan_file, SPARE, ("services:", f"{balance}\nservices:"))
     assert any(said in str(problem) for problem in caught.value.problems), caught.value.problems
+
+
+@pytest.mark.parametrize(("by", "goes_on"), [(BALANCE, False), ("root", True)])
+def test_a_failover_ends_a_copy_that_nobody_waits_for(
+    site: Callable[[str], Site], monkeypatch: pytest.MonkeyPatch, by: str, goes_on: bool
+) -> None:
+    here = site(MOVING)
+    journal = here.env.journal
+    running = SimpleNamespace(get=lambda _name: SimpleNamespace(status="Running"))
+    monkeypatch.setattr(moving, "where_it_served", lambda _subject: (running, None))
+
+    def copy(*_args: Any, look: Callable[[], None], **_more: Any) -> None:
+        here.clock.sleep(moving.LOOK_EVERY)
+        look()
+
+    monkeypatch.setattr(moving.copies, "copy", copy)
+    subject: Any = SimpleNamespace(env=here.env, name="web", lxd=None)
+    episode = journal.open("web", "x", request_of("sec2", by), here.clock.now())
+    moving.copy(subject, episode, lambda _text: None)
+    journal.open("mail", "its VM has crashed", Request(automatic=True), here.clock.now())
+    if goes_on:
+        moving.copy(subject, episode, lambda _text: None)
+    else:
+        with pytest.raises(ExternalError, match="mail fails over, which comes first"):
+            moving.copy(subject, episode, lambda _text: None)

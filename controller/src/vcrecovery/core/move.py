@@ -13,6 +13,8 @@ from vcrecovery.core.policy import Policy
 
 #: One of these that has failed ends a move: the next try is the operator's.
 _GOES_BACK_AFTER = (Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE)
+#: Who moves services off secondaries that are overloaded, by itself: for the journal.
+BALANCE = "balance"
 _BACK = "it serves again where it was: "
 
 

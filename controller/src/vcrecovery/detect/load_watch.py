@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 from vcrecovery.balance.choice import Choice, Move, told
 from vcrecovery.balance.load import Load, Reading, load_between
 from vcrecovery.balance.overload import Course, after
+from vcrecovery.core.move import BALANCE
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.errors import ExternalError, VCRecoveryError
+from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter
-from vcrecovery.operations.rebalance import carry_out, limits_of, proposed, read_load
+from vcrecovery.operations.rebalance import carry_out, give_up, limits_of, proposed, read_load
+from vcrecovery.operations.serving import failing_over
 from vcrecovery.store.load_book import LoadBook, Seen
 
 log = logging.getLogger("vcrecovery.watch")
@@ -24,8 +27,6 @@ log = logging.getLogger("vcrecovery.watch")
 #: Seconds between two looks.
 EVERY = 15.0
 TASK = "look at the loads of the secondaries"
-#: Who moves, for the journal.
-BY = "balance"
 
 
 class LoadWatch:
@@ -121,7 +122,7 @@ class LoadWatch:
     def _begin(self, choice: Choice) -> None:
         for move in choice.moves:
             pair = {move.source, move.to}
-            if pair & self._moving or any(not self._is_calm(name) for name in pair) or self._failovers():
+            if pair & self._moving or any(not self._is_calm(name) for name in pair) or failing_over(self._env):
                 continue
             self._moving |= pair
             self._env.runtime.spawn(partial(self._carry_out, move), f"move {move.container}")
@@ -130,28 +131,33 @@ class LoadWatch:
         moved_at = self._moved_at.get(name)
         return moved_at is None or self._steady() - moved_at >= self._env.plan.balance.again_after
 
-    def _failovers(self) -> bool:
-        """They come first."""
-        return any(
-            (episode := self._env.journal.state(name).open_episode) is not None and not episode.request.ends_the_standby
-            for name in self._env.plan.services
-        )
-
     def _carry_out(self, move: Move) -> None:
         env = self._env.another()
         why = f"secondary {move.source} is overloaded ({self._courses[move.source].why})"
         try:
-            episode = carry_out(env, move.container, move.to, why, BY, self._reporter)
+            episode = carry_out(env, move.container, move.to, why, BALANCE, self._reporter)
             if episode is not None:
                 log.info("%s: epoch %d: %s: %s", move.container, episode.epoch, episode.outcome, episode.reason)
         except VCRecoveryError as error:
             log.error("%s: it is not moved to %s: %s", move.container, move.to, error)
+            self._give_up(env, move.container, str(error))
         finally:
             for name in (move.source, move.to):
                 # What was read before says nothing of where it is now.
                 self._readings[name].clear()
                 self._moved_at[name] = self._steady()
                 self._moving.discard(name)
+
+    def give_up_all(self) -> None:
+        """What an earlier watcher has begun, and nothing came of. Raises ExternalError."""
+        for episode in self._env.journal.open_episodes():
+            if episode.request.by == BALANCE:
+                self._give_up(self._env, episode.service, "the watcher that began it has ended")
+
+    def _give_up(self, env: Environment, service: str, why: str) -> None:
+        # Who is at work on it goes on with it.
+        with suppress(BusyError):
+            give_up(env, service, why)
 
 
 def _proposal(name: str, choice: Choice) -> list[str]:
@@ -166,9 +172,13 @@ def _why_nothing(name: str, choice: Choice) -> str:
 
 def keep_looking_at_loads(watch: LoadWatch, stop: Event) -> None:
     """Returns when `stop` is set."""
-    say = SayOnce(log)
+    say, is_first = SayOnce(log), True
 
     def turn() -> None:
+        nonlocal is_first
+        if is_first:
+            watch.give_up_all()
+            is_first = False
         watch.turn()
         say.well("loads")
         stop.wait(EVERY)

@@ -11,6 +11,7 @@ from vcrecovery.balance.choice import Choice, Container, Machine, choose
 from vcrecovery.balance.load import Load, Reading, load_between
 from vcrecovery.balance.overload import Limits
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
+from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
@@ -18,6 +19,7 @@ from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
 from vcrecovery.store.drained import DrainedBook
+from vcrecovery.store.lock import service_lock
 
 #: Seconds that a move takes a service down where it has never been moved: docs/benchmarks.md.
 _DOWN = 5.0
@@ -72,19 +74,20 @@ def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[st
         Machine(name, load.size, load.used._replace(disk=0.0) if name in relieve else load.used, name not in drained)
         for name, load in loads.items()
     ]
-    return choose(machines, _containers(env, loads), targets, [name for name in relieve if name in loads])
+    return choose(machines, _containers(env, loads, relieve), targets, [name for name in relieve if name in loads])
 
 
-def _containers(env: Environment, loads: Mapping[str, Load]) -> list[Container]:
-    states = {name: env.journal.state(name) for name in env.plan.services}
-    serving = {name for name, state in states.items() if state.side is Side.STANDBY}
+def _containers(env: Environment, loads: Mapping[str, Load], relieve: Collection[str]) -> list[Container]:
+    """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from."""
+    serving = {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
+    groups = [frozenset(group) for group in env.plan.balance.apart]
     found = []
     for name, service in env.plan.services.items():
         on, spare = service.standby.secondary, service.standby.spare
+        apart = frozenset[str]().union(*(group for group in groups if name in group)) - {name}
         uses = loads[on].containers.get(name) if on in loads else None
-        if name not in serving and uses is None:
+        if (name not in serving and uses is None) or (on not in relieve and not apart):
             continue
-        apart = {other for group in env.plan.balance.apart if name in group for other in group} - {name}
         found.append(
             Container(
                 name,
@@ -92,9 +95,9 @@ def _containers(env: Environment, loads: Mapping[str, Load]) -> list[Container]:
                 uses or Amounts(),
                 (spare.secondary,) if spare is not None else (),
                 uses.disk if uses is not None else 0.0,
-                _down(env, name),
-                frozenset(apart & serving),
-                _why_it_stays(env, states[name], known=uses is not None),
+                _down(env, name) if on in relieve else 0.0,
+                apart & serving,
+                _why_it_stays(env, env.journal.state(name), known=uses is not None),
             )
         )
     return found
@@ -131,3 +134,11 @@ def request_of(to: str, by: str) -> Request:
 def carry_out(env: Environment, service: str, to: str, why: str, by: str, reporter: ProgressReporter) -> Episode | None:
     """The closed episode; None where it is there already. Raises as `fail_over_locked` does."""
     return fail_over_locked(env, service, why, request_of(to, by), reporter=reporter, gate=ALONE)
+
+
+def give_up(env: Environment, service: str, why: str) -> None:
+    """Ends a move that nobody asked for and that has done nothing yet: the next choice is free. Raises BusyError."""
+    with service_lock(env.plan.state_dir, service, brief=True, clock=env.clock):
+        episode = env.journal.state(service).open_episode
+        if episode is not None and episode.request.moves and episode.request.by == BALANCE and not episode.has_acted:
+            env.journal.close(episode, Outcome.GIVEN_UP, why, env.clock.now())

@@ -51,3 +51,8 @@ def standby_serves(env: Environment, name: str) -> bool:
         if answers:
             return True
         raise
+
+
+def failing_over(env: Environment) -> list[str]:
+    """The services that are: what nobody waits for comes after them. Raises ExternalError."""
+    return sorted(one.service for one in env.journal.open_episodes() if one.request.verb == "failover")

@@ -438,6 +438,10 @@ class Journal:
             return self._episodes("opened_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
         return self._episodes("service = ? AND opened_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
 
+    def open_episodes(self) -> list[Episode]:
+        """One of a service at the most."""
+        return self._episodes("closed_at IS NULL")
+
     def since(self, at: float, limit: int) -> list[Episode]:
         """Those that were opened since then, or are not finished, however old; newest first."""
         return self._episodes("opened_at >= ? OR closed_at IS NULL ORDER BY id DESC LIMIT ?", at, limit)

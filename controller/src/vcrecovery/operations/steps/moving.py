@@ -11,6 +11,7 @@ from functools import partial
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied, Stopped, TakenBack
 from vcrecovery.core.failback import is_copied
+from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import LxdServer
@@ -21,7 +22,7 @@ from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.operations.room import no_room_for_a_copy
-from vcrecovery.operations.serving import targets
+from vcrecovery.operations.serving import failing_over, targets
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.plan.model import Spare
 from vcrecovery.standby import copies
@@ -119,7 +120,12 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
         if found is not None and found.status == STOPPED:
             raise ExternalError(f"container {subject.name} on {source.name} has ended while it was copied")
 
-    look = spaced(refuse_one_that_ended, LOOK_EVERY, subject.env.clock.steady)
+    def look_at_it() -> None:
+        refuse_one_that_ended()
+        if episode.request.by == BALANCE and (others := failing_over(subject.env)):
+            raise ExternalError(f"{', '.join(others)} fails over, which comes first")
+
+    look = spaced(look_at_it, LOOK_EVERY, subject.env.clock.steady)
     while not is_copied(took):
         number = len(took) + 1
         said = partial(_say_of, tell, number)
