@@ -26,6 +26,7 @@ from vcrecovery.operations.rebalance import loads_over, proposed, request_of
 from vcrecovery.operations.steps import moving
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.report.secondaries import of_secondaries
+from vcrecovery.standby import copies
 from vcrecovery.store.drained import Drained, DrainedBook
 from vcrecovery.store.load_book import LoadBook
 
@@ -276,7 +277,7 @@ def test_a_failover_ends_a_copy_that_nobody_waits_for(
         here.clock.sleep(moving.LOOK_EVERY)
         look()
 
-    monkeypatch.setattr(moving.copies, "copy", copy)
+    monkeypatch.setattr(copies, "copy", copy)
     subject: Any = SimpleNamespace(env=here.env, name="web", lxd=None)
     episode = journal.open("web", "x", request_of("sec2", by), here.clock.now())
     moving.copy(subject, episode, lambda _text: None)
