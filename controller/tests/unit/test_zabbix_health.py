@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -13,10 +13,14 @@ import pytest
 
 from lab.waiting import wait_for
 from relay_bench.recorder import Recorder
+from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Course, Health
 from vcrecovery.detect import zabbix_health
 from vcrecovery.detect.zabbix_health import LIST_AGAIN_AFTER, LIST_EVERY, REFUSED_FOR, SIGN_EVERY, ZabbixHealth
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.monitoring import Zabbix
+from vcrecovery.store.load_book import Seen
 from vcrecovery_lab.ports import free_port
 
 HOST = "vcrecovery-services"
@@ -66,6 +70,12 @@ class Told:
     zabbix: Recorder
     watch: Watch = field(default_factory=Watch)
     clock: Clock = field(default_factory=Clock)
+    loads: Mapping[str, Seen] | None = field(default_factory=dict)
+
+    def known_loads(self) -> Mapping[str, Seen]:
+        if self.loads is None:
+            raise ExternalError("loads.json cannot be used: Permission denied", "correct its rights")
+        return self.loads
 
     def texts(self, key: str) -> list[str]:
         return [value.text for value in self.zabbix.values(HOST, key)]
@@ -99,7 +109,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     made.zabbix.start()
     plan = Zabbix.model_validate({"trapper": {"address": made.zabbix.address, "port": made.zabbix.port}})
     stop = threading.Event()
-    sender = ZabbixHealth(plan, made.watch, made.clock)
+    sender = ZabbixHealth(plan, made.watch, made.clock, ["sec1", "sec2"], made.known_loads)
     thread = threading.Thread(target=sender.run, args=(stop,))
     thread.start()
     try:
@@ -241,3 +251,23 @@ def test_a_zabbix_without_the_host_is_told_all_once_it_has_it(told: Told, caplog
     told.clock.ahead += SIGN_EVERY
     wait_for(lambda: told.texts("vcr.health[web]"), "the health", 30)
     assert told.texts("vcr.why[web]")[0] == DOWN.why
+
+
+def test_how_loaded_the_secondaries_are(told: Told) -> None:
+    load = Load(Amounts(2.0, 4e9), Amounts(1.9, 1e9))
+    told.comes("vcr.secondaries", json.dumps([{"{#SECONDARY}": "sec1"}, {"{#SECONDARY}": "sec2"}]))
+    told.loads = {
+        "sec1": Seen(1.0, load, 0.5, "95 % of its cores", proposal=("web to sec2",)),
+        "sec2": Seen(1.0, trouble="it does not answer"),
+    }
+    told.clock.ahead += SIGN_EVERY
+    told.comes("vcr.cpu[sec1]", "95.0")
+    told.comes("vcr.memory[sec1]", "25.0")
+    told.comes("vcr.overloaded[sec1]", "1")
+    told.comes("vcr.relief[sec1]", "95 % of its cores; web to sec2")
+    assert told.texts("vcr.overloaded[sec2]") == []
+    # Whatever is wrong with that, the services are told of.
+    told.loads = None
+    told.watch.courses["web"] = DOWN
+    told.clock.ahead += SIGN_EVERY
+    wait_for(lambda: "2" in told.texts("vcr.health[web]"), "the outage", 30)

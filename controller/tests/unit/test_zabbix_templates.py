@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from vcrecovery.core.health import Health
-from vcrecovery.detect.zabbix_health import LIST, NUMBERS, SIGN, SIGN_EVERY
+from vcrecovery.detect.zabbix_health import LIST, NUMBERS, SECONDARIES, SIGN, SIGN_EVERY
 from vcrecovery.drivers.zabbix import METHODS
 from vcrecovery.plan.monitoring import COPY_POLL
 
@@ -102,6 +102,7 @@ def test_zabbix_starts_no_failover_for_the_health_of_a_service() -> None:
     ]
     service = ("vcr-service", "{#SERVICE}")
     assert sorted(found) == [
+        [("vcr-kind", "overload"), ("vcr-secondary", "{#SECONDARY}")],
         [("vcr-kind", "service-down"), service],
         [("vcr-kind", "service-unknown"), service],
         [("vcr-kind", "watch")],
@@ -110,13 +111,17 @@ def test_zabbix_starts_no_failover_for_the_health_of_a_service() -> None:
 
 def test_the_services_values_have_their_items_and_words() -> None:
     template = TEMPLATES["VCRecovery services"]
-    (rule,) = template["discovery_rules"]
+    secondaries, rule = template["discovery_rules"]
     assert [item["key"] for item in template["items"]] == [SIGN]
     assert rule["key"] == LIST
     assert [item["key"] for item in rule["item_prototypes"]] == [
         f"vcr.{what}[{{#SERVICE}}]" for what in ("health", "seconds", "why")
     ]
-    ((words,),) = every("valuemaps", template)
+    assert secondaries["key"] == SECONDARIES
+    assert [item["key"] for item in secondaries["item_prototypes"]] == [
+        f"vcr.{what}[{{#SECONDARY}}]" for what in ("cpu", "memory", "overloaded", "relief")
+    ]
+    ((words, _),) = every("valuemaps", template)
     named = {int(entry["value"]): Health(entry["newvalue"]) for entry in words["mappings"]}
     assert named == {number: health for health, number in NUMBERS.items()}
 

@@ -41,6 +41,7 @@ from vcrecovery.report.recent_look import RecentLook
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
+from vcrecovery.store.load_book import LoadBook
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -83,7 +84,14 @@ def _take_zabbix_events(env: Environment, recover: Unattended, stop: Event) -> N
 def _tell_zabbix_health(env: Environment, health: HealthWatch, stop: Event) -> None:
     """Where the plan has a Zabbix."""
     if env.plan.zabbix is not None:
-        sender = ZabbixHealth(env.plan.zabbix, health, env.clock)
+        book, looks = LoadBook(env.plan.state_dir), env.plan.balance.do != "nothing"
+        sender = ZabbixHealth(
+            env.plan.zabbix,
+            health,
+            env.clock,
+            list(env.plan.secondaries) if looks else [],
+            lambda: book.read(env.clock.now()) if looks else {},
+        )
         env.runtime.spawn(lambda: sender.run(stop), "zabbix-health")
 
 

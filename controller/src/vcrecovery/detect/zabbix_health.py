@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from vcrecovery.core.health import Course, Health
@@ -20,6 +21,7 @@ from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.relay.outbox import Outbox, Value
 from vcrecovery.relay.trapper import TIMEOUT, Trapper
+from vcrecovery.store.load_book import Seen
 
 log = logging.getLogger("vcrecovery.zabbix")
 
@@ -38,7 +40,7 @@ CAPACITY = 10_000
 #: As the value map of the template has them.
 NUMBERS = {Health.ANSWERS: 0, Health.SLOW: 1, Health.DOWN: 2, Health.UNKNOWN: 3}
 #: Items of the services' host beside those of each service.
-SIGN, LIST = "vcr.watch", "vcr.services"
+SIGN, LIST, SECONDARIES = "vcr.watch", "vcr.services", "vcr.secondaries"
 
 
 class Watched(Protocol):
@@ -54,8 +56,17 @@ class Watched(Protocol):
 class ZabbixHealth:
     """Tells it until `stop` is set."""
 
-    def __init__(self, zabbix: Zabbix, health: Watched, clock: Clock) -> None:
+    def __init__(
+        self,
+        zabbix: Zabbix,
+        health: Watched,
+        clock: Clock,
+        secondaries: Sequence[str] = (),
+        loads: Callable[[], Mapping[str, Seen]] = dict,
+    ) -> None:
+        """`loads`: what is known of the `secondaries` now; may raise ExternalError."""
         self._health, self._clock, self._host = health, clock, zabbix.services_host
+        self._secondaries, self._loads = secondaries, loads
         self._trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port, TIMEOUT)
         self._outbox = Outbox(CAPACITY)
         #: Each begins as unknown, which needs no telling before the second sign of life.
@@ -88,6 +99,8 @@ class ZabbixHealth:
         if not self._away and now >= self._list_at:
             self._list_at, self._listed_at = now + LIST_EVERY, now
             self._put(LIST, json.dumps([{"{#SERVICE}": name} for name in courses]), at)
+            if self._secondaries:
+                self._put(SECONDARIES, json.dumps([{"{#SECONDARY}": name} for name in self._secondaries]), at)
             # What Zabbix may have lost comes again.
             self._told.clear()
         if not self._away and now >= self._sign_at:
@@ -96,6 +109,7 @@ class ZabbixHealth:
         is_due = not self._away and now >= self._services_at
         if is_due:
             self._services_at = now + SIGN_EVERY
+            self._put_loads(at)
         for name, course in courses.items():
             health, why = self._told.get(name, (Health.UNKNOWN, ""))
             # Reasons may change at every look. Those of a time in which Zabbix was away are of no use to anybody.
@@ -111,6 +125,20 @@ class ZabbixHealth:
         self._put(f"vcr.health[{name}]", str(NUMBERS[course.health]), at)
         if course.seconds is not None:
             self._put(f"vcr.seconds[{name}]", f"{course.seconds:.6f}", at)
+
+    def _put_loads(self, at: float) -> None:
+        """Of those whose load is known. The reason first, as above."""
+        found: Mapping[str, Seen] = {}
+        with suppress(ExternalError):  # the watch over them says so
+            found = self._loads()
+        for name, seen in found.items():
+            if seen.load is None:
+                continue
+            overloaded = seen.since is not None
+            self._put(f"vcr.relief[{name}]", "; ".join([seen.why, *seen.proposal]) if overloaded else "", at)
+            self._put(f"vcr.overloaded[{name}]", str(int(overloaded)), at)
+            self._put(f"vcr.cpu[{name}]", f"{100 * seen.load.shares.cpu:.1f}", at)
+            self._put(f"vcr.memory[{name}]", f"{100 * seen.load.shares.memory:.1f}", at)
 
     def _put(self, key: str, text: str, at: float) -> None:
         self._outbox.put(Value(self._host, key, text, at))
