@@ -30,6 +30,8 @@ class Observed(Site):
     def __init__(self, folder: Path, services: Mapping[str, Mapping[str, Any]] | None = None, **how: Any) -> None:
         self._looked: dict[int, float] = {}
         self._tried: dict[int, float] = {}
+        #: How long the look before the newest one took.
+        self._took_before: dict[int, float] = {}
         self._done: dict[str, float] = {}
         self._known: set[int] = set()
         self._seen_done: set[int] = set()
@@ -52,6 +54,9 @@ class Observed(Site):
         match place:
             case "journalled confirm":
                 self._opened(episode)
+                before = episode.last(Step.CONFIRM)
+                if before is not None and before.ended_at is not None:
+                    self._took_before[episode.id] = before.ended_at - before.begun_at
                 self._looked[episode.id] = now
             case "journalled fence":
                 self._opened(episode)
@@ -109,6 +114,8 @@ class Observed(Site):
             self._violated(f"what nobody has looked at is fenced: {episode.service}")
         elif tried is not None and looked < tried:
             self._violated(f"nobody has looked at {episode.service} again before the next try")
+        elif self._took_before.get(episode.id, 0.0) > POLICY.look_takes:
+            pass  # answers that are slow each time get no quicker
         elif not self.jumped and now - looked > POLICY.confirmation_valid_for + SLACK:
             self._violated(f"somebody has looked at {episode.service} long ago")
         if tried is None:

@@ -496,3 +496,15 @@ def test_half_of_another_restore_point_is_not_the_one_that_was_in_place_before()
     decision = decide(replace(before, request=replace(before.request, restore_point="monday")), POLICY, NOW)
     assert isinstance(decision, Run)
     assert decision.step is Step.RESTORE
+
+
+def test_what_was_seen_before_the_controller_stood_still_is_looked_at_again() -> None:
+    """Its machine was suspended in the middle of the look: the VM may serve again since."""
+    slow = confirm()
+    slow = replace(slow, begun_at=NOW - 40.0, ended_at=NOW - 1.0)
+    decision = decide(episode(slow), POLICY, NOW)
+    assert decision == Run(Step.CONFIRM, "to look took 40 s: asking again")
+    # One that is as slow again: to ask a third time makes nothing better.
+    before = replace(slow, begun_at=NOW - 80.0, ended_at=NOW - 41.0)
+    assert isinstance(after := decide(episode(before, slow), POLICY, NOW), Run)
+    assert after.step is Step.FENCE

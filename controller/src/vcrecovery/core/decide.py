@@ -67,6 +67,8 @@ def _up_to_the_fence(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.CONFIRM, _why_confirm(episode))
     if not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{_signals_of_then(confirm, now)}: asking again")
+    if not _was_looked_at_now(episode, confirm, policy, now):
+        return Run(Step.CONFIRM, f"to look took {now - confirm.begun_at:.0f} s: asking again")
     if confirm.saw.asked_for != episode.request.looks_for:
         return Run(Step.CONFIRM, f"{episode.cause}: checking for that what was not looked at")
     if confirm.saw.restore_asked != episode.request.restore_point:
@@ -89,7 +91,11 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
     if episode.ever_fenced:
         return Run(Step.FENCE, "the primary was fenced before, and may be back: fencing it again")
     seen = episode.looked_since_the_fence
-    if seen is None or not seen.is_recent(policy.confirmation_valid_for, now):
+    if (
+        seen is None
+        or not seen.is_recent(policy.confirmation_valid_for, now)
+        or not _was_looked_at_now(episode, seen, policy, now)
+    ):
         return Run(Step.CONFIRM, "the fence is not proved yet: checking first whether the primary serves")
     if where := seen.saw.serves_on:
         # What it writes there would be lost, by a fence that was tried when it did not answer.
@@ -130,6 +136,17 @@ def _ago(record: StepRecord, now: float) -> float:
     """Seconds; below zero when the clock was set back since."""
     assert record.ended_at is not None  # noqa: S101  `done` returns ended records only
     return now - record.ended_at
+
+
+def _was_looked_at_now(episode: Episode, confirm: StepRecord, policy: Policy, now: float) -> bool:
+    """Whether what was seen first is not old by now, as when the machine of the controller stood still meanwhile.
+
+    Where answers are that slow every time, to ask again makes nothing better.
+    """
+    if now - confirm.begun_at <= policy.confirmation_valid_for + policy.look_takes:
+        return True
+    before = [r for r in episode.steps if r.step is Step.CONFIRM and r.ended_at is not None and r is not confirm]
+    return bool(before) and (before[-1].ended_at or 0.0) - before[-1].begun_at > policy.look_takes
 
 
 def _signals_of_then(confirm: StepRecord, now: float) -> str:

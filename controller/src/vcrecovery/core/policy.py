@@ -13,6 +13,8 @@ class Policy:
 
     max_staleness: float = 900.0
     confirmation_valid_for: float = 15.0
+    #: Seconds that it takes to look at everything, where nothing stands still.
+    look_takes: float = 10.0
     #: After that a standby that could not be started since is not started without another fence.
     fence_valid_for: float = 60.0
     probe_valid_for: float = 15.0
