@@ -86,7 +86,6 @@ def test_the_watcher_proposes(site: TwoSecondaries) -> None:
         assert on_each(site) == ["sec1", "sec1"]
         status = site.vcrecovery("status").stdout
         assert "sec1: overloaded" in status, status
-        # It goes by what the watcher has seen, at once.
         assert "to sec2: takes" in site.vcrecovery("rebalance", "--dry-run").stdout
 
 

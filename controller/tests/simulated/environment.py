@@ -25,7 +25,7 @@ from vcrecovery.drivers.notify import TIMEOUT as NOTIFY_TIMEOUT
 from vcrecovery.drivers.probe import Probes, Result, label_of
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.environment import Environment, with_own_places
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.probes import Port
 from vcrecovery.store.journal import Journal
@@ -194,6 +194,11 @@ class SimulatedEnvironment(Environment):
     def another(self) -> SimulatedEnvironment:
         self._others.append(SimulatedEnvironment(self.plan, self.simulated, self._world, self._at, self._starts))
         return self._others[-1]
+
+    def apart(self) -> SimulatedEnvironment:
+        other = self.another()
+        other.plan = with_own_places(self.plan)
+        return other
 
     def machine(self) -> MachineReading:
         return MachineReading(0.0, 0.0, {})

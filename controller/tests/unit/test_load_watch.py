@@ -9,25 +9,31 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from journal_cases import finish
 from set_clock import SetClock
 from test_spare import SPARE, with_a_spare
 
-from vcrecovery.balance.load import ContainerReading, Reading
-from vcrecovery.core.episode import Outcome, Request
+from evidence_cases import proof
+from vcrecovery.balance.load import ContainerReading, Load, Reading
+from vcrecovery.cli.main import cli
+from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.errors import ExternalError, RefusedError, UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rebalance import loads_over, proposed, request_of
 from vcrecovery.operations.steps import moving
+from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.places import place
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.standby import copies
 from vcrecovery.store.drained import Drained, DrainedBook
+from vcrecovery.store.journal import Journal
 from vcrecovery.store.load_book import LoadBook
 
 GIB = 1 << 30
@@ -36,8 +42,13 @@ GIB = 1 << 30
 class Threads:
     """Does at once what is to be done beside it."""
 
-    def spawn(self, target: Callable[[], None], name: str) -> None:
+    fails = False
+
+    def spawn(self, target: Callable[[], None], name: str) -> Any:
+        if self.fails and name.startswith("move"):
+            raise RuntimeError("can't start new thread")
         target()
+        return SimpleNamespace(join=lambda: None)
 
 
 class Lxd:
@@ -71,29 +82,42 @@ class Site:
             file, "spare: {secondary: sec2, address: 10.21.0.10}", ("services:", f"{balance}\nservices:")
         )
         plan.state_dir.mkdir(parents=True, exist_ok=True)
-        self.clock = SetClock()
-        self.env = Environment(plan, self.clock, Threads())  # type: ignore[arg-type]
+        self.clock, self.threads = SetClock(), Threads()
+        self.env = Environment(plan, self.clock, self.threads)  # type: ignore[arg-type]
         self.lxd = {"sec1": Lxd(self.clock), "sec2": Lxd(self.clock)}
         self.env.__dict__["lxd"] = self.lxd
         journal = self.env.journal
         finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
         self.moves: list[tuple[str, str, str]] = []
         monkeypatch.setattr(load_watch, "carry_out", self._moved)
-        self.watch = LoadWatch(self.env, None, Rounds())  # type: ignore[arg-type]
-        self.fails, self.begins = False, False
+        self.watch = LoadWatch(self.watched(), None, Rounds())  # type: ignore[arg-type]
+        self.fails = False
 
-    def _moved(self, _env: Environment, service: str, to: str, why: str, by: str, _reporter: Any) -> None:
+    def watched(self) -> Environment:
+        env = self.env.apart()
+        env.__dict__["lxd"] = self.lxd
+        return env
+
+    def _moved(self, env: Environment, service: str, to: str, why: str, by: str, _reporter: Any) -> None:
         self.moves.append((service, to, why))
         assert by == "balance"
-        if self.begins:
-            self.env.journal.open(service, why, request_of(to, by), self.clock.now())
+        # What it does to its plan is nobody else's business.
+        place(env.plan, service, to)
+        journal, now = self.env.journal, self.clock.now()
+        episode = journal.open(service, why, request_of(to, by), now)
         if self.fails:
             raise RefusedError("it cannot be", "wait")
+        for step in (Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE):
+            journal.end(journal.begin(episode, step, now), now, ok=True, evidence=proof(step))
+        journal.close(episode, Outcome.DONE, "it is there", now)
 
     def go_on(self, seconds: float) -> None:
         for _ in range(int(seconds / EVERY)):
             self.clock.sleep(EVERY)
             self.watch.turn()
+
+    def loads(self) -> dict[str, Load]:
+        return {name: seen.load for name, seen in self.seen().items() if seen.load is not None}
 
     def seen(self) -> Any:
         return LoadBook(self.env.plan.state_dir).read(self.clock.now())
@@ -146,17 +170,46 @@ def test_what_is_proposed_is_what_rebalance_would_do(
 MOVING = "balance: {do: move, cpu_high: 50, target: 48}"
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_it_moves_and_is_calm_for_a_while(site: Callable[[str], Site], fails: bool) -> None:
+def test_it_moves_and_nobody_else_sees_it_elsewhere_before(site: Callable[[str], Site]) -> None:
     here = site(MOVING)
-    here.fails = fails
     here.lxd["sec1"].uses(0.5, 0.6)
     here.go_on(300)
     assert here.moves == [("web", "sec2", "secondary sec1 is overloaded (55 % of its cores)")]
-    here.go_on(600)
+    assert here.env.plan.services["web"].standby.secondary == "sec1"
+    assert here.seen()["sec1"].load is not None
+    here.go_on(7200)
     assert len(here.moves) == 1
+
+
+def test_what_is_moved_in_vain_is_moved_again_ever_later(site: Callable[[str], Site]) -> None:
+    here = site(MOVING)
+    here.fails = True
+    here.lxd["sec1"].uses(0.5, 0.6)
     here.go_on(300)
-    assert len(here.moves) == 2
+    for already, calm in ((1, 1700), (2, 3500), (3, 7000)):
+        assert len(here.moves) == already
+        here.go_on(calm - 200)
+        assert len(here.moves) == already
+        here.go_on(300)
+    # Another watcher knows that, too.
+    here.watch = LoadWatch(here.watched(), None, Rounds())  # type: ignore[arg-type]
+    here.go_on(600)
+    assert len(here.moves) == 4
+    assert (
+        "it was moved in vain (it cannot be; wait): not again before "
+        in proposed(here.env, here.loads(), ["sec1"], unasked=True).kept["web"]
+    )
+    assert len(proposed(here.env, here.loads(), ["sec1"]).moves) == 1
+
+
+def test_one_for_which_no_thread_can_be_had_is_moved_later(site: Callable[[str], Site]) -> None:
+    here = site(MOVING)
+    here.threads.fails = True
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(300)
+    here.threads.fails = False
+    here.go_on(30)
+    assert len(here.moves) == 1
 
 
 def test_failovers_come_first(site: Callable[[str], Site]) -> None:
@@ -176,7 +229,6 @@ def test_what_nothing_came_of_is_given_up(site: Callable[[str], Site]) -> None:
     journal = here.env.journal
     here.fails = True
     here.lxd["sec1"].uses(0.5, 0.6)
-    here.begins = True
     here.go_on(300)
     assert len(here.moves) == 1
     assert journal.state("web").open_episode is None
@@ -278,7 +330,7 @@ def test_a_failover_ends_a_copy_that_nobody_waits_for(
         look()
 
     monkeypatch.setattr(copies, "copy", copy)
-    subject: Any = SimpleNamespace(env=here.env, name="web", lxd=None)
+    subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
     episode = journal.open("web", "x", request_of("sec2", by), here.clock.now())
     moving.copy(subject, episode, lambda _text: None)
     journal.open("mail", "its VM has crashed", Request(automatic=True), here.clock.now())
@@ -287,3 +339,62 @@ def test_a_failover_ends_a_copy_that_nobody_waits_for(
     else:
         with pytest.raises(ExternalError, match="mail fails over, which comes first"):
             moving.copy(subject, episode, lambda _text: None)
+
+
+def test_a_drain_ends_a_copy_to_it(site: Callable[[str], Site], monkeypatch: pytest.MonkeyPatch) -> None:
+    here = site(MOVING)
+    episode = here.env.journal.open("web", "x", request_of("sec2", "root"), here.clock.now())
+    running = SimpleNamespace(get=lambda _name: SimpleNamespace(status="Running"))
+    monkeypatch.setattr(moving, "where_it_served", lambda _subject: (running, None))
+    monkeypatch.setattr(copies, "copy", lambda *_args, **_more: None)
+    subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
+    moving.copy(subject, episode, lambda _text: None)
+    DrainedBook(here.env.journal).write("sec2", Drained(1.0, "root"))
+    with pytest.raises(ExternalError, match="sec2 is drained; `vcrecovery undrain sec2`"):
+        moving.copy(subject, episode, lambda _text: None)
+
+
+# -- drain -------------------------------------------------------------------------------------------------------------
+
+
+def drained(here: Site, *words: str) -> Any:
+    file = here.env.plan.state_dir.parent / "plan.yml"
+    return CliRunner().invoke(cli, [*words, "--plan", str(file)])
+
+
+def test_one_that_comes_is_not_said_to_be_elsewhere(site: Callable[[str], Site]) -> None:
+    """It has stopped already: nobody holds it up, and nobody may open that machine yet."""
+    here = site(MOVING)
+    journal, now = here.env.journal, here.clock.now()
+    episode = journal.open("web", "x", request_of("sec2", "root"), now)
+    for step in (Step.CONFIRM, Step.COPY, Step.STOP):
+        journal.end(journal.begin(episode, step, now), now, ok=True, evidence=proof(step))
+    done = drained(here, "drain", "sec2")
+    assert "web: on the way to sec2" in done.stdout
+    assert isinstance(done.exception, RefusedError)
+    assert "stopped already" in str(done.exception)
+
+
+def test_one_that_the_plan_has_no_more_is_undrained(site: Callable[[str], Site]) -> None:
+    here = site(MOVING)
+    DrainedBook(here.env.journal).write("sec9", Drained(1.0, "root"))
+    assert of_secondaries(here.env) == []
+    assert drained(here, "undrain", "sec9").stdout == "sec9: takes standbys again\n"
+    unknown = drained(here, "undrain", "sec9")
+    assert isinstance(unknown.exception, UsageError)
+    assert "has no secondary 'sec9'" in str(unknown.exception)
+
+
+def test_a_service_without_a_spare_stays_and_is_named(plan_file: Path) -> None:
+    journal = Journal(load_plan(plan_file).state_dir / "journal.db")
+    finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
+    done = CliRunner().invoke(cli, ["drain", "sec1", "--plan", str(plan_file)])
+    assert "web: stays: it has no spare" in done.stdout
+    assert isinstance(done.exception, RefusedError)
+    assert "secondary sec1 still serves web, which have no spare" in str(done.exception)
+
+
+def test_loads_that_nobody_can_read_are_no_success(plan_file: Path) -> None:
+    done = CliRunner().invoke(cli, ["rebalance", "--plan", str(plan_file)])
+    assert "sec1  not known: " in done.stdout
+    assert isinstance(done.exception, ExternalError)

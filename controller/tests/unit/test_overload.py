@@ -10,7 +10,7 @@ import pytest
 
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import Container, Machine, choose
-from vcrecovery.balance.load import ContainerReading, Load, MachineReading, Reading, load_between
+from vcrecovery.balance.load import ContainerReading, Load, MachineReading, Reading, load_between, load_over
 from vcrecovery.balance.overload import FORGOTTEN_AFTER, Course, Limits, after, high_in
 
 GIB = 1 << 30
@@ -69,13 +69,38 @@ def test_readings_that_do_not_belong_together_say_nothing(then: Reading) -> None
     assert load_between(reading(100, 7.0, machine=machine), then) is None
 
 
-@pytest.mark.parametrize(
-    "then", [{}, {"web": ContainerReading(2.0, GIB)}, {"web": ContainerReading(9.0, GIB, 0, 108.0)}]
-)
-def test_one_that_began_anew_is_not_known(then: dict[str, ContainerReading]) -> None:
-    found = load_between(reading(100, 7.0), reading(110, 0.0, containers=then))
+def machine(busy: float) -> MachineReading:
+    return MachineReading(busy, 0.0, {})
+
+
+@pytest.mark.parametrize("then", [ContainerReading(2.0, GIB, 0, 5.0), ContainerReading(9.0, GIB, 0, 108.0)])
+def test_one_that_began_anew_does_not_use_nothing(then: ContainerReading) -> None:
+    """Where only containers tell what is used, that is not known, and no room for others."""
+    assert load_between(reading(100, 7.0), reading(110, 0.0, containers={"web": then})) is None
+    whole = load_between(
+        reading(100, 7.0, machine=machine(50.0)), reading(110, 0.0, containers={"web": then}, machine=machine(60.0))
+    )
+    assert whole is not None
+    assert (whole.used.cpu, whole.containers) == (1.0, {})
+
+
+def test_it_is_looked_back_as_far_as_everything_runs() -> None:
+    young = {"web": ContainerReading(9.0, GIB, 0, 5.0), "new": ContainerReading(1.0, GIB, 0, 105.0)}
+    older = {"web": ContainerReading(18.0, GIB, 0, 5.0), "new": ContainerReading(11.0, GIB, 0, 105.0)}
+    readings = [reading(100, 0.0), reading(110, 0.0, containers=young), reading(120, 0.0, containers=older)]
+    found = load_over(readings)
     assert found is not None
-    assert found.containers == {}
+    assert (found.seconds, found.used.cpu) == (10.0, 1.9)
+    assert load_over(readings[:2]) is None
+    assert load_over([]) is None
+
+
+def test_caches_are_counted_to_containers_and_are_no_memory_in_use() -> None:
+    many = {name: ContainerReading(7.0, 2 * GIB, 0, 5.0) for name in ("web", "db")}
+    found = load_between(reading(100, 7.0, containers=many), reading(110, 7.0, containers=many))
+    assert found is not None
+    # Both together what the machine has in use.
+    assert found.containers["web"].memory == GIB / 2
 
 
 def test_it_lasts_before_it_counts() -> None:

@@ -63,15 +63,21 @@ class Move:
 
 @dataclass(frozen=True)
 class Choice:
-    """`short`: what is said of those that stay overloaded; `kept`: why which containers stay on an overloaded one."""
+    """`short`: what is said of those that stay overloaded. `kept`: why containers stay on an overloaded one; `on`: on
+    which.
+    """
 
     moves: tuple[Move, ...] = ()
     short: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
+    on: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def to_copy(self) -> float:
         return sum(move.to_copy for move in self.moves)
+
+    def kept_on(self, machine: str) -> dict[str, str]:
+        return {name: why for name, why in self.kept.items() if self.on.get(name) == machine}
 
     @property
     def down(self) -> float:
@@ -100,7 +106,7 @@ def choose(
     moves = tuple(_move(one, placed[one.name], known, rooms, targets) for one in on_them if one.name in placed)
     short = {name: _what_is_left(name, need) for name, need in rooms.needs.items() if any(need)}
     kept = {one.name: _why_it_stays(one, known, rooms, short, targets) for one in on_them if one.name not in placed}
-    return Choice(moves, short, kept)
+    return Choice(moves, short, kept, {one.name: one.on for one in on_them if one.name in kept})
 
 
 def _excess(machine: Machine, targets: Amounts) -> Amounts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vcrecovery.balance.amounts import Amounts
@@ -47,7 +47,7 @@ class Reading:
 class Load:
     """`containers`: those of which it is known. `whole`: the CPU is the machine's, and not only its containers'.
 
-    `stolen`: cores that its hypervisor gave to others meanwhile.
+    `stolen`: cores that its hypervisor gave to others meanwhile. `seconds`: for how long that was looked at.
     """
 
     size: Amounts
@@ -56,6 +56,7 @@ class Load:
     whole: bool = False
     stolen: float = 0.0
     pressure: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def shares(self) -> Amounts:
@@ -64,23 +65,57 @@ class Load:
 
 
 def load_between(before: Reading, after: Reading) -> Load | None:
-    """None where the two do not belong together: a clock, or a machine, that began anew."""
-    seconds = after.at - before.at
-    if seconds <= 0 or after.cores != before.cores or after.cores <= 0:
+    """None where the two do not belong together: a clock, or a machine, that began anew.
+
+    Also of a machine whose CPU only its containers tell, and one of them began anew: what it uses is not nothing.
+    """
+    if not belongs_to(before, after):
         return None
-    containers = {}
-    for name, now in after.containers.items():
-        then = before.containers.get(name)
-        if then is not None and then.started_at == now.started_at and now.cpu >= then.cpu:
-            containers[name] = Amounts((now.cpu - then.cpu) / seconds, float(now.memory), float(now.disk))
-    cpu, stolen, pressure = sum(own.cpu for own in containers.values()), 0.0, {}
-    whole = before.machine is not None and after.machine is not None
+    seconds = after.at - before.at
+    share = _true_share(after)
+    containers = {
+        name: Amounts((now.cpu - before.containers[name].cpu) / seconds, now.memory * share, float(now.disk))
+        for name, now in after.containers.items()
+        if _goes_on(before.containers.get(name), now)
+    }
+    cpu, stolen, pressure = sum(own.cpu for own in containers.values()), 0.0, dict[str, float]()
     if before.machine is not None and after.machine is not None:
         cpu = (after.machine.busy - before.machine.busy) / seconds
         stolen = (after.machine.stolen - before.machine.stolen) / seconds
         pressure = dict(after.machine.pressure)
-        if cpu < 0:
-            return None
+    elif len(containers) < len(after.containers):
+        return None
     size = Amounts(float(after.cores), float(after.memory), float(after.pool))
     used = Amounts(min(cpu, float(after.cores)), float(after.memory_used), float(after.pool - after.free))
-    return Load(size, used, containers, whole, max(0.0, stolen), pressure)
+    whole = after.machine is not None
+    return Load(size, used, containers, whole, max(0.0, stolen), pressure, seconds)
+
+
+def belongs_to(before: Reading, after: Reading) -> bool:
+    """Whether neither the machine nor its clock began anew in between."""
+    if after.at <= before.at or after.cores != before.cores or after.cores <= 0:
+        return False
+    return before.machine is None or after.machine is None or after.machine.busy >= before.machine.busy
+
+
+def load_over(readings: Sequence[Reading]) -> Load | None:
+    """Up to the newest of them, as far back as everything that runs now has run, too. None where that is no time."""
+    if not readings:
+        return None
+    now = readings[-1].containers
+    for reading in list(readings)[:-1]:
+        if all(_goes_on(reading.containers.get(name), own) for name, own in now.items()):
+            return load_between(reading, readings[-1])
+    return None
+
+
+def _goes_on(then: ContainerReading | None, now: ContainerReading) -> bool:
+    return then is not None and then.started_at == now.started_at and now.cpu >= then.cpu
+
+
+def _true_share(reading: Reading) -> float:
+    """Of what containers are said to use of the memory: the caches of their files are counted to them, and are none of
+    what the machine has in use.
+    """
+    together = sum(own.memory for own in reading.containers.values())
+    return min(1.0, reading.memory_used / together) if together else 1.0

@@ -18,6 +18,8 @@ Placing = Mapping[str, str]
 Cost = tuple[float, float]
 #: Of what is to be taken off, or is free: less than this share of it is rounding.
 _ROUNDING = 1e-9
+#: The search goes into so many, one inside the other: the cheapest for what they take off.
+_MOST = 200
 _ALL_BUT_ROUNDING = Amounts(*[1 - _ROUNDING] * len(Amounts()))
 
 
@@ -98,7 +100,7 @@ def cost_of(items: Sequence[Item], placing: Placing) -> Cost:
 
 class _Search:
     def __init__(self, items: Sequence[Item], rooms: Rooms, start: Placing | None, steps: int) -> None:
-        self._items = sorted(items, key=lambda item: _ratio(item, rooms.needs[item.source]))
+        self._items = sorted(items, key=lambda item: _ratio(item, rooms.needs[item.source]))[:_MOST]
         self._rooms, self._steps = rooms.copy(), steps
         self._placed: dict[str, str] = {}
         self.best: Placing | None = start

@@ -16,12 +16,14 @@ from vcrecovery.cli.options import colour, operator, read_plan
 from vcrecovery.cli.output import say
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.rebalance import limits_of, loads_over, proposed
+from vcrecovery.operations.rebalance import limits_of, loads_over, places_of, proposed
 from vcrecovery.operations.several import Result, as_data
 from vcrecovery.store.load_book import LoadBook
 
 #: Seconds of a measurement, where no watcher looks all the time.
 _MEASURED_FOR = 5.0
+#: Seconds, and episodes, for which it is looked back for what has changed.
+_LOOKED_BACK, _LOOKED_THROUGH = 86400.0, 1000
 
 
 @dataclass(frozen=True)
@@ -47,20 +49,23 @@ def run(plan_path: Path, *, dry_run: bool, as_json: bool) -> None:
             say(line)
     results = [] if dry_run else move_all(env, wanted, operator(), as_json=as_json)
     if as_json:
-        say(json.dumps(_data(found, choice, results, dry_run=dry_run), indent=2))
+        say(json.dumps(_data(found, begun, choice, results, dry_run=dry_run), indent=2))
     elif dry_run:
         say("dry run: nothing was touched")
     else:
         tell_all(results)
     if not dry_run:
         all_moved("rebalance", results)
-        _refuse_what_is_left(choice)
+    _refuse_what_is_left(found, choice)
 
 
 def _found(env: Environment, *, quietly: bool) -> _Found:
     seen = LoadBook(env.plan.state_dir).read(env.clock.now())
     found = _Found({}, {}, {})
-    found.loads.update({n: one.load for n, one in seen.items() if one.load is not None and n in env.plan.secondaries})
+    changed = _changed(env)
+    for name, one in seen.items():
+        if one.load is not None and name in env.plan.secondaries and one.at - one.load.seconds > changed.get(name, 0.0):
+            found.loads[name] = one.load
     if unknown := [name for name in env.plan.secondaries if name not in found.loads]:
         if not quietly:
             say(f"measuring the load of {', '.join(unknown)} for {_MEASURED_FOR:.0f} s")
@@ -76,13 +81,25 @@ def _found(env: Environment, *, quietly: bool) -> _Found:
     return found
 
 
-def _refuse_what_is_left(choice: Choice) -> None:
+def _changed(env: Environment) -> dict[str, float]:
+    """When something last came to each secondary, or left it: what was seen before says nothing of now."""
+    found: dict[str, float] = {}
+    for one in env.journal.since(env.clock.now() - _LOOKED_BACK, _LOOKED_THROUGH):
+        if one.service in env.plan.services:
+            for place in places_of(env.plan.services[one.service]):
+                found[place] = max(found.get(place, 0.0), one.closed_at or env.clock.now())
+    return found
+
+
+def _refuse_what_is_left(found: _Found, choice: Choice) -> None:
     if choice.short:
         kept = "; ".join(f"{name}: {why}" for name, why in choice.kept.items())
         raise RefusedError(
             f"{'; '.join(choice.short.values())}{f' ({kept})' if kept else ''}",
             "give services there a spare with room, or the machine more",
         )
+    if found.trouble:
+        raise ExternalError("; ".join(f"{name}: its load is not known: {why}" for name, why in found.trouble.items()))
 
 
 def _lines(found: _Found, begun: Sequence[Wanted], choice: Choice) -> list[str]:
@@ -101,11 +118,14 @@ def _lines(found: _Found, begun: Sequence[Wanted], choice: Choice) -> list[str]:
     return lines
 
 
-def _data(found: _Found, choice: Choice, results: Sequence[Result], *, dry_run: bool) -> dict[str, object]:
+def _data(
+    found: _Found, begun: Sequence[Wanted], choice: Choice, results: Sequence[Result], *, dry_run: bool
+) -> dict[str, object]:
     known = {n: {**load_as_data(load), "overloaded": found.why.get(n, "")} for n, load in found.loads.items()}
     return {
         "dry_run": dry_run,
         "secondaries": {**known, **{name: {"trouble": reason} for name, reason in found.trouble.items()}},
+        "begun": [{"service": one.service, "to": one.to, "why": one.why} for one in begun],
         "moves": [
             {"service": m.container, "from": m.source, "to": m.to, "bytes": m.to_copy, "down": m.down, "why": m.why}
             for m in choice.moves

@@ -12,8 +12,9 @@ from vcrecovery.cli.output import say
 from vcrecovery.core.service_state import Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.rebalance import places_of
 from vcrecovery.operations.several import as_data
-from vcrecovery.plan.model import Plan, Service
+from vcrecovery.plan.model import Plan
 from vcrecovery.plan.places import is_elsewhere
 from vcrecovery.plan.problems import suggest
 from vcrecovery.store.drained import Drained, DrainedBook
@@ -21,18 +22,24 @@ from vcrecovery.store.drained import Drained, DrainedBook
 
 @dataclass(frozen=True)
 class _There:
-    """Services whose standbys are on it: those to move and where to, those that have no spare, those that wait."""
+    """Services whose standbys are on it: those to move and where to, those that have no spare, those that wait; and
+    those that are on the way to it, and cannot be held up any more.
+    """
 
     go: dict[str, str]
     stay: list[str]
     wait: list[str]
+    come: list[str]
 
 
 def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -> None:
-    env = Environment(_read(plan_path, secondary))
-    there, by = _there(env, secondary), operator()
+    env = Environment(read_plan(plan_path))
+    _refuse_unknown(env.plan, plan_path, secondary)
+    by = operator()
     if not dry_run:
+        # First of all: a move to it that is still copied ends at that.
         DrainedBook(env.journal).write(secondary, Drained(env.clock.now(), by))
+    there = _there(env, secondary)
     wanted = [Wanted(name, to, f"secondary {secondary} is drained") for name, to in there.go.items()]
     if not as_json:
         _tell(there, secondary, dry_run=dry_run)
@@ -44,6 +51,7 @@ def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -
             "moves": [{"service": one.service, "to": one.to} for one in wanted],
             "without_a_spare": there.stay,
             "waiting": there.wait,
+            "coming": there.come,
             "services": as_data(results),
         }
         say(json.dumps(data, indent=2))
@@ -51,6 +59,11 @@ def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -
         tell_all(results)
     if not dry_run:
         all_moved(f"secondary {secondary}", results)
+    if there.come and not dry_run:
+        raise RefusedError(
+            f"{', '.join(there.come)}: on the way to {secondary}, and stopped already",
+            f"once `vcrecovery status` shows that it serves there, `vcrecovery drain {secondary}` again",
+        )
     if there.stay and not dry_run:
         raise RefusedError(
             f"secondary {secondary} still serves {', '.join(there.stay)}, which have no spare",
@@ -59,9 +72,10 @@ def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -
 
 
 def undrain_it(plan_path: Path, secondary: str) -> None:
-    env = Environment(_read(plan_path, secondary))
+    env = Environment(read_plan(plan_path))
     book = DrainedBook(env.journal)
     if secondary not in book.all():
+        _refuse_unknown(env.plan, plan_path, secondary)
         say(f"{secondary}: nothing to do: it is not drained")
         return
     book.forget(secondary)
@@ -72,19 +86,19 @@ def undrain_it(plan_path: Path, secondary: str) -> None:
             say(f"{name} serves on {here}: `vcrecovery move {name} --to {secondary}` brings it back")
 
 
-def _read(plan_path: Path, secondary: str) -> Plan:
-    plan = read_plan(plan_path)
+def _refuse_unknown(plan: Plan, plan_path: Path, secondary: str) -> None:
     if secondary not in plan.secondaries:
         known = list(plan.secondaries)
         raise UsageError(f"plan {plan_path} has no secondary {secondary!r} {suggest(secondary, known)}")
-    return plan
 
 
 def _there(env: Environment, secondary: str) -> _There:
     begun = {one.service: one.to for one in begun_moves(env) if one.to != secondary}
-    found = _There({n: to for n, to in begun.items() if secondary in _places(env.plan.services[n])}, [], [])
+    coming = [one.service for one in env.journal.open_episodes() if one.request.to == secondary and one.has_acted]
+    own = {name: to for name, to in begun.items() if secondary in places_of(env.plan.services[name])}
+    found = _There(own, [], [], coming)
     for name, service in env.plan.services.items():
-        if service.standby.secondary != secondary or name in found.go:
+        if service.standby.secondary != secondary or name in (*found.go, *coming):
             continue
         if env.journal.state(name).side is not Side.STANDBY:
             found.wait.append(name)
@@ -95,11 +109,6 @@ def _there(env: Environment, secondary: str) -> _There:
     return found
 
 
-def _places(service: Service) -> set[str]:
-    spare = service.standby.spare
-    return {service.standby.secondary, *([spare.secondary] if spare is not None else [])}
-
-
 def _tell(there: _There, secondary: str, *, dry_run: bool) -> None:
     would = "would be moved" if dry_run else "is moved"
     for name, to in there.go.items():
@@ -108,7 +117,9 @@ def _tell(there: _There, secondary: str, *, dry_run: bool) -> None:
         say(f"{name}: stays: it has no spare")
     if there.wait:
         say(f"unprotected while {secondary} is off: {', '.join(there.wait)}, whose standbys wait there")
-    if not there.go and not there.stay:
+    for name in there.come:
+        say(f"{name}: on the way to {secondary}")
+    if not there.go and not there.stay and not there.come:
         say(f"{secondary}: nothing serves there")
     if dry_run:
         say("dry run: nothing was touched")

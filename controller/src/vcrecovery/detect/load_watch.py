@@ -9,16 +9,16 @@ from contextlib import suppress
 from functools import partial
 
 from vcrecovery.balance.choice import Choice, Move, told
-from vcrecovery.balance.load import Load, Reading, load_between
+from vcrecovery.balance.load import Load, Reading, belongs_to, load_between, load_over
 from vcrecovery.balance.overload import Course, after
 from vcrecovery.core.move import BALANCE
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.drivers.runtime import Event
-from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
+from vcrecovery.drivers.runtime import Event, results
+from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError, bug_in_words
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter
-from vcrecovery.operations.rebalance import carry_out, give_up, limits_of, proposed, read_load
+from vcrecovery.operations.rebalance import carry_out, give_up, limits_of, moved_lately, proposed, read_load
 from vcrecovery.operations.serving import failing_over
 from vcrecovery.store.load_book import LoadBook, Seen
 
@@ -26,6 +26,8 @@ log = logging.getLogger("vcrecovery.watch")
 
 #: Seconds between two looks.
 EVERY = 15.0
+#: So many are read at the same time: one that does not answer takes its time.
+_AT_ONCE = 32
 TASK = "look at the loads of the secondaries"
 
 
@@ -43,29 +45,38 @@ class LoadWatch:
         self._trouble: dict[str, str] = {}
         #: Since when it was overloaded, and which services were said to be moved.
         self._told: dict[str, tuple[float | None, tuple[str, ...]]] = {}
-        #: When one was moved from or to each, by itself.
-        self._moved_at: dict[str, float] = {}
+        #: From or to which one is being moved, by itself; and of which what was read says nothing any more.
         self._moving: set[str] = set()
+        self._changed: set[str] = set()
 
     def turn(self) -> None:
         """One look at each. Raises ExternalError when the journal or the folder cannot be used."""
+        self._rounds.begin(TASK)
+        for name in list(self._changed):
+            self._changed.discard(name)
+            self._readings[name].clear()
+        names = list(self._courses)
+        newest = dict(zip(names, results(self._env.runtime, self._read, names, "load", _AT_ONCE), strict=True))
+        self._rounds.begin(TASK)
         loads = {}
-        for name in self._env.plan.secondaries:
-            self._rounds.begin(TASK)
-            before = self._courses[name]
-            newest = self._read(name)
-            self._courses[name] = after(before, newest, self._limits, self._steady())
-            if (load := self._over_all(name)) is not None and newest is not None:
+        for name in names:
+            before, self._courses[name] = self._courses[name], self._after(name, newest[name])
+            if newest[name] is not None and (load := load_over(self._readings[name])) is not None:
                 loads[name] = load
             if before.since is not None and self._courses[name].since is None:
                 log.info("secondary %s is not overloaded any more", name)
         overloaded = [name for name, course in self._courses.items() if course.since is not None and name in loads]
-        choice = proposed(self._env, loads, overloaded) if overloaded else Choice()
+        moves_itself = self._env.plan.balance.do == "move"
+        choice = proposed(self._env, loads, overloaded, unasked=moves_itself) if overloaded else Choice()
         for name in overloaded:
             self._tell(name, choice)
-        self._write(loads, choice)
-        if self._env.plan.balance.do == "move":
+        if moves_itself and choice.moves:
             self._begin(choice)
+        self._write(loads, choice)
+        self._rounds.begin(TASK)
+
+    def _after(self, name: str, load: Load | None) -> Course:
+        return after(self._courses[name], load, self._limits, self._steady())
 
     def _read(self, name: str) -> Load | None:
         """The load since the last look."""
@@ -78,20 +89,17 @@ class LoadWatch:
             return None
         self._trouble.pop(name, None)
         load = load_between(readings[-1], reading) if readings else None
-        if load is None:
+        if readings and not belongs_to(readings[-1], reading):
             readings.clear()
         readings.append(reading)
         while len(readings) > 2 and reading.at - readings[1].at >= self._limits.high_for:
             readings.popleft()
         return load
 
-    def _over_all(self, name: str) -> Load | None:
-        """The load of the last `high_for` seconds: one moment is no reason to move anything."""
-        readings = self._readings[name]
-        return load_between(readings[0], readings[-1]) if len(readings) > 1 else None
-
     def _tell(self, name: str, choice: Choice) -> None:
         """Once for as long as it would move the same services: its figures change all the time."""
+        if name in self._moving:
+            return
         lines = _proposal(name, choice)
         about = self._courses[name].since, tuple(move.container for move in choice.moves if move.source == name)
         if self._told.get(name) == about:
@@ -112,6 +120,7 @@ class LoadWatch:
                     course.why,
                     self._trouble.get(name, ""),
                     tuple(_proposal(name, choice)),
+                    name in self._moving,
                 )
                 for name, course in self._courses.items()
             }
@@ -120,44 +129,46 @@ class LoadWatch:
     # -- do: move ----------------------------------------------------------------------------------------------
 
     def _begin(self, choice: Choice) -> None:
+        if failing_over(self._env):
+            return
+        busy = moved_lately(self._env)
         for move in choice.moves:
             pair = {move.source, move.to}
-            if pair & self._moving or any(not self._is_calm(name) for name in pair) or failing_over(self._env):
+            if pair & (self._moving | busy):
                 continue
             self._moving |= pair
-            self._env.runtime.spawn(partial(self._carry_out, move), f"move {move.container}")
-
-    def _is_calm(self, name: str) -> bool:
-        moved_at = self._moved_at.get(name)
-        return moved_at is None or self._steady() - moved_at >= self._env.plan.balance.again_after
+            try:
+                self._env.runtime.spawn(partial(self._carry_out, move), f"move {move.container}")
+            except RuntimeError:
+                # No thread can be had now: at the next turn, perhaps.
+                self._moving -= pair
 
     def _carry_out(self, move: Move) -> None:
-        env = self._env.another()
         why = f"secondary {move.source} is overloaded ({self._courses[move.source].why})"
         try:
+            # Everybody else sees it serve where it does, until it does so elsewhere.
+            env = self._env.apart()
             episode = carry_out(env, move.container, move.to, why, BALANCE, self._reporter)
             if episode is not None:
                 log.info("%s: epoch %d: %s: %s", move.container, episode.epoch, episode.outcome, episode.reason)
-        except VCRecoveryError as error:
-            log.error("%s: it is not moved to %s: %s", move.container, move.to, error)
-            self._give_up(env, move.container, str(error))
+        except Exception as error:  # noqa: BLE001  a thread that ends without a word would hold the two for ever
+            said = str(error) if isinstance(error, VCRecoveryError) else bug_in_words(error)
+            log.error("%s: it is not moved to %s: %s", move.container, move.to, said)
+            self._give_up(move.container, said)
         finally:
-            for name in (move.source, move.to):
-                # What was read before says nothing of where it is now.
-                self._readings[name].clear()
-                self._moved_at[name] = self._steady()
-                self._moving.discard(name)
+            self._changed |= {move.source, move.to}
+            self._moving -= {move.source, move.to}
 
     def give_up_all(self) -> None:
         """What an earlier watcher has begun, and nothing came of. Raises ExternalError."""
         for episode in self._env.journal.open_episodes():
             if episode.request.by == BALANCE:
-                self._give_up(self._env, episode.service, "the watcher that began it has ended")
+                self._give_up(episode.service, "the watcher that began it has ended")
 
-    def _give_up(self, env: Environment, service: str, why: str) -> None:
-        # Who is at work on it goes on with it.
-        with suppress(BusyError):
-            give_up(env, service, why)
+    def _give_up(self, service: str, why: str) -> None:
+        # Who is at work on it goes on with it; what cannot be written now is given up by the next watcher.
+        with suppress(BusyError, ExternalError):
+            give_up(self._env, service, why)
 
 
 def _proposal(name: str, choice: Choice) -> list[str]:
@@ -165,9 +176,8 @@ def _proposal(name: str, choice: Choice) -> list[str]:
 
 
 def _why_nothing(name: str, choice: Choice) -> str:
-    return "; ".join(f"{one}: {why}" for one, why in choice.kept.items()) or choice.short.get(
-        name, "nothing serves there"
-    )
+    kept = "; ".join(f"{one}: {why}" for one, why in choice.kept_on(name).items())
+    return kept or choice.short.get(name, "nothing serves there")
 
 
 def keep_looking_at_loads(watch: LoadWatch, stop: Event) -> None:

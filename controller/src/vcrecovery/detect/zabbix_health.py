@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from vcrecovery.core.health import Course, Health
@@ -64,7 +63,7 @@ class ZabbixHealth:
         secondaries: Sequence[str] = (),
         loads: Callable[[], Mapping[str, Seen]] = dict,
     ) -> None:
-        """`loads`: what is known of the `secondaries` now; may raise ExternalError."""
+        """`loads`: what is known of the `secondaries` now."""
         self._health, self._clock, self._host = health, clock, zabbix.services_host
         self._secondaries, self._loads = secondaries, loads
         self._trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port, TIMEOUT)
@@ -128,10 +127,7 @@ class ZabbixHealth:
 
     def _put_loads(self, at: float) -> None:
         """Of those whose load is known. The reason first, as above."""
-        found: Mapping[str, Seen] = {}
-        with suppress(ExternalError):  # the watch over them says so
-            found = self._loads()
-        for name, seen in found.items():
+        for name, seen in self._loads().items():
             if seen.load is None:
                 continue
             overloaded = seen.since is not None

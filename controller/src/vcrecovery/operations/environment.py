@@ -80,6 +80,10 @@ class Environment:
         """The same, with connections of its own: for whoever must not wait behind others' questions."""
         return Environment(self.plan, self.clock, self.runtime)
 
+    def apart(self) -> Environment:
+        """As `another`, with a plan of its own: for whoever moves a standby that serves on as ever meanwhile."""
+        return Environment(with_own_places(self.plan), self.clock, self.runtime)
+
     @cached_property
     def hosts(self) -> dict[str, LibvirtHost]:
         from vcrecovery.drivers.libvirt import LibvirtHost
@@ -160,6 +164,11 @@ class Environment:
             name: Zone(name, [servers[s] for s in zone.servers], keys[zone.key], self.clock, self.runtime)
             for name, zone in self.plan.dns.zones.items()
         }
+
+
+def with_own_places(plan: Plan) -> Plan:
+    """A plan in which standbys can be put elsewhere, and nobody else sees that."""
+    return plan.model_copy(update={"services": dict(plan.services)})
 
 
 def _place(secondary: Secondary) -> Path | OverHttps:

@@ -13,11 +13,13 @@ from vcrecovery.balance.overload import Limits
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
+from vcrecovery.plan.model import Service
 from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import service_lock
 
@@ -25,6 +27,10 @@ from vcrecovery.store.lock import service_lock
 _DOWN = 5.0
 #: So many of its episodes are looked through for that.
 _LOOKED_THROUGH = 50
+#: Seconds after which one that was moved in vain is moved again at the latest.
+_NOT_LONGER = 86400.0
+#: So many of the newest episodes of all services are looked through for moves of a while ago.
+_LATEST = 1000
 #: Of a pool that may be in use, where something goes.
 _POOL = 0.9
 
@@ -63,8 +69,11 @@ def _read_quietly(env: Environment, secondary: str) -> Reading | ExternalError:
         return error
 
 
-def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str]) -> Choice:
-    """What to move off those. `loads`: of all secondaries of which it is known. Raises ExternalError."""
+def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False) -> Choice:
+    """What to move off those. `loads`: of all secondaries of which it is known. Raises ExternalError.
+
+    `unasked`: nobody has asked for it, so what was moved just now, or in vain, is left alone for a while.
+    """
     env.place_standbys()
     drained = DrainedBook(env.journal).all()
     share = env.plan.balance.target / 100
@@ -74,10 +83,17 @@ def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[st
         Machine(name, load.size, load.used._replace(disk=0.0) if name in relieve else load.used, name not in drained)
         for name, load in loads.items()
     ]
-    return choose(machines, _containers(env, loads, relieve), targets, [name for name in relieve if name in loads])
+    return choose(
+        machines,
+        _containers(env, loads, relieve, unasked=unasked),
+        targets,
+        [name for name in relieve if name in loads],
+    )
 
 
-def _containers(env: Environment, loads: Mapping[str, Load], relieve: Collection[str]) -> list[Container]:
+def _containers(
+    env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool
+) -> list[Container]:
     """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from."""
     serving = {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
     groups = [frozenset(group) for group in env.plan.balance.apart]
@@ -97,7 +113,8 @@ def _containers(env: Environment, loads: Mapping[str, Load], relieve: Collection
                 uses.disk if uses is not None else 0.0,
                 _down(env, name) if on in relieve else 0.0,
                 apart & serving,
-                _why_it_stays(env, env.journal.state(name), known=uses is not None),
+                _why_it_stays(env, env.journal.state(name), known=uses is not None)
+                or (_why_not_again(env, name) if unasked and on in relieve else ""),
             )
         )
     return found
@@ -113,6 +130,39 @@ def _why_it_stays(env: Environment, state: ServiceState, *, known: bool) -> str:
     if state.suspension_at(env.clock.now()) is not None:
         return "suspended"
     return "" if known else "what it uses is not known"
+
+
+def _why_not_again(env: Environment, name: str) -> str:
+    """Of one that was moved unasked, and in vain: each time twice as long. An operator's move begins anew."""
+    tries = 0
+    moves = [one for one in env.journal.history(name, _LOOKED_THROUGH) if one.request.moves and one.outcome is not None]
+    for one in moves:
+        if one.request.by != BALANCE or one.outcome is Outcome.DONE:
+            break
+        tries += 1
+    if not tries:
+        return ""
+    until = (moves[0].closed_at or 0.0) + min(env.plan.balance.again_after * 2**tries, _NOT_LONGER)
+    if env.clock.now() >= until:
+        return ""
+    return f"it was moved in vain ({moves[0].reason}): not again before {day_and_time(until)}"
+
+
+def moved_lately(env: Environment) -> set[str]:
+    """The secondaries from or to which one was moved unasked within `again_after`. Raises ExternalError."""
+    now, calm = env.clock.now(), env.plan.balance.again_after
+    ended = [
+        one.service
+        for one in env.journal.since(now - calm - _NOT_LONGER, _LATEST)
+        if one.request.by == BALANCE and one.closed_at is not None and now - one.closed_at < calm
+    ]
+    return {place for name in ended if name in env.plan.services for place in places_of(env.plan.services[name])}
+
+
+def places_of(service: Service) -> set[str]:
+    """The secondaries on which its standby may be."""
+    spare = service.standby.spare
+    return {service.standby.secondary, *([spare.secondary] if spare is not None else [])}
 
 
 def _down(env: Environment, name: str) -> float:

@@ -27,9 +27,11 @@ class Balance(Section):
         900.0, description="do: move: from one move to the next from or to the same secondary"
     )
     apart: list[Annotated[list[Name], Field(min_length=2)]] = Field(
-        [], description="services that are never moved to where another of them serves", examples=[[["db1", "db2"]]]
+        [],
+        description="services that `rebalance` does not move to where another of them serves",
+        examples=[[["db1", "db2"]]],
     )
-    pinned: list[Name] = Field([], description="services that are not moved")
+    pinned: list[Name] = Field([], description="services that `rebalance` does not move")
 
     @model_validator(mode="after")
     def _has_room_between(self) -> Self:

@@ -17,7 +17,7 @@ def of_secondaries(env: Environment) -> list[Finding]:
     if not env.has_a_journal():
         return []
     loads = LoadBook(env.plan.state_dir).read(env.clock.now())
-    drained = DrainedBook(env.journal).all()
+    drained = {name: one for name, one in DrainedBook(env.journal).all().items() if name in env.plan.secondaries}
     return [*overloaded(loads), *being_drained(drained)]
 
 
@@ -26,11 +26,21 @@ def overloaded(loads: Mapping[str, Seen]) -> list[Finding]:
     found = []
     for name, seen in loads.items():
         if seen.since is not None:
-            what = "; ".join(seen.proposal) or "no move relieves it"
-            hint = "`vcrecovery rebalance` does it" if seen.proposal else "give services there a spare with room"
+            what, hint = _relief(seen)
             sentence = f"overloaded since {day_and_time(seen.since)} ({seen.why}): {what}"
             found.append(Finding(Level.WARNING, name, sentence, hint, Topic.LOAD))
     return found
+
+
+def _relief(seen: Seen) -> tuple[str, str]:
+    """What would relieve it, and what to type."""
+    if seen.moving:
+        return "a service is being moved from or to it", "`vcrecovery status` shows it"
+    if seen.load is None:
+        return f"its load is not known now: {seen.trouble or 'it was not read since'}", ""
+    if seen.proposal:
+        return "; ".join(seen.proposal), "`vcrecovery rebalance` does it"
+    return "no move relieves it", "give services there a spare with room"
 
 
 def being_drained(drained: Mapping[str, Drained]) -> list[Finding]:

@@ -19,7 +19,7 @@ VALID_FOR = 60.0
 class Seen:
     """Of one secondary, at `at`: seconds since the epoch. `since`: when it became overloaded; None while it is not.
 
-    `trouble`: why its load is not known; `proposal`: what the watcher would move.
+    `trouble`: why its load is not known; `proposal`: what the watcher would move; `moving`: it moves one from or to it.
     """
 
     at: float
@@ -28,35 +28,34 @@ class Seen:
     why: str = ""
     trouble: str = ""
     proposal: tuple[str, ...] = ()
+    moving: bool = False
 
 
 _FORM = TypeAdapter(dict[str, Seen])
 
 
 class LoadBook:
-    """Its methods raise ExternalError when the folder cannot be used."""
+    """In the state folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "loads.json"
 
     def write(self, seen: Mapping[str, Seen]) -> None:
+        """Raises ExternalError."""
         scratch = self._path.with_suffix(".new")
         try:
             # Not on the disk at once: after a reboot it says nothing of now.
             scratch.write_bytes(_FORM.dump_json(dict(seen)))
             scratch.replace(self._path)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise ExternalError(
+                f"{self._path} cannot be written: {error.strerror}", "free some space or correct its rights"
+            ) from error
 
     def read(self, now: float) -> dict[str, Seen]:
-        """What is not too old; nothing of a damaged one, which the watcher replaces."""
+        """What is not too old; nothing where it cannot be read: the watcher, which cannot write it either, says so."""
         try:
             found = _FORM.validate_json(self._path.read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return {}
-        except OSError as error:
-            raise self._unusable(error) from error
         return {name: one for name, one in found.items() if 0 <= now - one.at <= VALID_FOR}
-
-    def _unusable(self, error: OSError) -> ExternalError:
-        return ExternalError(f"{self._path} cannot be used: {error.strerror}", "free some space or correct its rights")

@@ -15,25 +15,26 @@ class Loads(Storage):
 
     def reading(self, pool: str) -> Reading:
         """Raises ExternalError when the server does not answer, or does not say it."""
-
-        def ask(api: Any) -> tuple[Any, Any]:
-            hardware = api.resources.get().json()["metadata"]
-            return hardware, api.instances.get(params={"recursion": "2"}).json()["metadata"]
-
-        hardware, instances = self._guard(ask)
+        hardware = self._guard(lambda api: api.resources.get())
+        instances = self._guard(lambda api: api.instances.get(params={"recursion": "2"}))
         free, total = self.pool_space(pool)
         try:
+            found = hardware.json()["metadata"]
             return Reading(
                 self._clock.steady(),
-                int(hardware["cpu"]["total"]),
-                int(hardware["memory"]["total"]),
-                int(hardware["memory"]["used"]),
+                int(found["cpu"]["total"]),
+                int(found["memory"]["total"]),
+                int(found["memory"]["used"]),
                 total,
                 free,
-                {one["name"]: _of_container(one) for one in instances if (one["state"] or {}).get("pid")},
+                {one["name"]: _of_container(one) for one in instances.json()["metadata"] if _runs(one)},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ExternalError(f"LXD on secondary {self.name} does not say how loaded its machine is") from error
+
+
+def _runs(one: Any) -> bool:
+    return bool((one["state"] or {}).get("pid"))
 
 
 def _of_container(one: Any) -> ContainerReading:

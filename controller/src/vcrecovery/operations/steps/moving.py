@@ -28,6 +28,7 @@ from vcrecovery.plan.model import Spare
 from vcrecovery.standby import copies
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, boots_with_its_machine
 from vcrecovery.standby.promote import promote_again
+from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 
 #: Seconds for one pass. It serves meanwhile.
@@ -122,8 +123,7 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
 
     def look_at_it() -> None:
         refuse_one_that_ended()
-        if episode.request.by == BALANCE and (others := failing_over(subject.env)):
-            raise ExternalError(f"{', '.join(others)} fails over, which comes first")
+        _refuse_what_was_called_off(subject, episode)
 
     look = spaced(look_at_it, LOOK_EVERY, subject.env.clock.steady)
     while not is_copied(took):
@@ -131,7 +131,21 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
         said = partial(_say_of, tell, number)
         took.append(_pass(subject, serving, PASS_WITHIN, said, look))
         tell(f"pass {number}: {took[-1]:.1f} s")
+    _refuse_what_was_called_off(subject, episode)
     return Copied(f"{len(took)} passes, the last in {took[-1]:.1f} s", seconds=took[-1])
+
+
+def _refuse_what_was_called_off(subject: Subject, episode: Episode) -> None:
+    """A copy may take hours. Raises ExternalError."""
+    env, there = subject.env, subject.lxd.name
+    if there in DrainedBook(env.journal).all():
+        raise ExternalError(f"{there} is drained", f"`vcrecovery undrain {there}` when the work there is over")
+    if episode.request.by != BALANCE:
+        return
+    if others := failing_over(env):
+        raise ExternalError(f"{', '.join(others)} fails over, which comes first")
+    if env.journal.state(subject.name).suspension_at(env.clock.now()) is not None:
+        raise ExternalError(f"{subject.name} is suspended")
 
 
 def stop(subject: Subject, episode: Episode) -> Stopped:
