@@ -16,8 +16,9 @@ from vcrecovery.cli.options import colour, operator, read_plan
 from vcrecovery.cli.output import say
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.rebalance import limits_of, loads_over, places_of, proposed
+from vcrecovery.operations.rebalance import limits_of, loads_over, proposed
 from vcrecovery.operations.several import Result, as_data
+from vcrecovery.plan.places import places_of
 from vcrecovery.store.load_book import LoadBook
 
 #: Seconds of a measurement, where no watcher looks all the time.

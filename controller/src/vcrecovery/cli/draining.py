@@ -12,10 +12,9 @@ from vcrecovery.cli.output import say
 from vcrecovery.core.service_state import Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.rebalance import places_of
 from vcrecovery.operations.several import as_data
 from vcrecovery.plan.model import Plan
-from vcrecovery.plan.places import is_elsewhere
+from vcrecovery.plan.places import is_elsewhere, places_of
 from vcrecovery.plan.problems import suggest
 from vcrecovery.store.drained import Drained, DrainedBook
 

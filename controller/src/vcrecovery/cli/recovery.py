@@ -23,6 +23,7 @@ from vcrecovery.operations.several import Result, as_data, fail_over_all, result
 from vcrecovery.operations.start_conditions import LiveConditions
 from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.groups import hypervisors_of
+from vcrecovery.plan.places import places_of
 from vcrecovery.plan.problems import suggest
 
 
@@ -202,8 +203,7 @@ def _is_off(env: Environment, meant: _Meant, to: str | None, typed: str | None) 
         return False
     if to is None:
         raise UsageError("--secondary-is-down needs --to", "name the secondary that takes over")
-    here = env.plan.services[meant.name].standby
-    named = {here.secondary, *([here.spare.secondary] if here.spare is not None else [])} - {to}
+    named = set(places_of(env.plan.services[meant.name])) - {to}
     if typed not in named:
         raise UsageError(f"--secondary-is-down {typed} is not where {meant.name} serves", f"type {' or '.join(named)}")
     return True

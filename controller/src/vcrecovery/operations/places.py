@@ -11,7 +11,7 @@ from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.plan.places import is_elsewhere, put
+from vcrecovery.plan.places import is_elsewhere, places_of, put
 from vcrecovery.store.drained import DrainedBook
 
 
@@ -42,8 +42,7 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
             f"{name} is served by its primary: only a standby that serves goes on on another secondary",
             f"`vcrecovery switchover {name}`, or `vcrecovery failover {name}`",
         )
-    known = [service.standby.secondary, *([service.standby.spare.secondary] if service.standby.spare else [])]
-    if request.to not in known:
+    if request.to not in places_of(service):
         raise RefusedError(
             f"the plan has no place for the standby of {name} on {request.to}",
             f"name it: services.{name}.standby.spare: {{secondary: {request.to}, address: ...}}",

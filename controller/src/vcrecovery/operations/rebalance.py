@@ -19,7 +19,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
-from vcrecovery.plan.model import Service
+from vcrecovery.plan.places import places_of
 from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import service_lock
 
@@ -157,12 +157,6 @@ def moved_lately(env: Environment) -> set[str]:
         if one.request.by == BALANCE and one.closed_at is not None and now - one.closed_at < calm
     ]
     return {place for name in ended if name in env.plan.services for place in places_of(env.plan.services[name])}
-
-
-def places_of(service: Service) -> set[str]:
-    """The secondaries on which its standby may be."""
-    spare = service.standby.spare
-    return {service.standby.secondary, *([spare.secondary] if spare is not None else [])}
 
 
 def _down(env: Environment, name: str) -> float:

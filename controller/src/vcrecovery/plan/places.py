@@ -53,3 +53,9 @@ def put(plan: Plan, name: str, secondary: str | None) -> None:
 def is_elsewhere(service: Service) -> bool:
     """Whether it serves on its spare."""
     return isinstance(service.standby, Elsewhere)
+
+
+def places_of(service: Service) -> list[str]:
+    """The secondaries on which its standby may be: where it is, and its spare."""
+    spare = service.standby.spare
+    return [service.standby.secondary, *([spare.secondary] if spare is not None else [])]

@@ -150,7 +150,7 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bo
     if instance is None:
         lxd.create_empty(name, wanted, devices_of(service, secondary))
         changes.note(True, f"container {name} created")
-        instance = _must_get(lxd, name)
+        instance = lxd.must_get(name)
     role = instance.config.get(ROLE_KEY)
     if role == ACTIVE or (role == SPARE and not stands_by):
         return changes
@@ -169,7 +169,7 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bo
     if instance.config.get(READY_KEY) != "true":
         _choose_id_map(lxd, name, path, clock)
         changes.note(True, "ID map chosen")
-    instance = _must_get(lxd, name)
+    instance = lxd.must_get(name)
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     own_identity(tree, name, service, secondary, changes)
     changes.note(_register(plan.state_dir, name, lxd.socket, path), "receiver told")
@@ -182,7 +182,7 @@ def set_up_again(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)
     wanted = {**config_of(service, secondary, lxcfs.files()), **claim, KEEPING_KEY: ""}
-    instance = lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: wanted, devices_of(service, secondary))
+    instance = lxd.reconfigure(lambda: lxd.must_get(name), lambda _found: wanted, devices_of(service, secondary))
     tree = Rootfs(path, idmap.of_tree(name, instance.config, path))
     try:
         own_identity(tree, name, service, secondary, Changes())
@@ -199,7 +199,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
 
     def read() -> Instance:
         nonlocal claim
-        instance = _must_get(lxd, name)
+        instance = lxd.must_get(name)
         if instance.status != STOPPED:
             raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
         found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
@@ -216,13 +216,6 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
 def let_files_in(lxd: LxdServer, read: Callable[[], Instance]) -> None:
     """What a failback keeps is kept, or given up. Raises what `read` does, which gives the container."""
     lxd.reconfigure(read, lambda found: {KEEPING_KEY: ""} if KEEPING_KEY in found.config else {})
-
-
-def _must_get(lxd: LxdServer, name: str) -> Instance:
-    instance = lxd.get(name)
-    if instance is None:
-        raise ExternalError(f"container {name} has disappeared from secondary {lxd.name}", "run it again")
-    return instance
 
 
 def storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) -> None:
@@ -257,7 +250,7 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
             raise
     deadline = clock.steady() + 30
     while True:
-        instance = _must_get(lxd, name)
+        instance = lxd.must_get(name)
         if instance.status == STOPPED:
             # LXD still writes keys of its own for a moment.
             with contextlib.suppress(TryAgainError):

@@ -100,7 +100,7 @@ def copy(
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)
     note = {COPIED_KEY: f"{began!r} {epoch}"}
-    here.reconfigure(lambda: _must_get(here, name), lambda _found: note)
+    here.reconfigure(lambda: here.must_get(name), lambda _found: note)
 
 
 @contextmanager
@@ -108,14 +108,14 @@ def _marked_as_paused(source: LxdServer, name: str) -> Iterator[None]:
     """Whoever finds it frozen knows that nobody has wished for that; an LXD that ends meanwhile leaves it so."""
 
     def mark(text: str) -> None:
-        source.reconfigure(lambda: _must_get(source, name), lambda _found: {PAUSED_KEY: text})
+        source.reconfigure(lambda: source.must_get(name), lambda _found: {PAUSED_KEY: text})
 
     mark("true")
     try:
         yield
     finally:
         with suppress(ExternalError):  # whoever looks next thaws it
-            if _must_get(source, name).status != FROZEN:
+            if source.must_get(name).status != FROZEN:
                 mark("")
 
 
@@ -130,7 +130,7 @@ def thaw(lxd: LxdServer, name: str, timeout: float) -> bool:
     if found is None or not is_left_paused(found):
         return False
     lxd.unfreeze(name, timeout)
-    lxd.reconfigure(lambda: _must_get(lxd, name), lambda _found: {PAUSED_KEY: ""})
+    lxd.reconfigure(lambda: lxd.must_get(name), lambda _found: {PAUSED_KEY: ""})
     return True
 
 
@@ -144,7 +144,7 @@ def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHI
     keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), **STAYS_OFF}
 
     found = lxd.reconfigure(
-        lambda: of_no_later_epoch(lxd, _must_get(lxd, name), epoch),
+        lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch),
         lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value},
     )
     if found.status != STOPPED:
@@ -187,11 +187,4 @@ def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int, *, at_h
 
 
 def _pool_of(lxd: LxdServer, name: str) -> str:
-    return _must_get(lxd, name).devices["root"]["pool"]
-
-
-def _must_get(lxd: LxdServer, name: str) -> Instance:
-    found = lxd.get(name)
-    if found is None:
-        raise ExternalError(f"secondary {lxd.name} has no container {name}", "run it again")
-    return found
+    return lxd.must_get(name).devices["root"]["pool"]

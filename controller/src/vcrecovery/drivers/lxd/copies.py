@@ -61,12 +61,12 @@ class Copies(Instances):
                     source._thaw(instance)
         # LXD brings some of the source's configuration along.
         done = {**config, INCOMPLETE_KEY: ""}
-        self.reconfigure(lambda: self._there(instance), lambda _found: done, devices)
+        self.reconfigure(lambda: self.must_get(instance), lambda _found: done, devices)
 
     def _make_ready(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
         if self.get(instance) is not None:
             try:
-                self.reconfigure(lambda: self._there(instance), lambda _found: config, devices)
+                self.reconfigure(lambda: self.must_get(instance), lambda _found: config, devices)
             except ExternalError as error:
                 if _NO_VOLUME not in error.message:
                     raise
@@ -75,12 +75,6 @@ class Copies(Instances):
             else:
                 return
         self.create_empty(instance, config, devices)
-
-    def _there(self, instance: str) -> Any:
-        found = self.get(instance)
-        if found is None:
-            raise ExternalError(f"container {instance} has disappeared from secondary {self.name}", "run it again")
-        return found
 
     def _thaw(self, instance: str) -> None:
         """One that LXD has frozen for the last moments, and was itself ended before it could thaw it."""

@@ -56,6 +56,13 @@ class Instances(Connection):
             return None
         return _instance(instance, response.json()["metadata"], response.headers.get("ETag", ""))
 
+    def must_get(self, instance: str) -> Instance:
+        """Raises ExternalError also where there is none."""
+        found = self.get(instance)
+        if found is None:
+            raise ExternalError(f"secondary {self.name} has no container {instance}", "run it again")
+        return found
+
     def all_with(self, key: str, value: str) -> list[Instance]:
         """Those whose configuration has this value of the key; not to be written by, since they have no ETag."""
         found = self._guard(lambda api: api.instances.get(params={"recursion": "1"})).json()["metadata"]
