@@ -92,7 +92,8 @@ class Walk(RuleBasedStateMachine):
         detection = {"cool_down": f"{POLICY.cool_down:g}s", **how.pop("detection", {})}
         # Short ones: what waits in vain takes many turns, and shows nothing.
         service = {"timeouts": {"ports": "5s", "dns": "3s", "fence": "8s"}, **how.pop("service", {})}
-        self.site = Observed(self.folder, services, seed=seed, plan={"detection": detection, "service": service}, **how)
+        plan = {"detection": detection, "service": service, "balance": how.pop("balance", {})}
+        self.site = Observed(self.folder, services, seed=seed, plan=plan, **how)
         self.watch(3.0)
 
     def teardown(self) -> None:

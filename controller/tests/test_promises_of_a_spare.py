@@ -25,6 +25,11 @@ SECONDARIES = ["sec1", "sec2"]
 KILLED_AT = [*PLACES, "in the middle of copy", "in the middle of copy"]
 
 
+#: What its standby uses and others do is too much for either; what it uses alone is not.
+BALANCE = {"do": "move", "cpu_high": 50, "target": 45, "high_for": "20s", "again_after": "30s"}
+USES, OTHERS = 0.5, 0.7
+
+
 class PromisesOfASpare(Walk):
     """One service, two secondaries, their controllers and operators."""
 
@@ -53,7 +58,12 @@ class PromisesOfASpare(Walk):
         self, seed: int, fence_command: bool, secondary_fence: bool, ns2: str | None, two_names: bool, every: str
     ) -> None:
         world = {"fence_command": fence_command, "secondary_fence": secondary_fence, "ns2": ns2, "two_names": two_names}
-        self.lay_out(seed, world={**world, "spare": "sec2", "spare_every": every}, detection={"host_silent_for": "5s"})
+        self.lay_out(
+            seed,
+            world={**world, "spare": "sec2", "spare_every": every},
+            detection={"host_silent_for": "5s"},
+            balance=BALANCE,
+        )
 
     def passes(self, seconds: float) -> None:
         """With looks at what has been done meanwhile."""
@@ -96,6 +106,15 @@ class PromisesOfASpare(Walk):
         self.place(secondary).lxd_answers = answers
         if seconds:
             self.passes(seconds)
+
+    @rule(secondary=st.sampled_from([*SECONDARIES, ""]), seconds=st.sampled_from([0.0, 20.0, 70.0]))
+    def has_too_much_to_do(self, secondary: str, seconds: float) -> None:
+        """So that the watcher moves what serves there, if the other one has not; or neither has any more."""
+        for place in (self.web, self.spare):
+            place.standby_uses, place.others_use = USES, OTHERS if place is self.place(secondary or "sec1") else 0.0
+            if not secondary:
+                place.others_use = 0.0
+        self.passes(seconds)
 
     @rule(works=st.booleans())
     def fence_commands(self, works: bool) -> None:

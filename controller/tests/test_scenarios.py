@@ -2,9 +2,9 @@
 
 What runs is the shipped program over simulated drivers (see `simulated`), with a virtual clock: `expect.log` is what
 `vcrecovery watch` logs and `vcrecovery failover` prints. `scenario.yml` has a title, what it `covers` (see
-`scenario_index.py`), the world's settings, what else its `plan` says of each service and of detection, and a list of
-commands. Without `services` there is one, called web. With
-them, `world` holds for each, and a command that names one (`crash: db`, `set: {of: db, ...}`) is for that one alone.
+`scenario_index.py`), the world's settings, what else its `plan` says of each service, of detection and of balance, and
+a list of commands. Without `services` there is one, called web. With them, `world` holds for each, and a command that
+names one (`crash: db`, `set: {of: db, ...}`) is for that one alone.
 The watcher runs while a `watch` goes on, and stands still otherwise.
 `VCRECOVERY_REWRITE=1` writes the logs and the index again: read the difference before you commit it.
 """
@@ -44,6 +44,7 @@ class Stage:
                     **detection,
                     **scenario.get("plan", {}).get("detection", {}),
                 },
+                "balance": scenario.get("plan", {}).get("balance", {}),
                 "service": {**staleness, **scenario.get("plan", {}).get("service", {})},
             },
             groups=scenario.get("groups", {}),

@@ -15,7 +15,6 @@ from simulated.lxd import SimulatedLxd
 from simulated.scheduler import SimulatedRuntime
 from simulated.vm_orders import SimulatedVmOrders
 from simulated.world import Service, World
-from vcrecovery.balance.load import MachineReading
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Evidence
 from vcrecovery.core.power import OFF, Power
@@ -200,8 +199,8 @@ class SimulatedEnvironment(Environment):
         other.plan = with_own_places(self.plan)
         return other
 
-    def machine(self) -> MachineReading:
-        return MachineReading(0.0, 0.0, {})
+    def machine(self) -> None:
+        """It tells nothing beside what LXD does: all secondaries would be one."""
 
     @cached_property
     def hosts(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from simulated.scheduler import Scheduler, SimulatedInbox, SimulatedRuntime
 from simulated.world import MODES, Container, Service, World
-from vcrecovery.balance.load import Reading
+from vcrecovery.balance.load import ContainerReading, Reading
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY, Copies
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
@@ -316,6 +316,16 @@ class SimulatedLxd(LxdServer):
         return self._size
 
     def reading(self, pool: str) -> Reading:
-        """Of a machine that has little to do."""
+        """Of a machine with two cores."""
         free, total = self.pool_space(pool)
-        return Reading(self._clock.steady(), self._size.cores, self._size.memory, 0, total, free, {})
+        now, containers = self._clock.steady(), {}
+        for service in self._world.in_lxd(self.name):
+            container = service.container
+            if container.status == RUNNING:
+                if container.cpu_since != container.started_at:
+                    container.cpu_used, container.cpu_at, container.cpu_since = 0.0, now, container.started_at
+                container.cpu_used += service.standby_uses * (now - container.cpu_at)
+                container.cpu_at = now
+                containers[service.name] = ContainerReading(container.cpu_used, 1 << 20, 0, container.started_at)
+            containers["others"] = ContainerReading(service.others_use * now, 1 << 20)
+        return Reading(now, 2, self._size.memory, 1 << 30, total, free, containers)

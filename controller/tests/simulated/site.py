@@ -216,6 +216,7 @@ class Site:
                 "zones": {NAME: {"servers": ns, "key": "key1"}},
             },
             "detection": {"hold_returning": False, **more.get("detection", {})},
+            **({"balance": more["balance"]} if "balance" in more else {}),
             "services": entries,
             "notify": list(more.get("notify", [])),
             **({"groups": {name: {"services": list(of)} for name, of in groups.items()}} if groups else {}),

@@ -41,6 +41,10 @@ class Container:
     #: By the steady clock: since when its services start, and how much of a boot that is.
     serves_since: float = 0.0
     left: float = 1.0
+    #: Seconds of CPU that it has used since that start of it, up to that steady time.
+    cpu_used: float = 0.0
+    cpu_at: float = 0.0
+    cpu_since: float = 0.0
 
     @property
     def etag(self) -> str:
@@ -70,6 +74,9 @@ class Service:
     quarantined: bool = False
     #: Per cent of the primary's CPU.
     cpu: float = 5.0
+    #: Of the two cores of its secondary, what its standby uses while it runs, and what others there do.
+    standby_uses: float = 0.0
+    others_use: float = 0.0
     primary_ports_open: bool = True
     #: It accepts connections, and whoever asks for a page gets an error.
     answers_wrongly: bool = False

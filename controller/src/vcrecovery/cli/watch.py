@@ -139,7 +139,7 @@ def watching(
     services_down = ServiceDownWatch(env.another(), recover, health, rounds)
     runtime.spawn(lambda: keep_looking(services_down, stop), "services-down")
     if plan.balance.do != "nothing":
-        loads = LoadWatch(env.apart(), LogTimeline(), rounds)
+        loads = LoadWatch(env.apart(), LogTimeline(), rounds, recover.working_on)
         runtime.spawn(lambda: keep_looking_at_loads(loads, stop), "loads")
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)

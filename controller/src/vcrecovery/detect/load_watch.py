@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
 from vcrecovery.balance.choice import Choice, Move, told
@@ -34,8 +34,15 @@ TASK = "look at the loads of the secondaries"
 class LoadWatch:
     """All secondaries of a plan. `env` is its own."""
 
-    def __init__(self, env: Environment, reporter: ProgressReporter, rounds: Rounds) -> None:
-        self._env, self._reporter, self._rounds = env, reporter, rounds
+    def __init__(
+        self,
+        env: Environment,
+        reporter: ProgressReporter,
+        rounds: Rounds,
+        working_on: Callable[[str], AbstractContextManager[None]] = lambda _service: nullcontext(),
+    ) -> None:
+        """`working_on`: within what it gives, the rest of the watcher knows who is at work on the service."""
+        self._env, self._reporter, self._rounds, self._working_on = env, reporter, rounds, working_on
         self._steady, self._now = env.clock.steady, env.clock.now
         self._limits = limits_of(env.plan.balance)
         self._book = LoadBook(env.plan.state_dir)
@@ -148,7 +155,8 @@ class LoadWatch:
         try:
             # Everybody else sees it serve where it does, until it does so elsewhere.
             env = self._env.apart()
-            episode = carry_out(env, move.container, move.to, why, BALANCE, self._reporter)
+            with self._working_on(move.container):
+                episode = carry_out(env, move.container, move.to, why, BALANCE, self._reporter)
             if episode is not None:
                 log.info("%s: epoch %d: %s: %s", move.container, episode.epoch, episode.outcome, episode.reason)
         except Exception as error:  # noqa: BLE001  a thread that ends without a word would hold the two for ever

@@ -126,8 +126,8 @@ class Environment:
 
         return notify
 
-    def machine(self) -> MachineReading:
-        """Of the one that this runs on. Raises ExternalError."""
+    def machine(self) -> MachineReading | None:
+        """Of the one that this runs on; None where it tells nothing. Raises ExternalError."""
         from vcrecovery.drivers.machine import machine_reading
 
         return machine_reading()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from vcrecovery.core.episode import Episode, Outcome, Request, Symptom
 from vcrecovery.errors import ExternalError, NotNowError, RefusedError
@@ -57,6 +57,15 @@ class Unattended:
     def at_work(self, service: str) -> bool:
         """Whether this program is failing the service over."""
         return self._gate.is_at_work(service)
+
+    @contextlib.contextmanager
+    def working_on(self, service: str) -> Iterator[None]:
+        """For what else this program does with it: nobody here takes that for another controller's work."""
+        self._gate.begin([service])
+        try:
+            yield
+        finally:
+            self._gate.end(service)
 
     def __call__(
         self,
