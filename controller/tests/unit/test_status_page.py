@@ -27,8 +27,10 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.problems import PlanError
+from vcrecovery.report.secondaries import being_drained
 from vcrecovery.report.status_html import html_page
 from vcrecovery.report.view import ServiceView
+from vcrecovery.store.drained import Drained
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
@@ -87,6 +89,13 @@ def test_an_open_failover_is_shown_step_by_step() -> None:
     said = "".join(read(view(state=ServiceState("web", 1, open_episode=OPEN))).text)
     assert "Under way" in said
     assert f"epoch {OPEN.epoch}" in said
+
+
+def test_what_is_about_a_secondary_is_shown_too() -> None:
+    later = being_drained({"sec1": Drained(NOW - 60, "root")})
+    page = html_page([view()], NOW, later, refreshes=True)
+    assert "1 can wait" in page
+    assert "<code>vcrecovery undrain sec1</code>" in page
 
 
 def test_what_others_say_stays_text() -> None:
@@ -190,6 +199,7 @@ def test_it_is_served_to_those_who_know_the_token(served: Served, failed_over: P
     said = json.loads(vcrecovery("status", "--json", "--plan", failed_over).stdout)
     assert [entry.keys() for entry in data["services"]] == [entry.keys() for entry in said["services"]]
     assert data["services"][0]["serves"] == said["services"][0]["serves"]
+    assert data["findings"] == said["findings"]
 
 
 def test_a_token_that_changes_counts_at_once(served: Served) -> None:

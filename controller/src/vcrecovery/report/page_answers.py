@@ -18,7 +18,8 @@ from vcrecovery.report.exposition import CONTENT_TYPE
 from vcrecovery.report.page import Page
 from vcrecovery.report.page_server import Answer, Answers, Asked, Place
 from vcrecovery.report.recent_look import RecentLook
-from vcrecovery.report.status import as_data
+from vcrecovery.report.secondaries import of_secondaries
+from vcrecovery.report.status import as_data, others_as_data
 from vcrecovery.report.status_html import html_page
 
 _METRICS_HINT = "metrics for Prometheus: /metrics\n"
@@ -61,11 +62,13 @@ def status_answers(recent: RecentLook, page: StatusPage, now: Callable[[], float
         if page.token_file is not None and not _knows(asked.authorization, _token(page.token_file)):
             return Answer("the token of status_page.token_file is wanted as the password\n", status=401, headers=_ASKS)
         if asked.path == "/status.json":
-            data = {"services": [as_data(view) for view in recent.look().views]}
+            views = recent.look().views
+            more = others_as_data(views, of_secondaries(recent.env))
+            data = {"services": [as_data(view) for view in views], "findings": more}
             return Answer(json.dumps(data, indent=2) + "\n", "application/json", headers=_CONFINED)
         if asked.path == "/":
             refreshes = "stay" not in asked.query.split("&")
-            text = html_page(recent.look().views, now(), refreshes=refreshes)
+            text = html_page(recent.look().views, now(), of_secondaries(recent.env), refreshes=refreshes)
             return Answer(text, "text/html; charset=utf-8", headers=_CONFINED)
         return Answer(_STATUS_HINT, status=404)
 

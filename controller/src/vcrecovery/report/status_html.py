@@ -43,9 +43,9 @@ _COMMAND = re.compile("`([^`]+)`")
 _SIGN = {"red": "\N{BLACK UP-POINTING TRIANGLE}", "yellow": "\N{BLACK DIAMOND}", "green": "\N{BLACK CIRCLE}"}
 
 
-def html_page(views: Sequence[ServiceView], at: float, *, refreshes: bool) -> str:
-    """`at`: seconds since the epoch (of Unix)."""
-    found = all_findings(views)
+def html_page(views: Sequence[ServiceView], at: float, more: Sequence[Finding] = (), *, refreshes: bool) -> str:
+    """`at`: seconds since the epoch (of Unix). `more`: what is about no service."""
+    found = all_findings(views, more)
     now = [finding for finding in found if finding.level is Level.ATTENTION]
     later = [finding for finding in found if finding.level is not Level.ATTENTION]
     parts = [

@@ -25,6 +25,7 @@ from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportVie
 from vcrecovery.report.periodic.words import day_of
 from vcrecovery.report.proposals import advice_view
 from vcrecovery.report.query_pool import QueryPool
+from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.report.targets import Reached, of_drill, of_episode
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.freshness_book import HOUR, FreshnessBook
@@ -56,7 +57,7 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
         made_at=now,
         begin=begin,
         services=services,
-        findings=all_findings(views),
+        findings=all_findings(views, of_secondaries(env)),
         operations=operations,
         left_out=left_out,
         drills=_drills(env, begin),
