@@ -365,7 +365,7 @@ class Journal:
     def _thin_out(db: sqlite3.Connection, episode: Episode) -> None:
         """What waits for others before its fence may do so for days, and is read whole at each look.
 
-        Nothing rests on a look before the newest one there; of the others, the first and the last ones tell it all.
+        Nothing rests on a look before the newest two there; of the others, the first and the last ones tell it all.
         """
         db.execute(
             "DELETE FROM step WHERE episode = :id "
