@@ -75,6 +75,10 @@ class TakenBackError(ExternalError):
     """A switchover has failed before its standby has started; its primary serves again. The same call begins anew."""
 
 
+class CalledOffError(ExternalError):
+    """Somebody has asked for something else meanwhile, or something else comes first: it has not failed."""
+
+
 class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 

@@ -504,6 +504,9 @@ def test_what_was_seen_before_the_controller_stood_still_is_looked_at_again() ->
     slow = replace(slow, begun_at=NOW - 40.0, ended_at=NOW - 1.0)
     decision = decide(episode(slow), POLICY, NOW)
     assert decision == Run(Step.CONFIRM, "to look took 40 s: asking again")
+    # One that was slow, and half as slow as this: that is no reason.
+    before = replace(slow, begun_at=NOW - 60.0, ended_at=NOW - 46.0)
+    assert decide(episode(before, slow), POLICY, NOW) == decision
     # One that is as slow again: to ask a third time makes nothing better.
     before = replace(slow, begun_at=NOW - 80.0, ended_at=NOW - 41.0)
     assert isinstance(after := decide(episode(before, slow), POLICY, NOW), Run)

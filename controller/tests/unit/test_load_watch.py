@@ -23,7 +23,7 @@ from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.errors import ExternalError, RefusedError, UsageError
+from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rebalance import loads_over, proposed, request_of
 from vcrecovery.operations.steps import moving
@@ -91,7 +91,7 @@ class Site:
         self.moves: list[tuple[str, str, str]] = []
         monkeypatch.setattr(load_watch, "carry_out", self._moved)
         self.watch = LoadWatch(self.watched(), None, Rounds())  # type: ignore[arg-type]
-        self.fails = False
+        self.fails = self.called_off = False
 
     def watched(self) -> Environment:
         env = self.env.apart()
@@ -105,6 +105,8 @@ class Site:
         place(env.plan, service, to)
         journal, now = self.env.journal, self.clock.now()
         episode = journal.open(service, why, request_of(to, by), now)
+        if self.called_off:
+            raise CalledOffError("mail fails over, which comes first")
         if self.fails:
             raise RefusedError("it cannot be", "wait")
         for step in (Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE):
@@ -212,6 +214,33 @@ def test_one_for_which_no_thread_can_be_had_is_moved_later(site: Callable[[str],
     assert len(here.moves) == 1
 
 
+def test_what_was_called_off_has_not_failed(site: Callable[[str], Site]) -> None:
+    here = site(MOVING)
+    here.called_off = True
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(300)
+    assert here.env.journal.history("web", 1)[0].reason == "called off: mail fails over, which comes first"
+    here.go_on(900)
+    assert len(here.moves) == 2
+    assert here.env.plan.balance.again_after == 900.0
+
+
+def test_an_operators_move_counts_too(site: Callable[[str], Site]) -> None:
+    """Loads of before it say nothing of now, and the two are left alone."""
+    here = site(MOVING)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(90)
+    journal, now = here.env.journal, here.clock.now()
+    episode = journal.open("web", "x", request_of("sec2", "root"), now)
+    journal.close(episode, Outcome.REFUSED, "no", now)
+    here.go_on(600)
+    assert here.moves == []
+    # Before that, by a clock that was set back: not for ever.
+    here.clock.set_by = -7200.0
+    here.go_on(60)
+    assert len(here.moves) == 1
+
+
 def test_failovers_come_first(site: Callable[[str], Site]) -> None:
     here = site(MOVING)
     here.lxd["sec1"].uses(0.5, 0.6)
@@ -236,11 +265,11 @@ def test_what_nothing_came_of_is_given_up(site: Callable[[str], Site]) -> None:
     assert (ended.outcome, ended.reason) == (Outcome.GIVEN_UP, "it cannot be; wait")
     # A watcher that was killed has left one.
     journal.open("web", "sec1 is overloaded", request_of("sec2", BALANCE), here.clock.now())
-    here.watch.give_up_all()
-    assert journal.history("web", 1)[0].reason == "the watcher that began it has ended"
+    here.go_on(EVERY)
+    assert journal.history("web", 1)[0].reason == "called off: nobody goes on with it"
     # What an operator has begun is the operator's.
     journal.open("web", "x", request_of("sec2", "root"), here.clock.now())
-    here.watch.give_up_all()
+    here.go_on(EVERY)
     assert journal.state("web").open_episode is not None
 
 
@@ -372,7 +401,16 @@ def test_one_that_comes_is_not_said_to_be_elsewhere(site: Callable[[str], Site])
     done = drained(here, "drain", "sec2")
     assert "web: on the way to sec2" in done.stdout
     assert isinstance(done.exception, RefusedError)
-    assert "stopped already" in str(done.exception)
+    assert "secondary sec2 is not empty: web came, or comes, to serve there" in str(done.exception)
+
+
+def test_one_that_fails_over_to_it_is_not_said_to_wait(plan_file: Path) -> None:
+    """Its standby has not started yet; a drain does not hold that up."""
+    journal = Journal(load_plan(plan_file).state_dir / "journal.db")
+    journal.open("web", "its VM has crashed", Request(automatic=True), 1.0)
+    done = CliRunner().invoke(cli, ["drain", "sec1", "--plan", str(plan_file)])
+    assert "web: on the way to sec1" in done.stdout
+    assert isinstance(done.exception, RefusedError)
 
 
 def test_one_that_the_plan_has_no_more_is_undrained(site: Callable[[str], Site]) -> None:

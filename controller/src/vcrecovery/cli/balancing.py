@@ -86,7 +86,7 @@ def _changed(env: Environment) -> dict[str, float]:
     """When something last came to each secondary, or left it: what was seen before says nothing of now."""
     found: dict[str, float] = {}
     for one in env.journal.since(env.clock.now() - _LOOKED_BACK, _LOOKED_THROUGH):
-        if one.service in env.plan.services:
+        if one.has_acted and one.service in env.plan.services:
             for place in places_of(env.plan.services[one.service]):
                 found[place] = max(found.get(place, 0.0), one.closed_at or env.clock.now())
     return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from vcrecovery.cli.moves import Wanted, all_moved, begun_moves, move_all, tell_all
 from vcrecovery.cli.options import operator, read_plan
 from vcrecovery.cli.output import say
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.service_state import Side
 from vcrecovery.errors import RefusedError, UsageError
 from vcrecovery.operations.environment import Environment
@@ -56,14 +57,18 @@ def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -
         say(json.dumps(data, indent=2))
     else:
         tell_all(results)
-    if not dry_run:
-        all_moved(f"secondary {secondary}", results)
-    if there.come and not dry_run:
+    if dry_run:
+        return
+    all_moved(f"secondary {secondary}", results)
+    # What has failed over to it meanwhile is there, too.
+    env.place_standbys()
+    there = _there(env, secondary)
+    if there.come or there.go:
         raise RefusedError(
-            f"{', '.join(there.come)}: on the way to {secondary}, and stopped already",
-            f"once `vcrecovery status` shows that it serves there, `vcrecovery drain {secondary}` again",
+            f"secondary {secondary} is not empty: {', '.join([*there.come, *there.go])} came, or comes, to serve there",
+            f"once `vcrecovery status` shows that it does, `vcrecovery drain {secondary}` again",
         )
-    if there.stay and not dry_run:
+    if there.stay:
         raise RefusedError(
             f"secondary {secondary} still serves {', '.join(there.stay)}, which have no spare",
             "`vcrecovery failback` returns them to their VMs",
@@ -93,7 +98,7 @@ def _refuse_unknown(plan: Plan, plan_path: Path, secondary: str) -> None:
 
 def _there(env: Environment, secondary: str) -> _There:
     begun = {one.service: one.to for one in begun_moves(env) if one.to != secondary}
-    coming = [one.service for one in env.journal.open_episodes() if one.request.to == secondary and one.has_acted]
+    coming = [one.service for one in env.journal.open_episodes() if _comes(env, one, secondary)]
     own = {name: to for name, to in begun.items() if secondary in places_of(env.plan.services[name])}
     found = _There(own, [], [], coming)
     for name, service in env.plan.services.items():
@@ -106,6 +111,16 @@ def _there(env: Environment, secondary: str) -> _There:
         else:
             found.go[name] = service.standby.spare.secondary
     return found
+
+
+def _comes(env: Environment, episode: Episode, secondary: str) -> bool:
+    """Whether nothing holds up any more what has it serve there. A drain ends a move that is still copied."""
+    request, service = episode.request, env.plan.services.get(episode.service)
+    if service is None or request.back:
+        return False
+    if request.moves:
+        return request.to == secondary and episode.has_acted
+    return secondary in (request.to, service.standby.secondary if request.to is None else None)
 
 
 def _tell(there: _There, secondary: str, *, dry_run: bool) -> None:

@@ -145,8 +145,12 @@ def _was_looked_at_now(episode: Episode, confirm: StepRecord, policy: Policy, no
     """
     if now - confirm.begun_at <= policy.confirmation_valid_for + policy.look_takes:
         return True
-    before = [r for r in episode.steps if r.step is Step.CONFIRM and r.ended_at is not None and r is not confirm]
-    return bool(before) and (before[-1].ended_at or 0.0) - before[-1].begun_at > policy.look_takes
+    looks = [r for r in episode.steps if r.step is Step.CONFIRM and r.was_done and r.begun_at < confirm.begun_at]
+    return bool(looks) and _took(confirm) <= 2 * _took(looks[-1])
+
+
+def _took(look: StepRecord) -> float:
+    return 0.0 if look.ended_at is None else look.ended_at - look.begun_at
 
 
 def _signals_of_then(confirm: StepRecord, now: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
@@ -14,11 +14,11 @@ from vcrecovery.balance.overload import Course, after
 from vcrecovery.core.move import BALANCE
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, results
-from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError, bug_in_words
+from vcrecovery.errors import BusyError, CalledOffError, ExternalError, VCRecoveryError, bug_in_words
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter
-from vcrecovery.operations.rebalance import carry_out, give_up, limits_of, moved_lately, proposed, read_load
+from vcrecovery.operations.rebalance import CALLED_OFF, carry_out, give_up, limits_of, moves_lately, proposed, read_load
 from vcrecovery.operations.serving import failing_over
 from vcrecovery.store.load_book import LoadBook, Seen
 
@@ -55,10 +55,18 @@ class LoadWatch:
         #: From or to which one is being moved, by itself; and of which what was read says nothing any more.
         self._moving: set[str] = set()
         self._changed: set[str] = set()
+        #: The services that this program moves; when a move of each secondary was tried last; the moves seen so far.
+        self._movers: set[str] = set()
+        self._tried_at: dict[str, float] = {}
+        self._seen: set[int] = set()
 
     def turn(self) -> None:
         """One look at each. Raises ExternalError when the journal or the folder cannot be used."""
         self._rounds.begin(TASK)
+        self._give_up_what_nobody_does()
+        lately = moves_lately(self._env)
+        self._changed.update(*(places for number, places in lately.items() if number not in self._seen))
+        self._seen = set(lately)
         for name in list(self._changed):
             self._changed.discard(name)
             self._readings[name].clear()
@@ -78,7 +86,7 @@ class LoadWatch:
         for name in overloaded:
             self._tell(name, choice)
         if moves_itself and choice.moves:
-            self._begin(choice)
+            self._begin(choice, {place for places in lately.values() for place in places})
         self._write(loads, choice)
         self._rounds.begin(TASK)
 
@@ -87,6 +95,7 @@ class LoadWatch:
 
     def _read(self, name: str) -> Load | None:
         """The load since the last look."""
+        self._rounds.begin(TASK)
         readings = self._readings[name]
         try:
             reading = read_load(self._env, name)
@@ -135,20 +144,29 @@ class LoadWatch:
 
     # -- do: move ----------------------------------------------------------------------------------------------
 
-    def _begin(self, choice: Choice) -> None:
+    def _begin(self, choice: Choice, busy: Collection[str]) -> None:
+        """`busy`: from or to which one is moved, or was just now, whoever asked."""
         if failing_over(self._env):
             return
-        busy = moved_lately(self._env)
         for move in choice.moves:
             pair = {move.source, move.to}
-            if pair & (self._moving | busy):
+            if pair & {*busy, *self._moving} or any(self._was_tried(name) for name in pair):
                 continue
             self._moving |= pair
+            self._movers.add(move.container)
             try:
                 self._env.runtime.spawn(partial(self._carry_out, move), f"move {move.container}")
             except RuntimeError:
                 # No thread can be had now: at the next turn, perhaps.
-                self._moving -= pair
+                self._end(move)
+
+    def _was_tried(self, name: str) -> bool:
+        at = self._tried_at.get(name)
+        return at is not None and self._steady() - at < self._env.plan.balance.again_after
+
+    def _end(self, move: Move) -> None:
+        self._movers.discard(move.container)
+        self._moving -= {move.source, move.to}
 
     def _carry_out(self, move: Move) -> None:
         why = f"secondary {move.source} is overloaded ({self._courses[move.source].why})"
@@ -162,21 +180,23 @@ class LoadWatch:
         except Exception as error:  # noqa: BLE001  a thread that ends without a word would hold the two for ever
             said = str(error) if isinstance(error, VCRecoveryError) else bug_in_words(error)
             log.error("%s: it is not moved to %s: %s", move.container, move.to, said)
-            self._give_up(move.container, said)
+            if isinstance(error, CalledOffError):
+                said = f"{CALLED_OFF}{said}"
+            # What cannot be written now is given up at a later turn.
+            with suppress(BusyError, ExternalError):
+                give_up(self._env, move.container, said)
         finally:
             self._changed |= {move.source, move.to}
-            self._moving -= {move.source, move.to}
+            self._tried_at |= dict.fromkeys((move.source, move.to), self._steady())
+            self._end(move)
 
-    def give_up_all(self) -> None:
-        """What an earlier watcher has begun, and nothing came of. Raises ExternalError."""
+    def _give_up_what_nobody_does(self) -> None:
+        """What an earlier watcher has begun, or what could not be given up then. Raises ExternalError."""
         for episode in self._env.journal.open_episodes():
-            if episode.request.by == BALANCE:
-                self._give_up(episode.service, "the watcher that began it has ended")
-
-    def _give_up(self, service: str, why: str) -> None:
-        # Who is at work on it goes on with it; what cannot be written now is given up by the next watcher.
-        with suppress(BusyError, ExternalError):
-            give_up(self._env, service, why)
+            if episode.request.by == BALANCE and episode.service not in self._movers:
+                # Who is at work on it goes on with it.
+                with suppress(BusyError):
+                    give_up(self._env, episode.service, f"{CALLED_OFF}nobody goes on with it")
 
 
 def _proposal(name: str, choice: Choice) -> list[str]:
@@ -190,13 +210,9 @@ def _why_nothing(name: str, choice: Choice) -> str:
 
 def keep_looking_at_loads(watch: LoadWatch, stop: Event) -> None:
     """Returns when `stop` is set."""
-    say, is_first = SayOnce(log), True
+    say = SayOnce(log)
 
     def turn() -> None:
-        nonlocal is_first
-        if is_first:
-            watch.give_up_all()
-            is_first = False
         watch.turn()
         say.well("loads")
         stop.wait(EVERY)

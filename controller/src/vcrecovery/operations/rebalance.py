@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from statistics import median
 
 from vcrecovery.balance.amounts import Amounts
@@ -31,6 +32,8 @@ _LOOKED_THROUGH = 50
 _NOT_LONGER = 86400.0
 #: So many of the newest episodes of all services are looked through for moves of a while ago.
 _LATEST = 1000
+#: How the reason of a move begins that was given up for something else, and has not failed.
+CALLED_OFF = "called off: "
 #: Of a pool that may be in use, where something goes.
 _POOL = 0.9
 
@@ -134,29 +137,34 @@ def _why_it_stays(env: Environment, state: ServiceState, *, known: bool) -> str:
 
 def _why_not_again(env: Environment, name: str) -> str:
     """Of one that was moved unasked, and in vain: each time twice as long. An operator's move begins anew."""
-    tries = 0
-    moves = [one for one in env.journal.history(name, _LOOKED_THROUGH) if one.request.moves and one.outcome is not None]
-    for one in moves:
-        if one.request.by != BALANCE or one.outcome is Outcome.DONE:
-            break
-        tries += 1
+    ended = [one for one in env.journal.history(name, _LOOKED_THROUGH) if one.closed_at is not None]
+    moves = [one for one in ended if one.request.moves and not one.reason.startswith(CALLED_OFF)]
+    tries = list(takewhile(_came_to_nothing, moves))
     if not tries:
         return ""
-    until = (moves[0].closed_at or 0.0) + min(env.plan.balance.again_after * 2**tries, _NOT_LONGER)
-    if env.clock.now() >= until:
+    at, wait = tries[0].closed_at or 0.0, min(env.plan.balance.again_after * 2 ** len(tries), _NOT_LONGER)
+    if not 0 <= env.clock.now() - at < wait:
+        # Or the clock was set back since.
         return ""
-    return f"it was moved in vain ({moves[0].reason}): not again before {day_and_time(until)}"
+    return f"it was moved in vain ({tries[0].reason}): not again before {day_and_time(at + wait)}"
 
 
-def moved_lately(env: Environment) -> set[str]:
-    """The secondaries from or to which one was moved unasked within `again_after`. Raises ExternalError."""
+def _came_to_nothing(move: Episode) -> bool:
+    return move.request.by == BALANCE and move.outcome is not Outcome.DONE
+
+
+def moves_lately(env: Environment) -> dict[int, list[str]]:
+    """Those that go on, or ended within `again_after`, whoever asked: between which secondaries. Raises ExternalError.
+
+    By the number of the episode.
+    """
     now, calm = env.clock.now(), env.plan.balance.again_after
-    ended = [
-        one.service
+    return {
+        one.id: places_of(env.plan.services[one.service])
         for one in env.journal.since(now - calm - _NOT_LONGER, _LATEST)
-        if one.request.by == BALANCE and one.closed_at is not None and now - one.closed_at < calm
-    ]
-    return {place for name in ended if name in env.plan.services for place in places_of(env.plan.services[name])}
+        if one.request.moves and one.service in env.plan.services
+        if one.closed_at is None or 0 <= now - one.closed_at < calm
+    }
 
 
 def _down(env: Environment, name: str) -> float:

@@ -167,9 +167,10 @@ class StartGate:
 
 
 def _is_up(state: ServiceState) -> bool:
-    """Whether its standby serves, with its ports seen open."""
+    """Whether its standby serves, with its ports seen open; also while it is copied for a move or a failback."""
     episode = state.open_episode
-    return state.side is Side.STANDBY and (episode is None or episode.done(Step.PROBE) is not None)
+    as_ever = episode is None or (episode.request.ends_the_standby and not episode.has_acted)
+    return state.side is Side.STANDBY and (as_ever or (episode is not None and episode.done(Step.PROBE) is not None))
 
 
 def trouble_of(error: VCRecoveryError) -> str:

@@ -17,7 +17,7 @@ from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import CalledOffError, ExternalError
 from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
@@ -136,19 +136,21 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
 
 
 def _refuse_what_was_called_off(subject: Subject, episode: Episode) -> None:
-    """A copy may take hours. Raises ExternalError."""
+    """A copy may take hours. Raises CalledOffError."""
     env, there = subject.env, subject.lxd.name
     if there in DrainedBook(env.journal).all():
-        raise ExternalError(f"{there} is drained", f"`vcrecovery undrain {there}` when the work there is over")
+        raise CalledOffError(f"{there} is drained", f"`vcrecovery undrain {there}` when the work there is over")
     if episode.request.by != BALANCE:
         return
     if others := failing_over(env):
-        raise ExternalError(f"{', '.join(others)} fails over, which comes first")
+        raise CalledOffError(f"{', '.join(others)} fails over, which comes first")
     if env.journal.state(subject.name).suspension_at(env.clock.now()) is not None:
-        raise ExternalError(f"{subject.name} is suspended")
+        raise CalledOffError(f"{subject.name} is suspended")
 
 
 def stop(subject: Subject, episode: Episode) -> Stopped:
+    # Who drains has written that down before looking for what is stopped: one of the two sees the other.
+    _refuse_what_was_called_off(subject, episode)
     source, _ = where_it_served(subject)
     limit = subject.service.timeouts.shutdown
     ended = copies.put_aside(source, subject.name, episode.epoch, limit)
