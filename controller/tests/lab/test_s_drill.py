@@ -75,7 +75,7 @@ def all_there_is(site: SmallSite) -> dict[str, set[str]]:
     spaces = run(["ip", "netns"], timeout=10).stdout.split()
     pool = site.lxd.folder / "storage-pools" / BRIDGE
     return {
-        "containers": set(site.lxd.lxc("list", "--format", "csv", "--columns", "n").split()),
+        "containers": set(containers(site)),
         "files": {str(path) for part in ("containers", "containers-snapshots") for path in (pool / part).glob("*")},
         "links": {link["ifname"] for link in links if not is_of_the_lab(link)},
         "namespaces": {name for name in spaces if not name.startswith(OF_THE_LAB)},
@@ -287,10 +287,15 @@ def controllers() -> Iterator[Controllers]:
     found.close()
 
 
+def containers(site: SmallSite) -> list[str]:
+    return site.lxd.lxc("list", "--format", "csv", "--columns", "n").split()
+
+
 def nothing_of_a_drill(site: SmallSite) -> bool:
-    names = site.lxd.lxc("list", "--format", "csv", "--columns", "n").split()
     links = json.loads(run(["ip", "-j", "link"], timeout=10).stdout)
-    return sorted(names) == sorted(site.names) and not any(link["ifname"].startswith("vcrd") for link in links)
+    return sorted(containers(site)) == sorted(site.names) and not any(
+        link["ifname"].startswith("vcrd") for link in links
+    )
 
 
 def test_killed_at_any_step(site: SmallSite, controllers: Controllers, tmp_path: Path) -> None:
@@ -306,11 +311,12 @@ def test_killed_at_any_step(site: SmallSite, controllers: Controllers, tmp_path:
     def next_call_cleans_up() -> None:
         cleaned = site.vcrecovery("drill", "--due")
         assert cleaned.returncode == 0, cleaned.stderr
-        assert nothing_of_a_drill(site)
+        assert sorted(containers(site)) == sorted(site.names)
+        # That went with its process, as soon as the kernel comes to it.
+        wait_for(lambda: nothing_of_a_drill(site), "the end of the network", 30)
 
     for number in (3, 7, 8):
         assert killed_before(f"{number}@commands") == -signal.SIGKILL, out.read_text() + err.read_text()
-        wait_for(lambda: nothing_of_a_drill(site), "the end of the network", 10)
         next_call_cleans_up()
     for number in range(1, 50):
         if (status := killed_before(f"{number}@lxd")) == 0:
@@ -335,7 +341,7 @@ def test_ended_by_a_signal(site: SmallSite) -> None:
             drill.kill()
     assert drill.returncode == 130, said
     assert b"interrupted; run the same command" in said
-    assert nothing_of_a_drill(site)
+    wait_for(lambda: nothing_of_a_drill(site), "the end of its network", 30)
     assert [one["outcome"] for one in drills(site)] == ["interrupted"]
 
 
@@ -351,7 +357,7 @@ def test_the_watcher_cleans_up_and_rehearses(site: SmallSite, controllers: Contr
         wait_for(lambda: [o for o in drills(site) if o["outcome"] == "passed"], "a drill by the watcher", 60)
         wait_for(lambda: "drill: done" in said(), "the watcher's word", 60)
         assert "drill: drill-web of an interrupted drill will be removed" in said()
-        assert nothing_of_a_drill(site)
+        wait_for(lambda: nothing_of_a_drill(site), "the end of its network", 30)
         assert "drill: error" not in said()
     outcomes = [(one["service"], one["asked_by"], one["outcome"]) for one in drills(site)]
     assert outcomes == [("web", os.environ.get("USER", "root"), "interrupted"), ("db", "the watcher", "passed")]
