@@ -125,9 +125,11 @@ class HealthWatch:
             changed = [n for n in self.courses if found.get(n, at_first) != self.serving.get(n, at_first)]
             # Before any of it is remembered: what cannot be read now is read the next time.
             done = {name: self._env.journal.newest_done(name) for name in changed}
-            self.serving = found
             for name in changed:
                 self._is_where(name, found.get(name, at_first))
+            # Only now: who reads it looks where the plan has it.
+            self.serving = found
+            for name in changed:
                 self._is_due(name, now)
                 self._takes_over(name, found.get(name, Serving()), done[name])
 
