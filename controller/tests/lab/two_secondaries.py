@@ -20,7 +20,7 @@ from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
 from .small_site import SmallSite, page_at, started
 
-SPARE_BRIDGE, SPARE_GATEWAY = "vcrlab-spare", "10.211.9.1/24"
+SPARE_BRIDGE, SPARE_GATEWAY = "vcrlab-spare", "10.211.12.1/24"
 
 
 class TwoSecondaries(SmallSite):
@@ -59,7 +59,7 @@ class TwoSecondaries(SmallSite):
         self.save_plan()
 
     def spare_address(self, name: str) -> str:
-        return f"10.211.9.{10 + self.names.index(name)}"
+        return f"10.211.12.{10 + self.names.index(name)}"
 
     def start(self) -> None:
         self.spare_lxd.start()
