@@ -79,10 +79,6 @@ class Choice:
     def kept_on(self, machine: str) -> dict[str, str]:
         return {name: why for name, why in self.kept.items() if self.on.get(name) == machine}
 
-    @property
-    def down(self) -> float:
-        return sum(move.down for move in self.moves)
-
 
 def choose(
     machines: Sequence[Machine], containers: Sequence[Container], targets: Amounts, relieve: Collection[str]

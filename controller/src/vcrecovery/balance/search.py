@@ -6,7 +6,7 @@ cheapest for that resource first. Where the steps suffice the answer is exact, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -184,8 +184,8 @@ def _ratio(item: Item, need: Amounts) -> tuple[float, float, float]:
 
 def taken(rooms: Rooms, items: Sequence[Item], placing: Placing) -> Rooms:
     """What is left of needs and room when they have moved."""
-    rest: MutableMapping[str, Item] = {item.name: item for item in items}
+    by_name = {item.name: item for item in items}
     then = rooms.copy()
     for name, place in placing.items():
-        then.put(rest[name], place)
+        then.put(by_name[name], place)
     return then

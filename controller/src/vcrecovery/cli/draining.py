@@ -9,14 +9,13 @@ from pathlib import Path
 from vcrecovery.cli.moves import Wanted, all_moved, begun_moves, move_all, tell_all
 from vcrecovery.cli.options import operator, read_plan
 from vcrecovery.cli.output import say
+from vcrecovery.cli.recovery import refuse_unknown
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.service_state import Side
-from vcrecovery.errors import RefusedError, UsageError
+from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.several import as_data
-from vcrecovery.plan.model import Plan
 from vcrecovery.plan.places import is_elsewhere, places_of
-from vcrecovery.plan.problems import suggest
 from vcrecovery.store.drained import Drained, DrainedBook
 
 
@@ -34,7 +33,7 @@ class _There:
 
 def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -> None:
     env = Environment(read_plan(plan_path))
-    _refuse_unknown(env.plan, plan_path, secondary)
+    refuse_unknown("secondary", secondary, list(env.plan.secondaries), plan_path)
     by = operator()
     if not dry_run:
         # First of all: a move to it that is still copied ends at that.
@@ -79,7 +78,7 @@ def undrain_it(plan_path: Path, secondary: str) -> None:
     env = Environment(read_plan(plan_path))
     book = DrainedBook(env.journal)
     if secondary not in book.all():
-        _refuse_unknown(env.plan, plan_path, secondary)
+        refuse_unknown("secondary", secondary, list(env.plan.secondaries), plan_path)
         say(f"{secondary}: nothing to do: it is not drained")
         return
     book.forget(secondary)
@@ -88,12 +87,6 @@ def undrain_it(plan_path: Path, secondary: str) -> None:
         here, spare = service.standby.secondary, service.standby.spare
         if is_elsewhere(service) and spare is not None and spare.secondary == secondary:
             say(f"{name} serves on {here}: `vcrecovery move {name} --to {secondary}` brings it back")
-
-
-def _refuse_unknown(plan: Plan, plan_path: Path, secondary: str) -> None:
-    if secondary not in plan.secondaries:
-        known = list(plan.secondaries)
-        raise UsageError(f"plan {plan_path} has no secondary {secondary!r} {suggest(secondary, known)}")
 
 
 def _there(env: Environment, secondary: str) -> _There:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from vcrecovery.cli.interruption import interruption_of
 from vcrecovery.cli.output import say
-from vcrecovery.cli.recovery import SeveralError, table_of
+from vcrecovery.cli.recovery import refuse_missing, table_of
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.text import plain
-from vcrecovery.errors import ExitCode
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter
 from vcrecovery.operations.rebalance import carry_out, request_of
-from vcrecovery.operations.several import Result, result_of, result_of_error, worst
+from vcrecovery.operations.several import Result, result_of, result_of_error
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,11 @@ class Wanted:
 
 def begun_moves(env: Environment) -> list[Wanted]:
     """Those that somebody has begun, and not ended."""
-    states = (env.journal.state(name) for name in env.plan.services)
-    episodes = [state.open_episode for state in states if state.open_episode is not None]
-    return [Wanted(one.service, one.request.to, one.cause) for one in episodes if one.request.moves and one.request.to]
+    return [
+        Wanted(one.service, one.request.to, one.cause)
+        for one in env.journal.open_episodes()
+        if one.request.moves and one.request.to and one.service in env.plan.services
+    ]
 
 
 def move_all(env: Environment, moves: Sequence[Wanted], by: str, *, as_json: bool) -> list[Result]:
@@ -62,11 +63,4 @@ def tell_all(results: Sequence[Result]) -> None:
 
 def all_moved(what: str, results: Sequence[Result]) -> None:
     """Raises SeveralError where one was not."""
-    missing = [result for result in results if result.exit_code is not ExitCode.DONE]
-    if missing:
-        raise SeveralError(
-            f"{what}: {len(missing)} of {len(results)} services were not moved: "
-            f"{', '.join(result.service for result in missing)}",
-            "after fixing the cause, run it again",
-            worst(result.exit_code for result in missing),
-        )
+    refuse_missing(what, results, "were not moved")

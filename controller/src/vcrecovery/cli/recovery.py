@@ -62,13 +62,13 @@ def _meant(
     if sum(word is not None for word in (service, vm, host, site, group)) != 1:
         raise UsageError("name one service, or one VM with --vm, or use one of --host, --site and --group")
     if host is not None:
-        _known("hypervisor", host, list(plan.hypervisors), plan_path)
+        refuse_unknown("hypervisor", host, list(plan.hypervisors), plan_path)
         return _together("host", host, env.whereabouts.on({host}), plan_path)
     if site is not None:
-        _known("site", site, sorted({entry.site for entry in plan.hypervisors.values()}), plan_path)
+        refuse_unknown("site", site, sorted({entry.site for entry in plan.hypervisors.values()}), plan_path)
         return _together("site", site, env.whereabouts.on(hypervisors_of(plan, site)), plan_path)
     if group is not None:
-        _known("group", group, list(plan.groups), plan_path)
+        refuse_unknown("group", group, list(plan.groups), plan_path)
         return _together("group", group, plan.groups[group].services, plan_path)
     name = known_service(plan, plan_path, service) if service is not None else service_of_vm(plan, plan_path, vm or "")
     return _Meant("service", name, (name,))
@@ -84,7 +84,8 @@ def operators_word(what: str, name: str, typed: str | None) -> bool:
     return typed is not None
 
 
-def _known(what: str, name: str, known: list[str], plan_path: Path) -> None:
+def refuse_unknown(what: str, name: str, known: list[str], plan_path: Path) -> None:
+    """Raises UsageError, with near names, for one that the plan does not have."""
     if name not in known:
         raise UsageError(f"plan {plan_path} has no {what} {name!r} {suggest(name, known)}")
 
@@ -165,7 +166,7 @@ def carry_out(
     if restore_point is not None and not meant.alone:
         raise UsageError("--restore-point belongs to one service", "fail its service over by name")
     if to is not None:
-        _known("secondary", to, list(env.plan.secondaries), plan_path)
+        refuse_unknown("secondary", to, list(env.plan.secondaries), plan_path)
         if not meant.alone:
             raise UsageError("--to belongs to one service", "name it")
     off = _is_off(env, meant, to, secondary_is_down)
@@ -293,10 +294,15 @@ def _all_of(env: Environment, meant: _Meant, request: Request, ended: dict[str, 
         for line in table_of(results):
             say(line)
     whose = "VMs" if request.back else "standbys"
+    refuse_missing(f"{meant.what} {meant.name}", results, f"are not served by their {whose}")
+
+
+def refuse_missing(what: str, results: Sequence[Result], are_not: str) -> None:
+    """Raises SeveralError, in the words of `are_not`, where one of them is not as was asked."""
     missing = [result for result in results if result.exit_code is not ExitCode.DONE]
     if missing:
         raise SeveralError(
-            f"{meant.what} {meant.name}: {len(missing)} of {len(results)} services are not served by their {whose}: "
+            f"{what}: {len(missing)} of {len(results)} services {are_not}: "
             f"{', '.join(result.service for result in missing)}",
             "after fixing the cause, run it again",
             worst(result.exit_code for result in missing),

@@ -73,6 +73,15 @@ class ServiceState:
             return episode.request.to
         return self.standby_on
 
+    @property
+    def standby_serves(self) -> bool:
+        """Whether its standby serves, and nobody is about to change that: also while it is copied for a move, or its VM
+        fetches.
+        """
+        episode = self.open_episode
+        as_ever = episode is None or (episode.request.ends_the_standby and not episode.has_acted)
+        return self.side is Side.STANDBY and as_ever
+
     def may_be_our_doing(self, reason: str, now: float) -> bool:
         """Whether an end for libvirt's `reason` may be the fence of a failover that was withdrawn, acting late."""
         if reason not in ENDED_BY_A_FENCE or self.withdrawn_at is None:

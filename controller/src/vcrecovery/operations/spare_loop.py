@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.core.text import took
 from vcrecovery.drivers.lxd.instances import STOPPED, Instance
 from vcrecovery.drivers.runtime import Event
@@ -76,10 +76,7 @@ def see_to(env: Environment, name: str) -> None:
 def _serving(env: Environment, name: str) -> ServiceState | None:
     """None while it does not serve from its standby, or somebody is about to change that."""
     state = env.journal.state(name)
-    episode = state.open_episode
-    # While its VM fetches, or another secondary, it serves as ever.
-    as_ever = episode is None or (episode.request.ends_the_standby and not episode.has_acted)
-    return state if state.side is Side.STANDBY and as_ever else None
+    return state if state.standby_serves else None
 
 
 def _ran_on(found: Instance, state: ServiceState) -> bool:

@@ -169,8 +169,8 @@ class StartGate:
 def _is_up(state: ServiceState) -> bool:
     """Whether its standby serves, with its ports seen open; also while it is copied for a move or a failback."""
     episode = state.open_episode
-    as_ever = episode is None or (episode.request.ends_the_standby and not episode.has_acted)
-    return state.side is Side.STANDBY and (as_ever or (episode is not None and episode.done(Step.PROBE) is not None))
+    seen = episode is not None and episode.done(Step.PROBE) is not None
+    return state.standby_serves or (state.side is Side.STANDBY and seen)
 
 
 def trouble_of(error: VCRecoveryError) -> str:

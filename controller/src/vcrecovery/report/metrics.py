@@ -156,11 +156,19 @@ def outages(services: Sequence[str], totals: Mapping[str, Total]) -> list[Family
 def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Iterable[str]) -> list[Family]:
     """`seen`: what the watcher has seen of them; what it could not read has no sample."""
 
+    known_loads = [(name, one, one.load) for name, one in seen.items() if one.load is not None]
+
     def each(name: str, meaning: str, value: Callable[[Load], float]) -> Family:
-        samples = [
-            Sample({"secondary": secondary}, value(one.load)) for secondary, one in seen.items() if one.load is not None
-        ]
+        samples = [Sample({"secondary": secondary}, value(load)) for secondary, _, load in known_loads]
         return Family(f"vcrecovery_secondary_{name}", "gauge", meaning, samples)
+
+    def each_of(name: str, label: str, meaning: str, values: Callable[[Load], Mapping[str, float]]) -> Family:
+        samples = [
+            Sample({"secondary": secondary, label: what}, value)
+            for secondary, _, load in known_loads
+            for what, value in values(load).items()
+        ]
+        return Family(f"vcrecovery_{name}", "gauge", meaning, samples)
 
     return [
         each("cores", "The cores of the secondary.", lambda load: load.size.cpu),
@@ -168,37 +176,23 @@ def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Itera
         each("cores_stolen", "Those that its hypervisor gave to others, where it tells.", lambda load: load.stolen),
         each("memory_bytes", "The memory of the secondary.", lambda load: load.size.memory),
         each("memory_used_bytes", "What of that is in use.", lambda load: load.used.memory),
-        Family(
-            "vcrecovery_secondary_pressure_ratio",
-            "gauge",
+        each_of(
+            "secondary_pressure_ratio",
+            "resource",
             "In how much of the last minute somebody waited for it; of the machine that the watcher is on.",
-            [
-                Sample({"secondary": name, "resource": resource}, percent / 100)
-                for name, one in seen.items()
-                if one.load is not None
-                for resource, percent in one.load.pressure.items()
-            ],
+            lambda load: {resource: percent / 100 for resource, percent in load.pressure.items()},
         ),
-        Family(
-            "vcrecovery_container_cores_used",
-            "gauge",
+        each_of(
+            "container_cores_used",
+            "container",
             "The cores that each of its containers uses.",
-            [
-                Sample({"secondary": name, "container": container}, uses.cpu)
-                for name, one in seen.items()
-                if one.load is not None
-                for container, uses in one.load.containers.items()
-            ],
+            lambda load: {container: uses.cpu for container, uses in load.containers.items()},
         ),
         Family(
             "vcrecovery_secondary_overloaded",
             "gauge",
             "Whether it is overloaded, by `balance` of the plan; none where its load is not known.",
-            [
-                Sample({"secondary": name}, float(one.since is not None))
-                for name, one in seen.items()
-                if one.load is not None
-            ],
+            [Sample({"secondary": name}, float(one.since is not None)) for name, one, _ in known_loads],
         ),
         Family(
             "vcrecovery_secondary_drained",
