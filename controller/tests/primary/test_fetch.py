@@ -111,6 +111,7 @@ def test_what_the_machine_has_of_its_own_stays(pair: Pair) -> None:
     pair.here("etc/machine-id")
     own = ["etc/hostname", "srv/own/data", "var/lib/vcrecovery/heartbeat", "etc/fstab", "etc/vcrecovery/sync.json"]
     own += ["var/log/journal/tree/system.journal", "etc/systemd/system/vcrecovery-superseded.target"]
+    own += ["etc/systemd/system/system-vcrecovery.slice"]
     for path in own:
         pair.both(path)
     hidden = ["boot/vmlinuz", "usr/share/doc/kernel/copyright"]

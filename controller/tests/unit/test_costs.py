@@ -7,6 +7,7 @@ import io
 import json
 import re
 import textwrap
+import time
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,6 +20,7 @@ import yaml
 from warm_program import vcrecovery
 
 from vcrecovery.core.episode import Episode, Outcome, Request
+from vcrecovery.core.sent_bytes import SentCount
 from vcrecovery.core.service_state import Side
 from vcrecovery.cost.alternatives import Alternative, Way, alternatives
 from vcrecovery.cost.book import PriceBook
@@ -26,11 +28,12 @@ from vcrecovery.cost.money import NoRateError, Rate, Rates
 from vcrecovery.cost.month import Month, Served, day_of, month_of, served
 from vcrecovery.cost.price_file import PriceFile
 from vcrecovery.cost.prices import MissingPriceError
-from vcrecovery.cost.spent import spent
+from vcrecovery.cost.spent import Sent, spent
 from vcrecovery.cost.split import Part, split
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
+from vcrecovery.store.freshness_book import FreshnessBook, hour_of
 
 ON = date(2026, 11, 25)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -203,6 +206,24 @@ def test_providers_pay_for_their_services(shop: Shop) -> None:
         "provider b": round(month / 4, 2),
         "service web4": round(month / 4, 2),
     }
+
+
+def test_services_pay_for_the_memory_that_they_need(shop: Shop) -> None:
+    shop.plan["costs"]["split"] = "memory"
+    for name, memory in (("web1", "4GiB"), ("web2", "2GiB"), ("web3", "1GiB"), ("web4", "1GiB")):
+        shop.plan["services"][name]["cost"]["memory"] = memory
+    plan, book = shop.loaded()
+    this = alternatives(plan, book, 1)[0]
+    month = this.a_month
+    assert month is not None
+    assert [part.a_month / month for part in split(plan, this.lines)] == [Decimal(n) / 8 for n in (4, 2, 1, 1)]
+
+
+def test_memory_that_nobody_says_is_no_share(shop: Shop) -> None:
+    shop.plan["costs"]["split"] = "memory"
+    done = vcrecovery("plan", "check", "--plan", shop.path)
+    assert done.returncode == ExitCode.USAGE
+    assert "web1: has no cost.memory, by which costs.split (memory) has secondaries paid for" in done.stderr
 
 
 # -- money --------------------------------------------------------------------------------------------------------
@@ -491,7 +512,7 @@ def test_a_month_so_far_and_at_its_end(shop: Shop) -> None:
     plan, book = shop.loaded()
     month = Month("2026-11", 0.0, 720 * 3600.0, 180 * 3600.0)
     by_service = {name: Served(0, 0) for name in plan.services} | {"web1": Served(10, 1)}
-    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service)
+    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service, {})
     assert [round(line.a_month, 3) for line in found.so_far] == [Decimal("19.584"), Decimal("2.5")]
     assert [round(line.a_month, 3) for line in found.forecast] == [Decimal("78.336"), Decimal("10.0")]
     # What a VM that is booted on failure would have cost for these ten hours.
@@ -499,6 +520,52 @@ def test_a_month_so_far_and_at_its_end(shop: Shop) -> None:
     assert split(plan, found.so_far)[0] == Part(
         "service web1", sum((line.a_month for line in found.so_far), Decimal(0)) / 4
     )
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("sent", "so_far", "forecast"),
+    [
+        # Nobody has counted: the plan's 60 GiB a month.
+        (None, 15, 60),
+        # All the month: what was counted, and it goes on so.
+        (Sent(45 * GIB, -1e6), 45, 180),
+        # From its fifth day on: the plan's figure before that.
+        (Sent(10 * GIB, 120 * 3600.0), 10 + 10, 10 + 10 + 540 * 10 / 60),
+        # A first sync a few hours ago is no forecast.
+        (Sent(40 * GIB, 170 * 3600.0), 40 + 60 * 170 / 720, 40 + 60 * 710 / 720),
+        # Counted only since this month, and an earlier one is asked for.
+        (Sent(0, 180 * 3600.0), 15, 60),
+    ],
+)
+def test_traffic_is_what_was_counted(shop: Shop, sent: Sent | None, so_far: float, forecast: float) -> None:
+    shop.prices["traffic"] = "1.00"
+    shop.plan["services"]["web1"]["cost"]["traffic"] = "60GiB"
+    plan, book = shop.loaded()
+    month = Month("2026-11", 0.0, 720 * 3600.0, 180 * 3600.0)
+    by_service = {name: Served(0, 0) for name in plan.services}
+    lines = alternatives(plan, book, 1)[0].lines
+    found = spent(plan, book, month, lines, by_service, {} if sent is None else {"web1": sent, "web2": Sent(1, 0.0)})
+    assert [line.of.name for line in found.so_far].count("web1") == 1
+    assert float(found.so_far[-1].a_month) == pytest.approx(so_far)
+    assert float(found.forecast[-1].a_month) == pytest.approx(forecast)
+
+
+def test_the_month_says_what_was_sent(shop: Shop) -> None:
+    state = shop.folder / "state"
+    now = time.time()
+    begin = month_of(None, now).begin
+    book = FreshnessBook(state)
+    book.add_sent({}, {"web1": SentCount("a", 0)}, begin - 1)
+    book.add_sent({}, {"web2": SentCount("a", 0)}, now)
+    book.add_sent({("web1", hour_of(begin)): 3 * GIB, ("web1", hour_of(begin - 3600)): GIB}, {}, now)
+    done = vcrecovery("cost", "--month", "this", "--plan", shop.path)
+    assert "web1: its sync has sent 3 GiB\n" in done.stdout
+    assert f"web2: its sync has sent 0 bytes since {day_of(now)}\n" in done.stdout
+    data = json.loads(vcrecovery("cost", "--month", "this", "--json", "--plan", shop.path).stdout)
+    assert data["sent"][0] == {"service": "web1", "bytes": 3 * GIB, "since": begin - 1}
 
 
 def test_the_months_table(shop: Shop) -> None:

@@ -178,6 +178,55 @@ def test_what_tells_no_age_is_counted_as_unknown(env: Any, said: bytes) -> None:
     assert (noted(env).count, noted(env).unknown > 0) == (0, True)
 
 
+def sends(env: Any, watch: FreshnessWatch, boot: str, *totals: object) -> None:
+    for total in totals:
+        env.marker.write_text(json.dumps({"at": env.clock.time - 3, "boot": boot, "sent": total}))
+        watch.turn()
+        env.clock.time += EVERY
+    watch.write()
+
+
+def sent(env: Any) -> tuple[int, float]:
+    return FreshnessBook(env.plan.state_dir).sent_between(NOW, env.clock.time + 1)["web"]
+
+
+def test_what_is_sent_adds_up_over_boots_and_watchers(env: Any) -> None:
+    book = FreshnessBook(env.plan.state_dir)
+    watch = FreshnessWatch(env, book)
+    # Of when the first thousand are nobody knows.
+    sends(env, watch, "one", 1000, 1500, 1500)
+    # A watcher that is killed has not written the last count, nor its bytes.
+    env.marker.write_text(json.dumps({"at": env.clock.time, "boot": "one", "sent": 1700}))
+    watch.turn()
+    sends(env, FreshnessWatch(env, book), "one", 1800)
+    # Two boots later the count is greater than it was: all of it is new.
+    sends(env, FreshnessWatch(env, book), "two", 5000)
+    # The slice was stopped and started.
+    sends(env, FreshnessWatch(env, book), "two", 40)
+    for nonsense in (None, "many", -1, 1e300, True):
+        sends(env, FreshnessWatch(env, book), "two", nonsense)
+    assert sent(env)[0] == 500 + 300 + 5000 + 40
+    assert NOW <= sent(env)[1] <= NOW + 60
+
+
+def test_a_vm_that_says_what_it_likes_stops_no_figures(env: Any) -> None:
+    watch = FreshnessWatch(env, FreshnessBook(env.plan.state_dir))
+    for turn in range(3000):
+        sends(env, watch, str(turn), 1 << 53)
+    assert sent(env)[0] <= 10 << 50
+    assert noted(env).count == 3000
+
+
+def test_bytes_are_counted_in_the_hour_in_which_they_are_heard_of(env: Any) -> None:
+    book = FreshnessBook(env.plan.state_dir)
+    sends(env, FreshnessWatch(env, book), "one", 0, 10)
+    env.clock.time += 3600
+    sends(env, FreshnessWatch(env, book), "one", 17)
+    assert book.sent_between(env.clock.time - 60, env.clock.time)["web"][0] == 7
+    book.add_sent({}, {}, env.clock.time + KEPT + 7200)
+    assert sent(env)[0] == 0
+
+
 def test_a_primary_that_is_off_ages_nothing(env: Any) -> None:
     env.journal.saw({"web": (Sighting(Power.SHUTOFF, "shutdown", NOW, NOW, "hv1"), None)})
     turns(env, FreshnessWatch(env, FreshnessBook(env.plan.state_dir)), 120)

@@ -13,7 +13,7 @@ from vcrecovery.cost.alternatives import alternatives
 from vcrecovery.cost.book import PriceBook
 from vcrecovery.cost.month import day_of, month_of, served
 from vcrecovery.cost.sources import sources_of
-from vcrecovery.cost.spent import spent
+from vcrecovery.cost.spent import Sent, spent
 from vcrecovery.cost.split import split
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import UsageError
@@ -21,6 +21,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.costs import Costs
 from vcrecovery.plan.model import Plan
 from vcrecovery.report import costs as page
+from vcrecovery.store.freshness_book import FreshnessBook
 
 #: So many of a service's episodes are read: more than a year has.
 _EPISODES = 10_000
@@ -47,7 +48,10 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
     plan, costs, book = book_of(plan_path, min(now, month.end - 1))
     journal = Environment(plan).journal
     by_service = {s: served(journal.history(s, _EPISODES), journal.state(s).side, month) for s in plan.services}
-    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service)
+    sent = {
+        s: Sent(*counted) for s, counted in FreshnessBook(plan.state_dir).sent_between(month.begin, month.until).items()
+    }
+    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service, sent)
     parts = split(plan, found.so_far), split(plan, found.forecast)
     if as_json:
         click.echo(json.dumps(page.month_as_data(found, costs.currency, *parts), indent=2))

@@ -13,12 +13,10 @@ from enum import StrEnum
 
 from vcrecovery.core.text import size_of
 from vcrecovery.cost.book import ON_DEMAND, Line, Of, Owner, PriceBook
-from vcrecovery.cost.prices import OWN, YEAR_HOURS, Kind, MachineOffer, MissingPriceError
+from vcrecovery.cost.prices import GIB, OWN, YEAR_HOURS, Kind, MachineOffer, MissingPriceError
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.costs import Machine, MachineSize, SecondaryCost, ServiceCost
 from vcrecovery.plan.model import Plan
-
-_GIB = Decimal(2**30)
 
 
 class Way(StrEnum):
@@ -150,7 +148,7 @@ class _Reckoning:
         except MissingPriceError as error:
             self._missing[f"{of}: {error.message}"] = None
         if cost.disk is not None:
-            yield from self._line(of, disk, cost.disk / _GIB, size_of(cost.disk), shared_by)
+            yield from self._line(of, disk, cost.disk / GIB, size_of(cost.disk), shared_by)
         if cost.addresses and disk is not Kind.BACKUP:
             count = _count(cost.addresses, "address", "addresses")
             yield from self._line(of, Kind.ADDRESS, Decimal(cost.addresses), count, shared_by)
@@ -166,7 +164,7 @@ class _Reckoning:
         for name, cost in services.items():
             if cost.traffic is not None:
                 why = f"{size_of(cost.traffic)} of sync a month"
-                yield from self._line(Of(Owner.SERVICE, name), Kind.TRAFFIC, cost.traffic / _GIB, why)
+                yield from self._line(Of(Owner.SERVICE, name), Kind.TRAFFIC, cost.traffic / GIB, why)
 
     def _line(self, of: Of, kind: Kind, quantity: Decimal, why: str, shared_by: int = 1) -> Iterable[Line]:
         try:

@@ -1,7 +1,8 @@
 """What a month has cost so far, and will have cost at its end.
 
-Secondaries are paid for hour by hour, whoever serves; disks, addresses and traffic by the part of the month that is
-over. How long standbys have served says what VMs that are booted on failure would have cost instead.
+Secondaries are paid for hour by hour, whoever serves; disks and addresses by the part of the month that is over;
+traffic by what the VMs have counted, and where they have not, by what the plan expects. How long standbys have served
+says what VMs that are booted on failure would have cost instead.
 """
 
 from __future__ import annotations
@@ -10,17 +11,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from vcrecovery.core.text import size_of
 from vcrecovery.cost.book import ON_DEMAND, Line, Of, Owner, PriceBook
 from vcrecovery.cost.month import Month, Served
-from vcrecovery.cost.prices import MONTH_HOURS, MissingPriceError, Per
+from vcrecovery.cost.prices import GIB, MONTH_HOURS, MissingPriceError, Per
 from vcrecovery.plan.model import Plan
+
+#: Hours in which was counted, before that is a forecast.
+_ENOUGH = 24.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a service's sync has sent in a month, and since when that is counted (perhaps since before the month)."""
+
+    bytes: int
+    since: float
 
 
 @dataclass(frozen=True)
 class Spent:
     """`so_far`, `forecast`: the plan's lines with the quantities of this month, and of all of it.
 
-    `booted`: what VMs that had been booted for the failures of this month would have cost; None where that is unknown.
+    `sent`: of the services whose VMs count it. `booted`: what VMs that had been booted for the failures of this month
+    would have cost; None where that is unknown.
     """
 
     month: Month
@@ -28,18 +42,46 @@ class Spent:
     forecast: Sequence[Line]
     served: Mapping[str, Served]
     booted: Decimal | None
+    sent: Mapping[str, Sent]
 
 
-def spent(plan: Plan, book: PriceBook, month: Month, lines: Sequence[Line], served: Mapping[str, Served]) -> Spent:
+def spent(
+    plan: Plan,
+    book: PriceBook,
+    month: Month,
+    lines: Sequence[Line],
+    served: Mapping[str, Served],
+    sent: Mapping[str, Sent],
+) -> Spent:
     """`lines`: of this plan in an average month. Raises as `PriceBook.offer`."""
     past, whole = Decimal(str(month.past_hours)), Decimal(str(month.hours))
-    return Spent(
-        month,
-        [_in_hours(line, past, whole) for line in lines],
-        [_in_hours(line, whole, whole) for line in lines],
-        served,
-        _booted(plan, book, served),
+    counted = {name: found for name, found in sent.items() if found.since < month.until}
+    so_far, forecast = [], []
+    for line in lines:
+        # Of a service's own, only its traffic is in a plan.
+        if line.of.owner is Owner.SERVICE and line.of.name in counted:
+            now, end = _counted(line, month, counted[line.of.name])
+        else:
+            now, end = _in_hours(line, past, whole), _in_hours(line, whole, whole)
+        so_far.append(now)
+        forecast.append(end)
+    return Spent(month, so_far, forecast, served, _booted(plan, book, served), counted)
+
+
+def _counted(line: Line, month: Month, sent: Sent) -> tuple[Line, Line]:
+    """The traffic so far, and at the month's end; the plan's figure stands for hours in which nobody has counted."""
+    counted = (month.until - max(sent.since, month.begin)) / 3600
+    before, left = month.past_hours - counted, month.hours - month.past_hours
+    planned = line.quantity / Decimal(str(month.hours))
+    found = Decimal(sent.bytes) / GIB
+    so_far = found + planned * Decimal(str(before))
+    # What a first sync sends in an hour would be no forecast.
+    an_hour = found / Decimal(str(counted)) if counted >= _ENOUGH else planned
+    why = f"{size_of(sent.bytes)} counted" + (
+        f", and {line.why} in the {before:.0f} hours before" if before >= 1 else ""
     )
+    expected = so_far + an_hour * Decimal(str(left))
+    return replace(line, quantity=so_far, why=why), replace(line, quantity=expected, why=f"{why}, going on so")
 
 
 def _in_hours(line: Line, hours: Decimal, whole: Decimal) -> Line:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from vcrecovery.cost.book import Line, Owner
+from vcrecovery.plan.costs import Split
 from vcrecovery.plan.model import Plan
 
 
@@ -19,17 +20,28 @@ class Part:
 
 
 def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
-    """A secondary is paid for in equal parts by the services that stand by there; each pays for its own traffic."""
+    """A secondary is paid for by the services that stand by there, as `costs.split` says; each pays for its traffic."""
     paid = dict.fromkeys((_whose(plan, name) for name in plan.services), Decimal(0))
     for line in lines:
-        payers = [line.of.name]
+        payers = {line.of.name: 1}
         if line.of.owner is Owner.SECONDARY:
-            payers = [name for name, service in plan.services.items() if service.standby.secondary == line.of.name]
-        for name in payers:
-            paid[_whose(plan, name)] += line.a_month / len(payers)
+            payers = {name: _share(plan, name) for name in plan.services if _is_of(plan, name, line.of.name)}
+        for name, share in payers.items():
+            paid[_whose(plan, name)] += line.a_month * share / sum(payers.values())
     return [Part(whose, amount) for whose, amount in paid.items()]
 
 
 def _whose(plan: Plan, service: str) -> str:
     cost = plan.services[service].cost
     return f"provider {cost.provider}" if cost is not None and cost.provider is not None else f"service {service}"
+
+
+def _is_of(plan: Plan, service: str, secondary: str) -> bool:
+    return plan.services[service].standby.secondary == secondary
+
+
+def _share(plan: Plan, service: str) -> int:
+    cost = plan.services[service].cost
+    if plan.costs is None or plan.costs.split is Split.EQUALLY or cost is None or cost.memory is None:
+        return 1
+    return cost.memory

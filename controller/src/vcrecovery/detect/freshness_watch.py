@@ -1,4 +1,5 @@
-"""Notes how old each standby is, all the time, so that a report can say how fresh it was and not only how fresh it is.
+"""Notes how old each standby is, all the time, so that a report can say how fresh it was and not only how fresh it is;
+and how much its sync has sent, for whoever pays for that.
 
 Where the secondary is here only its files are read, nothing is asked of LXD. Elsewhere LXD hands out a copy of the
 heartbeat, and is asked less often.
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 
 from vcrecovery.core.ages import Ages, added, of_ages
 from vcrecovery.core.power import Power
+from vcrecovery.core.sent_bytes import SentCount, grown
 from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.sighting import ran_for
 from vcrecovery.drivers.runtime import Event
@@ -18,7 +20,7 @@ from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.store.freshness_book import FreshnessBook, hour_of
-from vcrecovery.transfer.freshness import from_the_future, read_age_lightly
+from vcrecovery.transfer.freshness import Freshness, from_the_future, read_age_lightly
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -37,6 +39,8 @@ class FreshnessWatch:
         self._looked_elsewhere_at = float("-inf")
         self._written_at = env.clock.steady()
         self._unwritten: dict[tuple[str, int], Ages] = {}
+        self._heard = book.sent_counts()
+        self._sent: dict[tuple[str, int], int] = {}
 
     def turn(self) -> None:
         """One look at each standby whose primary runs and serves. Raises ExternalError."""
@@ -49,25 +53,36 @@ class FreshnessWatch:
         for name, service in env.plan.services.items():
             lxd = env.lxd[service.standby.secondary]
             if (lxd.is_here or elsewhere_too) and _counts(name, serving, powers):
-                age = self._age(name, silent)
-                self._seen.setdefault((name, hour_of(env.clock.now())), []).append(age)
+                fresh = self._fresh(name, silent)
+                self._seen.setdefault((name, hour_of(env.clock.now())), []).append(self._age(name, fresh))
+                self._count(name, fresh)
         if steady - self._written_at >= WRITTEN_EVERY:
             self.write()
 
-    def _age(self, name: str, silent: set[str]) -> float | None:
+    def _fresh(self, name: str, silent: set[str]) -> Freshness | None:
         """Of the secondaries that are `silent` none is asked for each of its services."""
         env, secondary = self._env, self._env.plan.services[name].standby.secondary
         if secondary in silent:
             return None
         try:
-            fresh = read_age_lightly(env.lxd[secondary], name, env.plan.secondaries[secondary])
+            return read_age_lightly(env.lxd[secondary], name, env.plan.secondaries[secondary])
         except ExternalError:
             silent.add(secondary)
             return None
-        now = env.clock.now()
-        if fresh.synced_through is None or from_the_future(fresh, now):
+
+    def _age(self, name: str, fresh: Freshness | None) -> float | None:
+        now = self._env.clock.now()
+        if fresh is None or fresh.synced_through is None or from_the_future(fresh, now):
             return None
-        return ran_for(fresh.synced_through, now, env.journal.off_times(name))
+        return ran_for(fresh.synced_through, now, self._env.journal.off_times(name))
+
+    def _count(self, name: str, fresh: Freshness | None) -> None:
+        if fresh is None or fresh.sent is None:
+            return
+        count = SentCount(fresh.boot, fresh.sent)
+        key = (name, hour_of(self._env.clock.now()))
+        self._sent[key] = self._sent.get(key, 0) + grown(self._heard.get(name), count)
+        self._heard[name] = count
 
     def write(self) -> None:
         """What was seen since the last time, of all services at once. Raises ExternalError: then the next time."""
@@ -78,6 +93,10 @@ class FreshnessWatch:
         if self._unwritten:
             self._book.add(self._unwritten, self._env.clock.now())
             self._unwritten = {}
+        if self._sent:
+            heard = {name: self._heard[name] for name, _hour in self._sent}
+            self._book.add_sent(self._sent, heard, self._env.clock.now())
+            self._sent = {}
 
 
 def _counts(name: str, serving: Mapping[str, Serving], powers: Mapping[str, Power]) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from vcrecovery.plan.fields import Duration, Name, Section, Size
+from vcrecovery.plan.problems import Key
+
+if TYPE_CHECKING:
+    from vcrecovery.plan.model import Plan
 
 
 def _absolute(path: Path) -> Path:
@@ -92,6 +98,13 @@ class PriceList(Section):
         return self
 
 
+class Split(StrEnum):
+    """What the services of a secondary pay of it."""
+
+    EQUALLY = "equally"
+    MEMORY = "memory"
+
+
 class Costs(Section):
     """What `vcrecovery cost` and the reports reckon with."""
 
@@ -102,3 +115,16 @@ class Costs(Section):
     failed: Duration = Field(
         86400.0, description="how long in a year a service runs from its standby; prices what is booted on failure"
     )
+    split: Split = Field(
+        Split.EQUALLY,
+        description="what the services of a secondary pay of it: equal parts, or as much as each needs of its memory"
+        " (their cost.memory)",
+    )
+
+
+def cost_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
+    if plan.costs is None or plan.costs.split is not Split.MEMORY:
+        return
+    for name, service in plan.services.items():
+        if service.cost is None or service.cost.memory is None:
+            yield ("services", name), "has no cost.memory, by which costs.split (memory) has secondaries paid for"

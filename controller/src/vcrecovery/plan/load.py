@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vcrecovery.plan.agents import agent_problems, agent_warnings
+from vcrecovery.plan.costs import cost_problems
 from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.lined_yaml import LinedYaml, NotYamlError
 from vcrecovery.plan.model import Plan
@@ -50,7 +51,7 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     plan, found = validated(Plan, raw, "the plan")
     problems += located(found)
     if plan is not None:
-        checks = (service_problems, record_problems, group_problems, agent_problems)
+        checks = (service_problems, record_problems, group_problems, agent_problems, cost_problems)
         problems += located(found for check in checks for found in check(plan))
         problems += located(notify_problems(plan.notify))
     if problems or plan is None:

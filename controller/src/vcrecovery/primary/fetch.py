@@ -25,7 +25,7 @@ _FILTER = "fetch-filter"
 #: file called system.conf would seem to be gone from the standby.
 _ATTRIBUTES = (b"+xr security.capability", b"-xr security.*", b"-xr trusted.*", b"-xr system.*")
 #: Of this machine's boot, and this program's, which may be newer than the standby's copy.
-_OWN = (b"/etc/systemd/system/vcrecovery-*",)
+_OWN = (b"/etc/systemd/system/vcrecovery-*", b"/etc/systemd/system/system-vcrecovery.slice")
 
 Say = Callable[[str], None]
 

@@ -4,7 +4,8 @@
 changes are known to have been sent, or null when that is `at` itself.
 `queue` is the number of changes that lsyncd has seen and not sent. `units` has the state of each unit behind the
 service's ports that is not active; null when that is not known. `boot` is the kernel's name for the boot of the VM, and
-`final` is true once its shutdown has sent the last files (see `last_files`).
+`final` is true once its shutdown has sent the last files (see `last_files`). `sent`: bytes that the sync has sent since
+that boot; null where nobody counts them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Callable, Dict, Optional, Sequence
 
 from .marks import Marks
 from .programs import Run, run
+from .sent_bytes import SentBytes
 from .unit_states import unit_states
 
 NAME = "heartbeat"
@@ -30,14 +32,14 @@ _POLL_SECONDS = 0.2
 
 def stamp(
     state_dir: str, at: float, good_until: Optional[float], queue: Optional[int] = None,
-    units: Optional[Dict[str, str]] = None, final: bool = False,
+    units: Optional[Dict[str, str]] = None, final: bool = False, sent: Optional[int] = None,
 ) -> None:  # fmt: skip
     """Replaces the marker at once."""
     os.makedirs(state_dir, mode=0o755, exist_ok=True)
     path = os.path.join(state_dir, NAME)
     with open(path + ".new", "w", encoding="utf-8") as file:
         said = {"at": round(at, 3), "good_until": good_until, "queue": queue, "units": units}
-        json.dump({**said, "boot": boot_id(), "final": final}, file)
+        json.dump({**said, "boot": boot_id(), "final": final, "sent": sent}, file)
         file.write("\n")
     os.replace(path + ".new", path)
 
@@ -70,6 +72,7 @@ def beat(
     """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever."""
     good = last_good(state_dir) or NEVER
     marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
+    sent = SentBytes(programs, now)
     next_probe = 0.0
     while True:
         instant = now()
@@ -83,7 +86,7 @@ def beat(
             if not suspect:
                 good = at
             queue = queue_length(os.path.join(run_dir, "lsyncd.status"))
-            stamp(state_dir, at, good if suspect else None, queue, unit_states(units, programs))
+            stamp(state_dir, at, good if suspect else None, queue, unit_states(units, programs), sent=sent.now())
         sleep(min(every, _POLL_SECONDS))
 
 

@@ -22,6 +22,7 @@ from .programs import ProgramError, Run
 from .refresh import refresh
 from .report import NAME as REPORT_NAME
 from .report import progress_sentence, read_report, write_report
+from .sent_bytes import sent_bytes
 from .sent_mounts import note_mounts
 from .settings import Settings
 from .transfer import Progress, named_paths, whole_tree
@@ -54,7 +55,7 @@ def reconcile(
             raise ReconcileError(f"the standby may lack something: {error}") from None
         report.update(ended=now(), error=None, progress=None, last_good=began)
         if settings.engine == "periodic":
-            stamp(settings.state_dir, began, None)
+            stamp(settings.state_dir, began, None, sent=sent_bytes(run))
         marks.end()
         note_mounts(settings.run_dir, settings.source)
         _tell(settings, report)

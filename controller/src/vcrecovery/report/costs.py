@@ -10,10 +10,11 @@ from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from vcrecovery.core.text import span
+from vcrecovery.core.text import size_of, span
 from vcrecovery.cost.alternatives import Alternative, Way, alternatives
 from vcrecovery.cost.book import Line, PriceBook
-from vcrecovery.cost.spent import Spent
+from vcrecovery.cost.month import Month, day_of
+from vcrecovery.cost.spent import Sent, Spent
 from vcrecovery.cost.split import Part, split
 from vcrecovery.plan.costs import Costs
 from vcrecovery.plan.model import Plan
@@ -100,6 +101,9 @@ def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: S
             lines.append(f"{name}: its standby served for {span(served.hours * 3600)}, {_times(served.times)}{moved}")
         if served.open_ended:
             lines.append(f"{name}: it was returned by hand, at a time that nobody has written down: not counted")
+    lines += [
+        f"{name}: its sync has sent {size_of(sent.bytes)}{_since(sent, month)}" for name, sent in spent.sent.items()
+    ]
     if not any(served.times for served in spent.served.values()):
         lines.append("no standby served")
     elif spent.booted is not None:
@@ -122,8 +126,13 @@ def month_as_data(spent: Spent, currency: str, so_far: Sequence[Part], forecast:
             for past, whole in zip(so_far, forecast, strict=True)
         ],
         "served": [{"service": name, **asdict(served)} for name, served in spent.served.items()],
+        "sent": [{"service": name, **asdict(sent)} for name, sent in spent.sent.items()],
         "booted_instead": _sum(spent.booted),
     }
+
+
+def _since(sent: Sent, month: Month) -> str:
+    return f" since {day_of(sent.since)}" if sent.since > month.begin else ""
 
 
 def _times(count: int) -> str:

@@ -82,6 +82,16 @@ def families(
             lambda v: v.spare.age(v.at) if v.spare is not None and v.spare.whole else None,
         ),
         each("standby_queue_changes", "Changes that the primary has seen and not sent.", _queue),
+        Family(
+            "vcrecovery_sync_sent_bytes_total",
+            "counter",
+            "Bytes that the sync has sent since the boot of its VM; none where nobody counts them.",
+            [
+                Sample({"service": view.name}, view.standby.fresh.sent)
+                for view in views
+                if view.standby.fresh is not None and view.protected and view.standby.fresh.sent is not None
+            ],
+        ),
         each(
             "service_suspended",
             "Whether the operator has suspended automatic failover.",

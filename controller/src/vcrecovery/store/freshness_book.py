@@ -1,7 +1,8 @@
-"""How old each standby was, hour by hour, for the reports.
+"""How old each standby was, and how much its sync has sent, hour by hour, for the reports.
 
 In a file of its own beside the journal: SQLite has one writer per file, and a failover's step must not wait for
-figures, nor for their way to the disk. Whoever loses or removes this file loses a curve in a report.
+figures, nor for their way to the disk. Whoever loses or removes this file loses a curve in a report, and what a month's
+traffic was.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vcrecovery.core.ages import NO_AGES, Ages, added
+from vcrecovery.core.sent_bytes import SentCount
 from vcrecovery.errors import ExternalError
 
 NAME = "freshness.db"
@@ -24,11 +26,19 @@ KEPT = 400 * 86400
 T = TypeVar("T")
 #: Of each count: more looks than 400 days have.
 _SIZE, _BITS = 4, 32
+#: Bytes in an hour: a VM may say what it likes, and sums must not overflow.
+_MOST_SENT = 1 << 50
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS age (
     hour INTEGER NOT NULL, service TEXT NOT NULL,
     most REAL NOT NULL, unknown INTEGER NOT NULL, first INTEGER NOT NULL, counts BLOB NOT NULL,
     PRIMARY KEY (hour, service)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sent (
+    hour INTEGER NOT NULL, service TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (hour, service)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sent_count (
+    service TEXT PRIMARY KEY, boot TEXT, total INTEGER NOT NULL, since REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
 
@@ -59,23 +69,62 @@ class FreshnessBook:
         except (sqlite3.Error, OSError, ValueError, struct.error) as error:
             raise ExternalError(
                 f"{self._path} cannot be used: {error}",
-                "it only holds how fresh standbys were: free some space, correct its rights, or move it away",
+                "it only holds how fresh standbys were, and what was sent: free some space, correct its rights,"
+                " or move it away",
             ) from error
 
-    def add(self, found: Mapping[tuple[str, int], Ages], now: float) -> None:
-        """To what is there, by service and hour; what is too old goes."""
-        with self._one_at_a_time, self._understood():
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._understood():
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                for (service, hour), ages in found.items():
-                    known = self._read("hour = ? AND service = ?", hour, service).get((service, hour), NO_AGES)
-                    row = (hour, service, *_written(added((known, ages))))
-                    self._db.execute("INSERT OR REPLACE INTO age VALUES (?, ?, ?, ?, ?, ?)", row)
-                self._db.execute("DELETE FROM age WHERE hour < ?", (hour_of(now - KEPT),))
+                yield
                 self._db.execute("COMMIT")
             except BaseException:
                 self._db.execute("ROLLBACK")
                 raise
+
+    def add(self, found: Mapping[tuple[str, int], Ages], now: float) -> None:
+        """To what is there, by service and hour; what is too old goes."""
+        with self._one_at_a_time, self._transaction():
+            for (service, hour), ages in found.items():
+                known = self._read("hour = ? AND service = ?", hour, service).get((service, hour), NO_AGES)
+                row = (hour, service, *_written(added((known, ages))))
+                self._db.execute("INSERT OR REPLACE INTO age VALUES (?, ?, ?, ?, ?, ?)", row)
+            self._db.execute("DELETE FROM age WHERE hour < ?", (hour_of(now - KEPT),))
+
+    def add_sent(self, found: Mapping[tuple[str, int], int], counts: Mapping[str, SentCount], now: float) -> None:
+        """Bytes by service and hour, and how far each service's count was then; what is too old goes."""
+        with self._one_at_a_time, self._transaction():
+            for (service, hour), size in found.items():
+                self._db.execute(
+                    "INSERT INTO sent VALUES (?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET bytes = min(bytes + excluded.bytes, ?)",
+                    (hour, service, min(size, _MOST_SENT), _MOST_SENT),
+                )
+            for service, count in counts.items():
+                self._db.execute(
+                    "INSERT INTO sent_count VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET boot = excluded.boot, total = excluded.total",
+                    (service, count.boot, count.total, now),
+                )
+            self._db.execute("DELETE FROM sent WHERE hour < ?", (hour_of(now - KEPT),))
+
+    def sent_counts(self) -> dict[str, SentCount]:
+        """How far each service's count was when it was last written."""
+        with self._one_at_a_time, self._understood():
+            rows = self._db.execute("SELECT service, boot, total FROM sent_count")
+            return {service: SentCount(boot, total) for service, boot, total in rows}
+
+    def sent_between(self, begin: float, end: float) -> dict[str, tuple[int, float]]:
+        """By service: the bytes of the hours from `begin` up to `end`, and since when there is a count."""
+        query = (
+            "SELECT service, since, (SELECT coalesce(sum(bytes), 0) FROM sent"
+            " WHERE sent.service = sent_count.service AND hour >= ? AND hour <= ?) FROM sent_count"
+        )
+        with self._one_at_a_time, self._understood():
+            rows = self._db.execute(query, (hour_of(begin), hour_of(end - 1)))
+            return {service: (size, since) for service, since, size in rows}
 
     def since(self, at: float) -> dict[tuple[str, int], Ages]:
         """By service and hour, from the hour of that time on."""

@@ -62,7 +62,8 @@ class Freshness:
     `heard_at`: when the newest marker was stamped. The two differ while the primary knows that something is missing.
     `queue`: changes that the primary had seen and not sent. `units`: those behind its ports that were not active, with
     their states; None where it does not say. `boot`: the primary's, by its kernel. `final`: the marker is the last act
-    of its shutdown, before which everything was sent.
+    of its shutdown, before which everything was sent. `sent`: bytes that the sync has sent since that boot; None where
+    nobody counts them.
     """
 
     synced_through: float | None
@@ -73,6 +74,7 @@ class Freshness:
     units: Mapping[str, str] | None = field(default=None)
     boot: str | None = None
     final: bool = False
+    sent: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -95,14 +97,15 @@ def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) ->
         return Freshness(None, f"the heartbeat in {service} cannot be read", reconcile=reconcile)
     queue, units = _count(queue), _units(found.get("units"))
     boot, final = _line(found.get("boot")), found.get("final") is True
+    sent = _count(found.get("sent"))
     if good <= 0:
-        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile, units, boot)
+        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile, units, boot, sent=sent)
     detail = ""
     if good != heard_at:
         detail = (reconcile and reconcile.error) or "the whole tree has to be compared again"
     if len(report or b"") > _LARGEST:
         detail = _too_large("report", service)
-    return Freshness(good, detail, heard_at, queue, reconcile, units, boot, final)
+    return Freshness(good, detail, heard_at, queue, reconcile, units, boot, final, sent)
 
 
 def _too_large(what: str, service: str) -> str:
