@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs templates test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ lint-primary:
 
 lint-ansible:
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
+
+templates:  ## Write templates/zabbix and templates/prometheus, which are generated
+	cd controller && ../.venv/bin/python -m monitoring_templates
 
 docs:  ## Write the reference pages under docs/ that are generated from the code
 	cd controller && VCRECOVERY_REWRITE=1 ../.venv/bin/pytest -q tests/unit/test_reference_pages.py

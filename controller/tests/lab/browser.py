@@ -38,10 +38,27 @@ class Page:
                 assert "error" not in heard, heard
                 return heard["result"]
 
-    def show(self, file: Path, width: int, *, media: str = "screen", dark: bool = False) -> None:
+    def _is_wide(self, width: int, height: int = 800) -> None:
         self._call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
+
+    def go(self, url: str, width: int = 1400, height: int = 1200) -> None:
+        """To a page of a server; it may load more by itself afterwards."""
+        self._is_wide(width, height)
+        self._call("Page.navigate", url=url)
+        deadline = time.monotonic() + _ANSWERS
+        while self.asked("document.readyState") != "complete" or self.asked("location.href") == "about:blank":
+            assert time.monotonic() < deadline, f"{url} was not loaded"
+            time.sleep(0.02)
+
+    def text(self) -> str:
+        """What stands there to read, also in drawings."""
+        drawn = "[...document.querySelectorAll('svg')].map(one => one.textContent).join(' ')"
+        return str(self.asked(f"document.body.innerText + ' ' + {drawn}"))
+
+    def show(self, file: Path, width: int, *, media: str = "screen", dark: bool = False) -> None:
+        self._is_wide(width)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", media=media, features=scheme)
         self._call("Page.navigate", url=file.as_uri())

@@ -223,7 +223,7 @@ def test_memory_that_nobody_says_is_no_share(shop: Shop) -> None:
     shop.plan["costs"]["split"] = "memory"
     done = vcrecovery("plan", "check", "--plan", shop.path)
     assert done.returncode == ExitCode.USAGE
-    assert "web1: has no cost.memory, by which costs.split (memory) has secondaries paid for" in done.stderr
+    assert "web1: has no cost.memory, by which costs.split (memory) has secondaries paid for" in done.stdout
 
 
 # -- money --------------------------------------------------------------------------------------------------------

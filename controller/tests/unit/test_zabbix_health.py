@@ -17,7 +17,8 @@ from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Course, Health
 from vcrecovery.detect import zabbix_health
-from vcrecovery.detect.zabbix_health import LIST_AGAIN_AFTER, LIST_EVERY, REFUSED_FOR, SIGN_EVERY, ZabbixHealth
+from vcrecovery.detect.zabbix_health import LIST_AGAIN_AFTER, LIST_EVERY, SAID, SIGN_EVERY, ZabbixHealth
+from vcrecovery.detect.zabbix_way import REFUSED_FOR
 from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.store.load_book import Seen
 from vcrecovery_lab.ports import free_port
@@ -25,7 +26,6 @@ from vcrecovery_lab.ports import free_port
 HOST = "vcrecovery-services"
 WELL = Course(Health.ANSWERS, 1.0, "", 0.0125)
 DOWN = Course(Health.DOWN, 2.0, "10.10.0.10:80: connection refused")
-SAID = "what users have of the services"
 
 
 @dataclass

@@ -38,6 +38,8 @@ from vcrecovery.report.notifier import Notifier
 from vcrecovery.report.page_answers import metrics_answers, place_of_metrics, place_of_status, status_answers
 from vcrecovery.report.page_server import Answers, Place, keep_serving
 from vcrecovery.report.recent_look import RecentLook
+from vcrecovery.report.secondaries import of_secondaries
+from vcrecovery.report.zabbix_status import ZabbixStatus
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
@@ -95,9 +97,20 @@ def _tell_zabbix_health(env: Environment, health: HealthWatch, stop: Event) -> N
         env.runtime.spawn(lambda: sender.run(stop), "zabbix-health")
 
 
-def _serve_pages(plan: Plan, health: HealthWatch, now: Callable[[], float], stop: Event) -> None:
-    """Those that the plan asks for; all of them show the same looks."""
+def _tell_others(plan: Plan, health: HealthWatch, now: Callable[[], float], stop: Event) -> None:
+    """The pages that the plan asks for, and Zabbix; all of them show the same looks."""
     recent = RecentLook(plan, health=health)
+    if plan.zabbix is not None:
+        env = recent.env
+        status = ZabbixStatus(
+            plan.zabbix,
+            list(plan.services),
+            env.clock,
+            env.journal.who_serves,
+            lambda: recent.look(0.0).views,
+            lambda: of_secondaries(env),
+        )
+        threading.Thread(target=status.run, args=(stop,), name="zabbix-status", daemon=True).start()
     pages: list[tuple[Place, Answers]] = []
     if plan.metrics is not None:
         pages.append((place_of_metrics(plan.metrics), metrics_answers(recent)))
@@ -179,7 +192,7 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_p
         stop,
         lambda: tell_systemd("READY=1"),
         sign_of_life,
-        lambda health: _serve_pages(plan, health, drills.clock.now, stop),
+        lambda health: _tell_others(plan, health, drills.clock.now, stop),
     )
     # It writes what it has not written yet.
     noting.join(_LAST_WORDS)

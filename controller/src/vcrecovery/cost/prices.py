@@ -14,6 +14,8 @@ from vcrecovery.errors import UsageError
 
 #: Hours of an average month, as clouds count them, and of a year.
 MONTH_HOURS, YEAR_HOURS = Decimal(730), Decimal(8760)
+#: Bytes.
+GIB = Decimal(2**30)
 #: How hardware of one's own is bought, whatever the plan says of its purchase.
 OWN = "own"
 

@@ -16,47 +16,66 @@ AT_MOST = 2048
 class Finding:
     """What an event meant for one service: a failover, or the sentence why not.
 
-    `will_change`: while the problem is open, it may mean something else later.
+    `will_change`: while the problem is open, it may mean something else later. `was_none`: nothing has failed, as far
+    as anybody could see.
     """
 
     service: str
     sentence: str
     episode: Episode | None = None
     will_change: bool = False
+    was_none: bool = False
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`final`: no repetition of the event is looked at any more."""
+    """`final`: no repetition of the event is looked at any more. `handled`: it is done with, or was no failure."""
 
     text: str
     final: bool
+    handled: bool = False
 
 
 def answer_of(what: str, findings: Sequence[Finding]) -> Answer:
     """One answer for all services that an event concerns; with a whole timeline when it is only one."""
     final = not any(f.will_change or _was_none(f) for f in findings)
+    handled = all(_is_done(f) or _was_none(f) for f in findings)
     if len(findings) == 1:
-        return Answer(_in_full(findings[0]), final)
+        return Answer(_in_full(findings[0]), final, handled)
     done = sum(1 for f in findings if f.episode is not None and f.episode.outcome is Outcome.DONE)
     head = f"{what}: {done} of {len(findings)} services are served by their standbys"
-    return Answer("\n".join([head, *(_in_a_line(finding) for finding in findings)]), final)
+    lines = [_in_a_line(finding) for finding in findings]
+    next_step = "" if handled else "next: `vcrecovery status` says what to type for each"
+    return Answer("\n".join(filter(None, [head, *lines, next_step])), final, handled)
+
+
+def _is_done(finding: Finding) -> bool:
+    return finding.episode is not None and finding.episode.outcome is Outcome.DONE
 
 
 def _was_none(finding: Finding) -> bool:
     """Whether there was no failure, as far as anybody could see."""
+    if finding.was_none:
+        return True
     return finding.episode is not None and finding.episode.outcome in (Outcome.FALSE_ALARM, Outcome.WITHDRAWN)
 
 
 def _in_full(finding: Finding) -> str:
     if (episode := finding.episode) is None:
-        return finding.sentence
-    lines = [_in_a_line(finding), f"cause: {episode.cause}"]
+        return finding.sentence if _was_none(finding) else f"{finding.sentence}\n{_next(finding)}"
+    lines = [_in_a_line(finding), _next(finding), f"cause: {episode.cause}"]
     for record in episode.steps:
         if record.ok and record.ended_at is not None:
             summary = record.summary
             lines.append(f"{record.ended_at - episode.opened_at:+.3f} s {DONE_WORD[record.step]}: {summary}")
     return "\n".join(lines)
+
+
+def _next(finding: Finding) -> str:
+    """What to type."""
+    if _is_done(finding):
+        return f"next: repair its VM, then `vcrecovery failback {finding.service}`"
+    return f"next: `vcrecovery explain {finding.service}`"
 
 
 def _in_a_line(finding: Finding) -> str:

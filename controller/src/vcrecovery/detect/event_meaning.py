@@ -27,6 +27,8 @@ from vcrecovery.operations.failover import retry_delay
 
 log = logging.getLogger("vcrecovery.zabbix")
 
+#: So many different obstacles of one event are told while it is tried.
+MOST_TROUBLES = 8
 #: Seconds between two tries while another controller is at work on the service.
 BUSY_DELAY = 0.5
 
@@ -81,7 +83,7 @@ class EventMeaning:
         """Does what the event calls for; what Zabbix is told."""
         kind, plan = event.tags.get("vcr-kind", ""), self._env.plan
         if not event.is_problem:
-            return Answer("nothing done: this problem is over", final=True)
+            return Answer("nothing done: this problem is over", final=True, handled=True)
         if kind in ("vm", "cpu-zero", "cpu-high"):
             uuid = event.tags.get("vcr-uuid", "").strip().lower()
             if (service := self._by_vm.get(uuid)) is None:
@@ -189,14 +191,15 @@ class EventMeaning:
         if verdict.kind is Kind.FAILED_OVER:
             # By another event, by the watcher itself, or by an operator.
             return Finding(service, "", self._env.journal.history(service, 1)[0])
-        return Finding(service, verdict.sentence, will_change=verdict.kind is not Kind.INTENDED)
+        was_none = verdict.kind is Kind.INTENDED or (verdict.kind, verdict.symptom) == (Kind.HEALTHY, Symptom.NONE)
+        return Finding(service, verdict.sentence, will_change=verdict.kind is not Kind.INTENDED, was_none=was_none)
 
     def _fail_over(self, event: Event, service: str, cause: str, verdict: Verdict, symptom: Symptom) -> Episode:
         told: list[str] = []
 
         def on_trouble(error: ExternalError) -> None:
             # It may take long, and whoever looks at Zabbix should not have to guess.
-            if not told:
+            if error.message not in told and len(told) < MOST_TROUBLES:
                 told.append(error.message)
                 self._env.runtime.spawn(partial(self._tell_trouble, event.id, service, error), f"event-{event.id}")
 

@@ -41,7 +41,10 @@ class Api(Protocol):
         """None when there is no such event, or the token may not see it."""
 
     def acknowledge(self, number: str, message: str) -> None:
-        """Adds the message to the event's problem."""
+        """Adds the message to the event's problem, which is handled."""
+
+    def comment(self, number: str, message: str) -> None:
+        """Adds the message to the event's problem, with which nothing is done yet."""
 
     def open_problems(self) -> Sequence[str]:
         """The ids of the events with tag vcr=recover whose problems are open."""
@@ -138,19 +141,20 @@ class ZabbixEvents:
         if not taken.final:
             log.info("event %s: %s", event, found.name)
             answer = self._meaning.handle(found)
-            self._book.answer(event, answer.text, final=answer.final)
+            self._book.answer(event, answer.text, final=answer.final, handled=answer.handled)
             taken = self._book.take(event, self._env.clock.now())
         if taken.told_at is None and taken.answer is not None:
             # A controller may have died after it had told it.
             if not found.says(shortened(taken.answer)):
-                self._tell(event, taken.answer)
+                self._tell(event, taken.answer, handled=taken.handled)
             self._book.told(event, self._env.clock.now())
 
     def _tell_trouble(self, event: str, text: str) -> None:
         self._in_trouble.add(event)
-        self._tell(event, text)
+        self._tell(event, text, handled=False)
 
-    def _tell(self, event: str, text: str) -> None:
+    def _tell(self, event: str, text: str, *, handled: bool) -> None:
+        """What is acknowledged looks handled: only what is, may."""
         for line in text.splitlines():
             log.info("event %s: %s", event, line)
-        self._api.acknowledge(event, shortened(text))
+        (self._api.acknowledge if handled else self._api.comment)(event, shortened(text))

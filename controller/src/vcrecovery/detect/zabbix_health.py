@@ -6,20 +6,18 @@ changes are queued, up to CAPACITY. What is over sooner than a request to a Zabb
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from vcrecovery.core.health import Course, Health
+from vcrecovery.detect.zabbix_way import CAPACITY, RETRY_AFTER, ZabbixWay
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.plan.monitoring import Zabbix
-from vcrecovery.relay.outbox import Outbox, Value
-from vcrecovery.relay.trapper import TIMEOUT, Trapper
+from vcrecovery.relay.trapper import TIMEOUT
 from vcrecovery.store.load_book import Seen
 
 log = logging.getLogger("vcrecovery.zabbix")
@@ -30,12 +28,7 @@ LOOK_EVERY = 0.25
 SIGN_EVERY = 30.0
 #: Zabbix makes the items of the services from a list, which it gets so often; sooner after it refused a value.
 LIST_EVERY, LIST_AGAIN_AFTER = 600.0, 30.0
-#: Seconds between two tries while Zabbix does not answer.
-RETRY_AFTER = 1.0
-#: Zabbix knows new items after a minute or two. Refused for longer than that, something is missing there.
-REFUSED_FOR = 180.0
-#: Values that wait for Zabbix, beside the newest of each item.
-CAPACITY = 10_000
+SAID = "what users have of the services"
 #: As the value map of the template has them.
 NUMBERS = {Health.ANSWERS: 0, Health.SLOW: 1, Health.DOWN: 2, Health.UNKNOWN: 3}
 #: Items of the services' host beside those of each service.
@@ -64,29 +57,30 @@ class ZabbixHealth:
         loads: Callable[[], Mapping[str, Seen]] = dict,
     ) -> None:
         """`loads`: what is known of the `secondaries` now."""
-        self._health, self._clock, self._host = health, clock, zabbix.services_host
+        self._health, self._clock = health, clock
         self._secondaries, self._loads = secondaries, loads
-        self._trapper = Trapper(str(zabbix.trapper.address), zabbix.trapper.port, TIMEOUT)
-        self._outbox = Outbox(CAPACITY)
+        self._way = ZabbixWay(zabbix, clock, SAID, capacity=CAPACITY, timeout=TIMEOUT, retry_after=RETRY_AFTER)
         #: Each begins as unknown, which needs no telling before the second sign of life.
         self._told: dict[str, tuple[Health, str]] = {}
         self._sign_at = clock.steady()
         self._services_at = clock.steady() + SIGN_EVERY
         self._list_at, self._listed_at = clock.steady(), float("-inf")
-        self._away = False
-        self._try_at = float("-inf")
-        self._refused_at: float | None = None
         self._say = SayOnce(log)
 
     def run(self, stop: Event) -> None:
         def turn() -> None:
             self._read()
-            if not self._send():
+            if not self._way.send():
                 stop.wait(LOOK_EVERY)
+            if self._way.came_back:
+                self._way.came_back = False
+                # Whatever it missed meanwhile.
+                self._sign_at = self._services_at = self._clock.steady()
+            if self._way.has_refused:
+                self._way.has_refused = False
+                self._list_at = min(self._list_at, self._listed_at + LIST_AGAIN_AFTER)
 
-        def trouble(error: str) -> str:
-            return f"Zabbix is not told what users have of the services: {error}; going on"
-
+        trouble = f"Zabbix is not told {SAID}: {{}}; going on".format
         go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
 
     # -- what there is to tell -------------------------------------------------------------------------------------
@@ -95,24 +89,24 @@ class ZabbixHealth:
         if not self._health.is_current():
             return
         now, at, courses = self._clock.steady(), self._clock.now(), self._health.courses
-        if not self._away and now >= self._list_at:
+        if not self._way.away and now >= self._list_at:
             self._list_at, self._listed_at = now + LIST_EVERY, now
-            self._put(LIST, json.dumps([{"{#SERVICE}": name} for name in courses]), at)
+            self._way.put(LIST, json.dumps([{"{#SERVICE}": name} for name in courses]), at)
             if self._secondaries:
-                self._put(SECONDARIES, json.dumps([{"{#SECONDARY}": name} for name in self._secondaries]), at)
+                self._way.put(SECONDARIES, json.dumps([{"{#SECONDARY}": name} for name in self._secondaries]), at)
             # What Zabbix may have lost comes again.
             self._told.clear()
-        if not self._away and now >= self._sign_at:
+        if not self._way.away and now >= self._sign_at:
             self._sign_at = now + SIGN_EVERY
-            self._put(SIGN, str(len(courses)), at)
-        is_due = not self._away and now >= self._services_at
+            self._way.put(SIGN, str(len(courses)), at)
+        is_due = not self._way.away and now >= self._services_at
         if is_due:
             self._services_at = now + SIGN_EVERY
             self._put_loads(at)
         for name, course in courses.items():
             health, why = self._told.get(name, (Health.UNKNOWN, ""))
             # Reasons may change at every look. Those of a time in which Zabbix was away are of no use to anybody.
-            if is_due or course.health is not health or (course.why != why and not self._away):
+            if is_due or course.health is not health or (course.why != why and not self._way.away):
                 self._told[name] = course.health, course.why
                 is_new = (course.health, course.why) != (health, why)
                 self._put_service(name, course, at, with_reason=is_new or course.why != "")
@@ -120,10 +114,10 @@ class ZabbixHealth:
     def _put_service(self, name: str, course: Course, at: float, *, with_reason: bool) -> None:
         # The reason first: Zabbix puts it into the name of the problem that the health starts.
         if with_reason:
-            self._put(f"vcr.why[{name}]", course.why, at)
-        self._put(f"vcr.health[{name}]", str(NUMBERS[course.health]), at)
+            self._way.put(f"vcr.why[{name}]", course.why, at)
+        self._way.put(f"vcr.health[{name}]", str(NUMBERS[course.health]), at)
         if course.seconds is not None:
-            self._put(f"vcr.seconds[{name}]", f"{course.seconds:.6f}", at)
+            self._way.put(f"vcr.seconds[{name}]", f"{course.seconds:.6f}", at)
 
     def _put_loads(self, at: float) -> None:
         """Of those whose load is known. The reason first, as above."""
@@ -131,55 +125,7 @@ class ZabbixHealth:
             if seen.load is None:
                 continue
             overloaded = seen.since is not None
-            self._put(f"vcr.relief[{name}]", "; ".join([seen.why, *seen.proposal]) if overloaded else "", at)
-            self._put(f"vcr.overloaded[{name}]", str(int(overloaded)), at)
-            self._put(f"vcr.cpu[{name}]", f"{100 * seen.load.shares.cpu:.1f}", at)
-            self._put(f"vcr.memory[{name}]", f"{100 * seen.load.shares.memory:.1f}", at)
-
-    def _put(self, key: str, text: str, at: float) -> None:
-        self._outbox.put(Value(self._host, key, text, at))
-
-    # -- the way to Zabbix -----------------------------------------------------------------------------------------
-
-    def _send(self) -> bool:
-        """Whether something was sent, so that more may wait."""
-        now = self._clock.steady()
-        batch = self._outbox.batch(now) if now >= self._try_at else []
-        if not batch:
-            return False
-        try:
-            failed = asyncio.run(self._trapper.send(batch))
-        except Exception as error:
-            self._outbox.give_back(batch)
-            if not isinstance(error, ExternalError):
-                raise
-            self._try_at = self._clock.steady() + RETRY_AFTER
-            if not self._away:
-                self._away = True
-                log.error("Zabbix is not told what users have of the services: %s", error)
-            return False
-        if self._away:
-            self._away = False
-            # Whatever it missed meanwhile.
-            self._sign_at = self._services_at = now
-            log.info("Zabbix is told again what users have of the services")
-        self._learn(batch, failed, now)
-        return True
-
-    def _learn(self, batch: list[Value], failed: int, now: float) -> None:
-        if not failed:
-            self._outbox.taken(batch)
-            if self._outbox.due_in(now) is None:
-                self._refused_at = None
-                self._say.well("items")
-            return
-        self._outbox.refused(batch, failed, now)
-        self._list_at = min(self._list_at, self._listed_at + LIST_AGAIN_AFTER)
-        if self._refused_at is None:
-            self._refused_at = now
-        elif now - self._refused_at >= REFUSED_FOR:
-            self._say(
-                "items",
-                f"Zabbix refuses what users have of the services: it has no host {self._host}, or not all items there;"
-                " run the role `monitoring`, or correct zabbix.services_host",
-            )
+            self._way.put(f"vcr.relief[{name}]", "; ".join([seen.why, *seen.proposal]) if overloaded else "", at)
+            self._way.put(f"vcr.overloaded[{name}]", str(int(overloaded)), at)
+            self._way.put(f"vcr.cpu[{name}]", f"{100 * seen.load.shares.cpu:.1f}", at)
+            self._way.put(f"vcr.memory[{name}]", f"{100 * seen.load.shares.memory:.1f}", at)

@@ -112,13 +112,18 @@ class ZabbixServer:
 
         A second call adds a second message. Raises NoSuchEventError, and ExternalError as `event` does.
         """
+        self._say(number, message, _ADD_MESSAGE | _ACKNOWLEDGE)
+
+    def comment(self, number: str, message: str) -> None:
+        """The same without acknowledging it: who looks at Zabbix sees that it is not handled yet."""
+        self._say(number, message, _ADD_MESSAGE)
+
+    def _say(self, number: str, message: str, action: int) -> None:
         try:
             if not _possible(number):
                 raise _NotPermittedError("its number is none")
             self._ask(
-                lambda api: api.event.acknowledge(
-                    eventids=[number], action=_ADD_MESSAGE | _ACKNOWLEDGE, message=_fitting(message)
-                ),
+                lambda api: api.event.acknowledge(eventids=[number], action=action, message=_fitting(message)),
                 _ACKNOWLEDGED,
             )
         except _NotPermittedError as error:

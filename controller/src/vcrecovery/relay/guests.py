@@ -160,6 +160,15 @@ class Guests:
             ]
         )
 
+    def summary(self) -> str:
+        """The primaries of services, and their states, in words."""
+        lines = [
+            f"{self._services[uuid]}: VM {guest.name} is {guest}"
+            for uuid, guest in self._guests.items()
+            if uuid in self._services and guest.power is not None
+        ]
+        return "\n".join(sorted(lines)) or "no primary of a service is here"
+
     def memory(self) -> dict[str, dict[str, object]]:
         """What the next relay has to know, so that a guest that crashes between the two was seen running."""
         return {
@@ -209,7 +218,7 @@ class Guests:
             if not power is guest.power is Power.RUNNING:
                 guest.sample = guest.sample if power is Power.RUNNING else None
             elif sampled and (cpu := self._utilisation(guest, row)) is not None:
-                values[f"vcr.cpu[{row.uuid}]"] = f"{cpu:.2f}"
+                values[f"vcr.cpu[{row.uuid}]"] = _in_percent(cpu)
         if table.libvirt or (table.rows and table.libvirt is None):
             self._notice_missing({row.uuid for row in table.rows}, asked_at, now)
         return values | self._states(now)
@@ -269,4 +278,12 @@ class Guests:
             if word != guest.said or again:
                 guest.said, guest.said_at = word, now
                 values[f"vcr.state[{uuid}]"] = word
+                if guest.power in OFF:
+                    # A figure that stays as it was looks as if somebody had measured it.
+                    values[f"vcr.cpu[{uuid}]"] = "0"
         return values
+
+
+def _in_percent(cpu: float) -> str:
+    """Never 0 for a guest that has used any CPU time: one of many vCPUs that is idle would look as if it hung."""
+    return f"{max(cpu, 0.0001):.4f}" if cpu > 0 else "0"

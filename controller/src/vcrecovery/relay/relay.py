@@ -55,6 +55,8 @@ class _Hypervisor:
     listing: str = ""
     listed_at: float = float("-inf")
     refused: bool = False
+    summary: str = ""
+    summed_up_at: float = float("-inf")
     uuids: set[str] = field(default_factory=set)
 
 
@@ -196,12 +198,14 @@ class Relay:
         except ExternalError as error:
             guests.unanswered(time.monotonic())
             _say(hearing.failed(str(error)))
+            # Zabbix has to tell a hypervisor that is silent from a relay that is.
+            self._put(hypervisor, {"vcr.asked": "1"})
             return
         others = [other.guests for other in self._hypervisors.values() if other is not hypervisor]
         _say(hearing.answered(table, guests.any_on(), lambda uuid: any(other.has(uuid) for other in others)))
         now = time.monotonic()
         heartbeat = {} if hearing.silent else {"vcr.heartbeat": "1"}
-        self._put(hypervisor, heartbeat | guests.polled(table, asked_at, now))
+        self._put(hypervisor, {"vcr.asked": "1"} | heartbeat | guests.polled(table, asked_at, now))
         self._settle_strangers(hypervisor, now)
         self._list(hypervisor, now)
 
@@ -209,6 +213,10 @@ class Relay:
 
     def _put(self, hypervisor: _Hypervisor, values: dict[str, str]) -> None:
         at = time.time()
+        summary, now = hypervisor.guests.summary(), time.monotonic()
+        if summary != hypervisor.summary or now - hypervisor.summed_up_at >= LISTING_EVERY:
+            hypervisor.summary, hypervisor.summed_up_at = summary, now
+            values = {**values, "vcr.summary": summary}
         for key, text in values.items():
             lane = self._states if key.startswith("vcr.state") else self._measurements
             lane.put(Value(hypervisor.name, key, text, at))

@@ -14,6 +14,7 @@ from vcrecovery.core.service_state import Side
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.exposition import Family, Sample
 from vcrecovery.report.findings import Level, findings
+from vcrecovery.report.protection import Protection, protection
 from vcrecovery.report.view import ServiceView
 from vcrecovery.store.load_book import Seen
 from vcrecovery.store.outages import Total
@@ -52,6 +53,13 @@ def families(
         Family("vcrecovery_service_info", "gauge", "The service as the plan describes it.", _info(views)),
         each("service_epoch", "The epoch of the service: it grows with every failover.", lambda v: v.state.epoch),
         one_of("service_side", "side", Side, "Who serves.", lambda v: v.state.side.value),
+        one_of(
+            "service_protection",
+            "protection",
+            Protection,
+            "Whether something would take over.",
+            lambda v: protection(v).level.value,
+        ),
         each(
             "service_up",
             "Whether whoever serves answers on all its ports; none where that is not known.",

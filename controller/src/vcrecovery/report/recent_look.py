@@ -45,11 +45,11 @@ class RecentLook:
         self._look: Look | None = None
         self._made_at = float("-inf")
 
-    def look(self) -> Look:
-        """Raises ExternalError when the journal cannot be used."""
+    def look(self, kept: float = KEPT) -> Look:
+        """One that is at most so many seconds old. Raises ExternalError when the journal cannot be used."""
         with self._one_at_a_time:
             begun = time.monotonic()
-            if self._look is None or begun - self._made_at > KEPT:
+            if self._look is None or begun - self._made_at > kept:
                 courses = self.health.courses if self.health is not None else None
                 names = list(self.env.plan.services)
                 views = look(self.env, names, self._asker, self._within, courses=courses)

@@ -12,6 +12,7 @@ from vcrecovery.core.health import Health
 from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, span, took, wrapped
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, all_findings, findings, pool_findings
+from vcrecovery.report.protection import protection
 from vcrecovery.report.view import NameView, ServiceView
 from vcrecovery.transfer.freshness import progress_line
 
@@ -206,6 +207,7 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "secondary": view.plan.secondary,
         "spare": asdict(view.spare) if view.spare is not None else None,
         "verdict": view.verdict.kind.value,
+        "protection": protection(view).level.value,
         "sentence": view.verdict.sentence,
         "primary": str(view.reading),
         "primary_detail": view.reading.detail,

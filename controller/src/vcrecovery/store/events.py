@@ -21,6 +21,7 @@ class TakenEvent:
     """An event that a controller has begun with.
 
     `answer`: what Zabbix is to be told; None while it is not known. `final`: nothing will change it any more.
+    `handled`: the problem is done with, or was none.
     """
 
     id: str
@@ -28,6 +29,7 @@ class TakenEvent:
     answer: str | None = None
     final: bool = False
     told_at: float | None = None
+    handled: bool = False
 
     @property
     def finished(self) -> bool:
@@ -48,12 +50,13 @@ class EventBook:
             found = self._read("id = ?", event)
         return found[0]
 
-    def answer(self, event: str, text: str, *, final: bool) -> None:
+    def answer(self, event: str, text: str, *, final: bool, handled: bool = False) -> None:
         """What is to be told. The same text again is not told again."""
         with self._journal.transaction() as db:
             db.execute(
-                "UPDATE event SET told_at = CASE WHEN answer IS ? THEN told_at END, answer = ?, final = ? WHERE id = ?",
-                (text, text, final, event),
+                "UPDATE event SET told_at = CASE WHEN answer IS ? THEN told_at END, answer = ?, final = ?, handled = ?"
+                " WHERE id = ?",
+                (text, text, final, handled, event),
             )
 
     def told(self, event: str, at: float) -> None:
@@ -72,5 +75,6 @@ class EventBook:
         return self._read("told_at IS NULL ORDER BY taken_at")
 
     def _read(self, where: str, *values: object) -> list[TakenEvent]:
-        rows = self._journal.rows(f"SELECT id, taken_at, answer, final, told_at FROM event WHERE {where}", *values)  # noqa: S608
-        return [TakenEvent(name, taken, answer, bool(final), told) for name, taken, answer, final, told in rows]
+        query = f"SELECT id, taken_at, answer, final, told_at, handled FROM event WHERE {where}"  # noqa: S608
+        rows = self._journal.rows(query, *values)
+        return [TakenEvent(name, at, text, bool(final), told, bool(done)) for name, at, text, final, told, done in rows]

@@ -116,6 +116,7 @@ class Journal:
             ("service", "standby_on", "TEXT"),
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
+            ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
         ):
             if self._has(table, column):
                 continue

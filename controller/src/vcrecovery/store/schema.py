@@ -38,7 +38,7 @@ EVENT_SCHEMA = """
 CREATE TABLE IF NOT EXISTS event (
     id TEXT PRIMARY KEY,
     taken_at REAL NOT NULL,
-    answer TEXT, final INTEGER NOT NULL DEFAULT 0, told_at REAL
+    answer TEXT, final INTEGER NOT NULL DEFAULT 0, told_at REAL, handled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
 #: Called hold, since journals of older versions have that.

@@ -1,0 +1,273 @@
+"""The template of a controller: who serves, how protected each service is, what is done about it, the secondaries."""
+
+from __future__ import annotations
+
+import re
+
+from .alerts import ALERTS, Alert
+from .parts import Part, graph, identity, item, macro, tags_of, trigger, value_map
+from .widgets import Page, figure_grid, history, one_value, problems, tiles
+
+NAME = "VCRecovery controller"
+_OF_SERVICE = {"component": "service", "service": "{#SERVICE}"}
+_OF_SECONDARY = {"component": "secondary", "vcr-secondary": "{#SECONDARY}"}
+_INDEX = {"service": "[{#SERVICE}]", "secondary": "[{#SECONDARY}]", "": ""}
+_TITLE = {"service": "Service {#SERVICE}", "secondary": "Secondary {#SECONDARY}", "": ""}
+
+
+def _expression(alert: Alert, text: str) -> str:
+    return re.sub(r"<(vcr\.[a-z]+)>", lambda found: f"/{NAME}/{found[1]}{_INDEX[alert.of]}", text)
+
+
+def _trigger(alert: Alert) -> Part:
+    title = _TITLE[alert.of]
+    verb = ": " if title and not alert.says.startswith(("is ", "needs ")) else " "
+    name = f"{title}{verb if title else ''}{alert.says}"
+    detail = f": {{?last(/{{HOST.HOST}}/{alert.detail}{_INDEX[alert.of]})}}" if alert.detail else ""
+    of = {"service": {"vcr-service": "{#SERVICE}", **_OF_SERVICE}, "secondary": _OF_SECONDARY, "": {}}[alert.of]
+    names = {"service": "{#SERVICE}", "secondary": "{#SECONDARY}", "": ""}
+    return trigger(
+        NAME,
+        alert.kind,
+        name,
+        _expression(alert, alert.zabbix),
+        alert.priority,
+        alert.hint.replace("<name>", names[alert.of]),
+        {"component": "controller", **of, "scope": alert.scope},
+        event=alert.event or (f"{name}{detail}" if detail else ""),
+        recovery=_expression(alert, alert.recovery),
+        shown="Now: {ITEM.LASTVALUE1}",
+        closes=alert.kind in ("drill-failed", "suspended"),
+    )
+
+
+_MADE = {alert.kind: _trigger(alert) for alert in ALERTS if alert.zabbix}
+
+
+def _on(*kinds: str) -> list[Part]:
+    return [_MADE[kind] for kind in kinds]
+
+
+def _service(
+    key: str, name: str, about: str, *kinds: str, of: str = "", words: str = "", value_type: str = "", units: str = "",
+    trends: bool = False, history: str = "30d",
+) -> Part:  # fmt: skip
+    return item(
+        NAME,
+        f"{key}[{{#SERVICE}}]",
+        name,
+        about,
+        _OF_SERVICE,
+        of="vcr.status[{#SERVICE}]" if of else "",
+        path=of,
+        words=words,
+        value_type=value_type,
+        units=units,
+        trends=trends,
+        history=history,
+        often=not value_type or name.startswith(("Verdict", "VM")) or units != "",
+        triggers=_on(*kinds),
+        prototype=True,
+    )
+
+
+#: As Zabbix exports them: a problem of one item stands at that, one of several at the rule.
+_SERVICES_PROTOTYPES = [
+    _service("vcr.age", "Age of the standby of {#SERVICE}",
+        "Seconds by which the standby is behind its primary. What is not known is not 0.",
+        of="$.age", words="Age", value_type="FLOAT", units="s", trends=True),
+    _service("vcr.attention", "Findings for now, of {#SERVICE}",
+        "How many things need somebody at once; `vcrecovery status {#SERVICE}` lists them.",
+        "attention", of="$.attention"),
+    _service("vcr.drill", "Drills of {#SERVICE}", "Whether the standby was rehearsed as the plan wants it.",
+        "drill-failed", "drill-overdue", of="$.drill", words="Drill"),
+    _service("vcr.drilled", "Last good drill of {#SERVICE}", "When it began; empty where none ever passed.",
+        of="$.drilled", value_type="CHAR"),
+    _service("vcr.failover", "Last operation of {#SERVICE}", "The newest failover or switchover that was done, and why.",
+        of="$.failover", value_type="TEXT"),
+    _service("vcr.health", "Health of {#SERVICE}",
+        "Slow: it takes longer to answer than the plan's detection.slow_after. Unknown: nobody could ask, or a failover is"
+        " at work on it.", "service-down", "service-unknown", words="Health"),
+    _service("vcr.oldprimary", "Old primary of {#SERVICE}", "Whether it runs although the standby serves.",
+        "old-primary", of="$.old_primary", words="Yes or no"),
+    _service("vcr.operation", "Operation on {#SERVICE}", "What is under way, and its last step; empty when nothing is.",
+        of="$.operation", value_type="TEXT"),
+    _service("vcr.protection", "Protection of {#SERVICE}",
+        "Whether something would take over if whoever serves failed now. Degraded: not by itself, or with less than it"
+        " should have.", of="$.protection", words="Protection"),
+    _service("vcr.seconds", "Latency of {#SERVICE}",
+        "How long the slowest of its ports took to answer, when it was asked last.",
+        value_type="FLOAT", units="s", trends=True),
+    _service("vcr.serves", "Who serves {#SERVICE}", "Its VM, its standby, or an operation is at work on that.",
+        "at-work", "by-standby", "unfinished", words="Serves"),
+    _service("vcr.standby", "Standby of {#SERVICE}", "Its container, its mode, and its secondary.",
+        of="$.standby", value_type="CHAR"),
+    _service("vcr.status", "Status of {#SERVICE}", "All that is known, in JSON, from which other items are taken.",
+        value_type="TEXT", history="0"),
+    _service("vcr.suspended", "Automatic failover of {#SERVICE} suspended", "By the operator's word.",
+        "suspended", of="$.suspended", words="Yes or no"),
+    _service("vcr.unprotected", "Why {#SERVICE} is unprotected", "What is missing; empty when nothing is.",
+        of="$.why", value_type="TEXT"),
+    _service("vcr.verdict", "Verdict on {#SERVICE}", "What the controller makes of what it sees.",
+        of="$.verdict", value_type="CHAR"),
+    _service("vcr.vm", "VM of {#SERVICE}", "The primary's state, as its hypervisor tells it.",
+        "unreachable", of="$.vm", value_type="CHAR"),
+    _service("vcr.why", "Why {#SERVICE} does not answer", "Each port that does not, and its reason. Empty while all do.",
+        value_type="TEXT"),
+    _service("vcr.wrong", "What is wrong with {#SERVICE}", "The most urgent finding, and what to do about it.",
+        of="$.wrong", value_type="TEXT"),
+]  # fmt: skip
+
+_SERVICES = {
+    "uuid": identity(NAME, "vcr.services"),
+    "name": "Services",
+    "type": "TRAP",
+    "key": "vcr.services",
+    "delay": "0",
+    "lifetime": "1d",
+    "description": "The services of the plan. One that is not in it any more is removed after a day.",
+    "item_prototypes": sorted(_SERVICES_PROTOTYPES, key=lambda one: str(one["key"])),
+    "trigger_prototypes": sorted(_on("degraded", "failed", "unprotected"), key=lambda one: str(one["name"])),
+    "graph_prototypes": [
+        graph(NAME, "Age of the standby of {#SERVICE}", [("vcr.age[{#SERVICE}]", "2774A4")]),
+        graph(NAME, "Latency of {#SERVICE}", [("vcr.seconds[{#SERVICE}]", "1A7C11")]),
+    ],
+}
+
+
+def _secondary(
+    key: str, name: str, about: str, *kinds: str, words: str = "", value_type: str = "", percent: bool = False
+) -> Part:
+    return item(
+        NAME,
+        f"{key}[{{#SECONDARY}}]",
+        name,
+        about,
+        _OF_SECONDARY,
+        words=words,
+        value_type="FLOAT" if percent else value_type,
+        units="%" if percent else "",
+        trends=percent,
+        triggers=_on(*kinds),
+        prototype=True,
+    )
+
+
+_SECONDARIES = {
+    "uuid": identity(NAME, "vcr.secondaries"),
+    "name": "Secondaries",
+    "type": "TRAP",
+    "key": "vcr.secondaries",
+    "delay": "0",
+    "lifetime": "1d",
+    "description": "The secondaries of the plan. One that is not in it any more is removed after a day.",
+    "item_prototypes": [
+        _secondary("vcr.cpu", "CPU of {#SECONDARY}",
+            "Of its cores, how much is in use. Of another machine than the controller's it is what its containers use."
+            " None comes while it cannot be read.", percent=True),
+        _secondary("vcr.memory", "Memory of {#SECONDARY}", "How much of it is in use, without caches.", percent=True),
+        _secondary("vcr.overloaded", "Overload of {#SECONDARY}",
+            "Whether it is overloaded, as the plan's section balance has it.", "overload", words="Overload"),
+        _secondary("vcr.relief", "What would relieve {#SECONDARY}",
+            "What it has too much to do with, and what would be moved. Empty while it is not overloaded.",
+            value_type="TEXT"),
+    ],
+    "graph_prototypes": [
+        graph(NAME, "Load of {#SECONDARY}",
+            [("vcr.cpu[{#SECONDARY}]", "1A7C11"), ("vcr.memory[{#SECONDARY}]", "F63100")], percent=True)
+    ],
+}  # fmt: skip
+
+
+def _of_all(key: str, name: str, about: str, path: str, *kinds: str, value_type: str = "") -> Part:
+    return item(
+        NAME,
+        key,
+        name,
+        about,
+        {"component": "controller"},
+        of="vcr.controller",
+        path=path,
+        value_type=value_type,
+        often=not value_type,
+        triggers=_on(*kinds),
+    )
+
+
+_NAME_OF = r'{{ITEM.NAME}.regsub("of (.*)","\1")}'
+PAGES = [
+    Page("Now", [
+        problems(0, 0, 72, 7),
+        tiles(0, 7, 24, 5, "Protection of *", _NAME_OF, {0: "59DB8F", 1: "FFC859", 2: "E45959"}, "Protection"),
+        tiles(24, 7, 24, 5, "Health of *", _NAME_OF, {0: "59DB8F", 1: "FFC859", 2: "E45959", 3: "97AAB3"}, "Health"),
+        tiles(48, 7, 24, 5, "Who serves *", r'{{ITEM.NAME}.regsub("Who serves (.*)","\1")}',
+            {0: "59DB8F", 1: "FFA059", 2: "7499FF"}, "Who serves"),
+        history(0, 12, 72, 9, NAME, "vcr.overview", "All services in words"),
+        one_value(0, 21, 18, 4, NAME, "vcr.count.unprotected"),
+        one_value(18, 21, 18, 4, NAME, "vcr.count.standby"),
+        one_value(36, 21, 18, 4, NAME, "vcr.count.operations"),
+        one_value(54, 21, 18, 4, NAME, "vcr.watch"),
+    ]),
+    Page("Figures", [
+        figure_grid(0, 0, 72, 10, NAME, "Age of the standby of {#SERVICE}", columns=2, rows=2),
+        figure_grid(0, 10, 72, 10, NAME, "Latency of {#SERVICE}", columns=2, rows=2),
+        figure_grid(0, 20, 72, 8, NAME, "Load of {#SECONDARY}", columns=2, rows=1),
+    ]),
+]  # fmt: skip
+
+TEMPLATE: Part = {
+    "uuid": identity(NAME),
+    "template": NAME,
+    "name": NAME,
+    "description": "All that a VCRecovery controller knows: who serves, how protected each service is, what is wrong, what"
+    " is done about it, and how loaded the secondaries are.\n"
+    "The values come from `vcrecovery watch`. Zabbix starts no failover for these problems.",
+    "groups": [{"name": "Templates/VCRecovery"}],
+    "items": sorted(
+        [
+            _of_all("vcr.attention", "Findings for now that are about no service", "How many.", "$.attention", "controller"),
+            item(NAME, "vcr.controller", "Status of the controller",
+                "All that is about no single service, in JSON, from which other items are taken.",
+                {"component": "controller"}, value_type="TEXT", history="0"),
+            _of_all("vcr.count.degraded", "Services with degraded protection", "How many.", "$.degraded"),
+            _of_all("vcr.count.operations", "Operations under way", "Failovers and the like that are not finished.",
+                "$.operations"),
+            _of_all("vcr.count.protected", "Services that are protected", "How many.", "$.protected"),
+            _of_all("vcr.count.standby", "Services served by their standbys", "How many.", "$.by_standby"),
+            _of_all("vcr.count.unprotected", "Unprotected services", "Nothing would take over if they failed now.",
+                "$.unprotected"),
+            _of_all("vcr.overview", "All services in words",
+                "Who serves, how protected each is, what is wrong, and what was done about it; the worst first.",
+                "$.overview", value_type="TEXT"),
+            item(NAME, "vcr.watch", "Services watched", "How many, every 30 s. It is the controller's sign of life.",
+                {"component": "controller"}, history="7d", triggers=_on("watch")),
+            _of_all("vcr.wrong", "What is wrong beside the services", "Such as a pool that is full.", "$.wrong",
+                value_type="TEXT"),
+        ],
+        key=lambda one: str(one["key"]),
+    ),
+    "discovery_rules": [_SECONDARIES, _SERVICES],
+    "tags": tags_of({"class": "software", "target": "vcrecovery"}),
+    "macros": [
+        macro("{$VCR.ATTENTION.FOR}", "10m", "What needs somebody for so long is a problem."),
+        macro("{$VCR.DEGRADED.FOR}", "30m", "A protection that is degraded for so long is a problem."),
+        macro("{$VCR.FAILED.FOR}", "1m", "A failed primary without a failover for so long is a problem."),
+        macro("{$VCR.HEALTH.UNKNOWN.FOR}", "5m",
+            "A service of which nobody knows for so long whether it answers is a problem."),
+        macro("{$VCR.SUSPENDED.FOR}", "1d", "Automatic failover that is suspended for so long is a problem."),
+        macro("{$VCR.UNPROTECTED.FOR}", "2m", "A service that is unprotected for so long is a problem."),
+        macro("{$VCR.UNREACHABLE.FOR}", "2m", "A hypervisor that does not answer the controller for so long is one."),
+        macro("{$VCR.WATCH.SILENT}", "2m",
+            "A controller that has told nothing for so long is a problem. It gives a sign of life every 30 s."),
+        macro("{$VCR.WORK.FOR}", "5m", "An operation that is not finished after so long is a problem."),
+    ],
+    "valuemaps": [
+        value_map(NAME, "Age", {-2: "its standby serves", -1: "not known"}),
+        value_map(NAME, "Drill", {0: "well", 1: "failed", 2: "overdue"}),
+        value_map(NAME, "Health", {0: "answers", 1: "slow", 2: "down", 3: "unknown"}),
+        value_map(NAME, "Overload", {0: "no", 1: "overloaded"}),
+        value_map(NAME, "Protection", {0: "protected", 1: "degraded", 2: "unprotected"}),
+        value_map(NAME, "Serves", {0: "its VM", 1: "its standby", 2: "changing hands"}),
+        value_map(NAME, "Yes or no", {0: "no", 1: "yes"}),
+    ],
+}  # fmt: skip

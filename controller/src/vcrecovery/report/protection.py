@@ -1,0 +1,48 @@
+"""Whether something would take over a service if whoever serves it failed now. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vcrecovery.core.notice import Topic
+from vcrecovery.report.findings import Finding, Level, findings
+from vcrecovery.report.view import ServiceView
+
+
+class Protection(StrEnum):
+    """DEGRADED: a failover would work, but not by itself, or with less than it should have."""
+
+    PROTECTED = "protected"
+    DEGRADED = "degraded"
+    UNPROTECTED = "unprotected"
+
+
+@dataclass(frozen=True)
+class Protected:
+    """`why`: what is missing; empty when nothing is."""
+
+    level: Protection
+    why: str = ""
+
+
+def protection(view: ServiceView) -> Protected:
+    """By what is found of the service; while its standby serves, the copy on a spare protects it."""
+    if (episode := view.state.open_episode) is not None:
+        return Protected(Protection.UNPROTECTED, f"a {episode.request.verb} is not finished")
+    missing = [found for found in findings(view) if found.topic is Topic.UNPROTECTED]
+    if not view.protected:
+        if missing or view.spare is None:
+            return Protected(Protection.UNPROTECTED, _first(missing) or "nothing stands in for its standby")
+        return Protected(Protection.DEGRADED, f"its standby serves; its copy on {view.spare.secondary} stands in")
+    if any(found.level is Level.ATTENTION for found in missing):
+        return Protected(Protection.UNPROTECTED, _first(missing))
+    if (suspended := view.suspension) is not None:
+        return Protected(Protection.DEGRADED, f"automatic failover is suspended: {suspended.reason}")
+    if missing:
+        return Protected(Protection.DEGRADED, _first(missing))
+    return Protected(Protection.PROTECTED)
+
+
+def _first(found: list[Finding]) -> str:
+    return found[0].sentence if found else ""
