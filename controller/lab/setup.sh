@@ -29,7 +29,7 @@ packages=(
   debootstrap e2fsprogs busybox-static
   # the controller's Python
   python3 python3-venv python3-libvirt
-  curl iproute2 procps
+  curl iproute2 locales procps
 )
 missing=()
 for package in "${packages[@]}"; do

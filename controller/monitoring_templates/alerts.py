@@ -173,12 +173,11 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryFailedOver",
         "by-standby",
         "average",
-        "served by its standby",
+        "is served by its standby",
         "`vcrecovery explain <name>` says what happened. Repair the primary, then `vcrecovery failback <name>`.",
         expr='vcrecovery_service_side{side="standby"} == 1' + _NONE_OPEN,
         zabbix="last(<vcr.serves>)=1",
         recovery="last(<vcr.serves>)=0",
-        detail="vcr.unprotected",
     ),
     Alert(
         "VCRecoveryAtWork",
@@ -187,7 +186,6 @@ ALERTS: Sequence[Alert] = (
         "is changing hands",
         "A failover, switchover, failback or move is under way. `vcrecovery explain <name>` shows how far it is.",
         zabbix="last(<vcr.serves>)=2",
-        detail="vcr.operation",
     ),
     Alert(
         "VCRecoveryDegraded",

@@ -44,7 +44,8 @@ def _template(module: Any, version: str) -> Part:
     made: Sequence[Page] = module.PAGES
     template["dashboards"] = [
         {"uuid": identity(module.NAME, "dashboard"), "name": module.NAME.removeprefix("VCRecovery ").capitalize(),
-         "pages": pages(made, version)}
+         # Whoever reads a page does not want the next one.
+         "auto_start": "NO", "pages": pages(made, version)}
     ]  # fmt: skip
     if version != "6.0":
         template["vendor"] = {"name": "VCRecovery", "version": "7.0-1"}

@@ -20,7 +20,7 @@ SILENT = trigger(
     "Hypervisor is silent",
     f"last({_BEATS})=0 and min({_HEARD},{{$VCR.SITE.HEARD}})>0"
     f' and count({_BEATS},{{$VCR.HOST.SILENT}},"ge","0")>=0.6*{{$VCR.HOST.SILENT}}'
-    f" and count({_ASKED},{{$VCR.HOST.SILENT}})>0",
+    f" and count({_ASKED},{{$VCR.SITE.HEARD}})>0",
     "DISASTER",
     "Nothing is heard of its SNMP agent, or that hears nothing of libvirt, while others of its site are heard. VCRecovery"
     " fails over the services of its VMs when it does not reach them either. `vcrecovery status` says how far that is."
@@ -162,7 +162,7 @@ NAME_OF_VM = r'{{ITEM.NAME}.regsub("State of (.*)","\1")}'
 PAGES = [
     Page("Now", [
         problems(0, 0, 72, 6),
-        tiles(0, 6, 72, 4, "State of *", NAME_OF_VM),
+        tiles(0, 6, 72, 4, "State of *", NAME_OF_VM, name="VMs"),
         history(0, 10, 48, 7, NAME, "vcr.summary", "Guests in words"),
         one_value(48, 10, 12, 7, NAME, "vcr.heartbeats"),
         one_value(60, 10, 12, 7, NAME, "vcr.site.heard"),

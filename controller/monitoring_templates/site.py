@@ -12,7 +12,7 @@ _NOT_ASKED = trigger(
     NAME,
     "relay",
     "Nobody asks the hypervisors of the site",
-    f"max({_ASKED},{{$VCR.RELAY.SILENT}})=0 and count({_ASKED},{{$VCR.RELAY.SILENT}})*5>=0.6*{{$VCR.RELAY.SILENT}}",
+    f"max({_ASKED},{{$VCR.RELAY.SILENT}})=0 and count({_ASKED},{{$VCR.RELAY.SILENT}})>=0.6*{{$VCR.RELAY.SILENT}}",
     "HIGH",
     "`vcrecovery relay` does not run, does not reach Zabbix's port 10051, or has a clock that is far from Zabbix's:"
     " `systemctl status vcrecovery-relay`. What is shown of the VMs is old. The controller's own watcher, if it detects"
@@ -59,12 +59,12 @@ TEMPLATE: Part = {
             NAME,
             "vcr.site.asked",
             "Hypervisors asked of late",
-            "Of how many the relay has asked the agent within {$VCR.HOST.SILENT}, whatever came of it.",
+            "Of how many the relay has asked the agent within {$VCR.SITE.HEARD}, whatever came of it.",
             {"component": "relay"},
             kind="CALCULATED",
-            delay="5s",
+            delay="1s",
             history="1d",
-            params='count(max_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"],{$VCR.HOST.SILENT}))',
+            params='count(max_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))',
             triggers=[_NOT_ASKED],
         ),
         item(
@@ -90,6 +90,12 @@ TEMPLATE: Part = {
         ),
         macro("{$VCR.RELAY.SILENT}", "60s", "A relay that has asked nobody for so long is a problem."),
         macro("{$VCR.SITE}", "main", "The site's name in the plan."),
+        macro(
+            "{$VCR.SITE.HEARD}",
+            "7s",
+            "A relay that has asked nobody for so long is away. Less than {$VCR.HOST.SILENT}: so it is noticed before its end"
+            " looks like that of all hypervisors.",
+        ),
     ],
     "valuemaps": [value_map(NAME, "Heartbeats", {-1: "never heard", 0: "silent"})],
 }

@@ -70,7 +70,7 @@ class Stage(EventStage):
 
     def answer(self, at: float = 1000.0, **tags: str) -> Answer:
         named = {f"vcr-{key}": value for key, value in tags.items()}
-        meaning = EventMeaning(self.env, self.recover, self.api.acknowledge)
+        meaning = EventMeaning(self.env, self.recover, self.api.comment)
         return meaning.handle(FakeEvent("5", named, at=at))
 
     def silent(self, *hosts: str) -> None:
@@ -123,8 +123,8 @@ def test_a_uuid_may_stand_between_blanks_and_in_any_letters(stage: Stage) -> Non
 def test_a_problem_that_is_over_calls_for_nothing_any_more(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     over = FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}, is_problem=False)
-    answer = EventMeaning(stage.env, stage.recover, stage.api.acknowledge).handle(over)
-    assert answer == Answer("nothing done: this problem is over", final=True)
+    answer = EventMeaning(stage.env, stage.recover, stage.api.comment).handle(over)
+    assert answer == Answer("nothing done: this problem is over", final=True, handled=True)
     assert stage.recover.calls == []
 
 
@@ -365,7 +365,7 @@ def test_a_refusal_that_may_be_over_in_a_moment_is_not_the_last_word(
 
     stage.recover = refuses  # type: ignore[assignment]
     answer = stage.answer(kind="vm", uuid=UUID.format(1))
-    assert answer == Answer("no failover: web cannot be fenced; mend that", final)
+    assert answer == Answer("no failover: web cannot be fenced; mend that\nnext: `vcrecovery explain web`", final)
 
 
 @pytest.mark.parametrize(("power", "reason", "final"), [(Power.SHUTOFF, "destroyed", True), (Power.RUNNING, "", False)])
@@ -383,19 +383,23 @@ def test_a_vm_that_was_shut_down_stays_so_though_a_failover_of_it_was_begun_befo
     assert stage.recover.calls == []
 
 
-def test_of_all_the_trouble_zabbix_hears_the_first(stage: Stage) -> None:
+def test_zabbix_hears_of_each_obstacle_once(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     recover = stage.recover
 
     def troubled(service: str, *words: Any, **more: Any) -> Episode:
-        for text in ("LXD does not answer", "nor does the BMC"):
-            more["on_trouble"](ExternalError(text))
-        wait_for(lambda: stage.api.told, "what Zabbix is told")
+        for number, text in enumerate(("LXD does not answer", "nor does the BMC")):
+            for _ in range(3):
+                more["on_trouble"](ExternalError(text))
+            wait_for(lambda number=number: len(stage.api.told) > number, "what Zabbix is told")  # type: ignore[misc]
         return recover(service, *words, **more)
 
     stage.recover = troubled  # type: ignore[assignment]
     stage.answer(kind="vm", uuid=UUID.format(1))
-    assert stage.api.told == [("5", "web: not done yet, trying again: LXD does not answer")]
+    assert stage.api.told == [
+        ("5", "web: not done yet, trying again: LXD does not answer"),
+        ("5", "web: not done yet, trying again: nor does the BMC"),
+    ]
 
 
 def test_trouble_that_zabbix_cannot_be_told_stops_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vcrecovery.plan.monitoring import COPY_POLL
 from vcrecovery.relay.counts import Reason
-from vcrecovery.relay.guests import Guests, Row, Table
+from vcrecovery.relay.guests import Guests, Row, Table, with_figures
 from vcrecovery.relay.notification import Notification
 from vcrecovery.relay.strangers import Strangers
 from vcrecovery.snmp.mib import GuestState
@@ -274,6 +274,22 @@ def test_two_answers_at_one_time_of_the_agent_are_one(agent: Agent) -> None:
 def test_zero_is_seen_at_once(agent: Agent, libvirt: bool | None, after: float) -> None:
     agent.poll(row(cpu_time=7), libvirt=libvirt, after=after)
     assert agent.poll(row(cpu_time=7), libvirt=libvirt, after=after)[CPU] == "0.00"
+
+
+def test_the_least_cpu_time_of_a_large_guest_is_not_zero(agent: Agent) -> None:
+    """8 ms in a poll, on 32 vCPUs: one that is idle, and does not hang."""
+    agent.poll(row(cpu_time=0, vcpus=32))
+    assert float(agent.poll(row(cpu_time=8_000_000, vcpus=32))[CPU]) == pytest.approx(0.005, rel=0.1)
+    assert float(agent.poll(row(cpu_time=8_000_001, vcpus=32))[CPU]) > 0
+
+
+def test_a_guest_that_is_off_uses_no_cpu(agent: Agent) -> None:
+    """A figure that stayed as it was would look as if somebody had measured it."""
+    agent.poll(row(cpu_time=0))
+    assert with_figures(agent.poll(row(cpu_time=SECOND)))[CPU] == "10.00"
+    assert with_figures({STATE: "shutoff (crashed)"})[CPU] == "0"
+    assert with_figures({STATE: "absent (crashed)"})[CPU] == "0"
+    assert CPU not in with_figures({STATE: "paused"})
 
 
 def test_a_guest_that_was_restarted_begins_anew(agent: Agent) -> None:

@@ -20,7 +20,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Suspension
 from vcrecovery.core.sighting import Sighting
 from vcrecovery.detect import event_meaning, spool, zabbix_events
-from vcrecovery.detect.answers import AT_MOST, Finding, answer_of, shortened
+from vcrecovery.detect.answers import AT_MOST, Answer, Finding, answer_of, shortened
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.drivers.libvirt import Guest
@@ -78,6 +78,7 @@ class FakeApi:
     down: bool = False
     asked: int = 0
     told: list[tuple[str, str]] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
 
     def _answer(self) -> None:
         self.asked += 1
@@ -89,6 +90,10 @@ class FakeApi:
         return self.events.get(number)
 
     def acknowledge(self, number: str, message: str) -> None:
+        self.comment(number, message)
+        self.acknowledged.append(number)
+
+    def comment(self, number: str, message: str) -> None:
         self._answer()
         self.told.append((number, message))
 
@@ -173,10 +178,13 @@ class Stage:
         return ZabbixEvents(self.env, self.api, self.recover)
 
     def handle(self, **tags: Any) -> str:
+        return self.answer(**tags).text
+
+    def answer(self, **tags: Any) -> Answer:
         is_problem = tags.pop("is_problem", True)
         named = {f"vcr-{key}": value for key, value in tags.items()}
-        meaning = EventMeaning(self.env, self.recover, self.api.acknowledge)
-        return meaning.handle(FakeEvent("5", named, is_problem=is_problem)).text
+        meaning = EventMeaning(self.env, self.recover, self.api.comment)
+        return meaning.handle(FakeEvent("5", named, is_problem=is_problem))
 
 
 @pytest.fixture
@@ -364,7 +372,7 @@ def test_one_that_is_paused_between_two_tries_is_looked_at_again_after_that(
     unattended = Unattended(stage.env, reporter=None)  # type: ignore[arg-type]
     monkeypatch.setattr(unattended_module, "fail_over_locked", attempt)
     monkeypatch.setattr(stage.env.clock, "sleep", lambda _seconds: None)
-    meaning = EventMeaning(stage.env, unattended, stage.api.acknowledge)
+    meaning = EventMeaning(stage.env, unattended, stage.api.comment)
     answer = meaning.handle(FakeEvent("5", {"vcr-kind": "vm", "vcr-uuid": UUID.format(1)}))
     assert "automatic failover of web is suspended" in answer.text
     assert not answer.final
@@ -415,6 +423,47 @@ def test_one_whose_standby_has_only_started_is_answered_when_it_serves(stage: St
     assert "web: served by its standby after 2.0 s, epoch 1" in stage.handle(kind="vm", uuid=UUID.format(1))
 
 
+@pytest.mark.parametrize(
+    ("power", "reason", "tags", "handled"),
+    [
+        (Power.SHUTOFF, "crashed", {"kind": "vm", "uuid": UUID.format(1)}, True),
+        # No failure.
+        (Power.RUNNING, "", {"kind": "vm", "uuid": UUID.format(1)}, True),
+        (Power.SHUTOFF, "destroyed", {"kind": "vm", "uuid": UUID.format(1)}, True),
+        (Power.RUNNING, "", {"kind": "host", "host": "hv1"}, True),
+        (Power.SHUTOFF, "crashed", {"kind": "vm", "uuid": UUID.format(1), "is_problem": False}, True),
+        # Nobody has done anything about it.
+        (Power.PAUSED, "", {"kind": "cpu-zero", "uuid": UUID.format(1)}, False),
+        (Power.UNREACHABLE, "", {"kind": "vm", "uuid": UUID.format(1)}, False),
+        (Power.SHUTOFF, "crashed", {"kind": "vm", "uuid": UUID.format(99)}, False),
+    ],
+)
+def test_only_what_is_done_or_was_no_failure_is_handled(
+    stage: Stage, power: Power, reason: str, tags: dict[str, Any], handled: bool
+) -> None:
+    stage.say(power, reason)
+    assert stage.answer(**tags).handled is handled
+
+
+def test_a_refusal_and_a_suspension_are_not_handled(stage: Stage) -> None:
+    stage.say(Power.SHUTOFF, "crashed")
+    stage.env.journal.suspend("web", Suspension(0.0, None, "work"))
+    suspended = stage.answer(kind="vm", uuid=UUID.format(1))
+    assert not suspended.handled
+    assert suspended.text.endswith("next: `vcrecovery explain web`")
+    stage.env.journal.suspend("web", None)
+    stage.recover.refuses = True
+    assert not stage.answer(kind="host", host="hv1").handled
+
+
+def test_a_refusal_leaves_the_problem_unacknowledged(stage: Stage, running: Callable[[], None]) -> None:
+    crashed(stage)
+    stage.recover.refuses = True
+    running()
+    wait_for(lambda: stage.api.told, "the answer")
+    assert stage.api.acknowledged == []
+
+
 def crashed(stage: Stage) -> None:
     stage.say(Power.SHUTOFF, "crashed")
     stage.api.events["5"] = FakeEvent("5", {"vcr": "recover", "vcr-kind": "vm", "vcr-uuid": UUID.format(1)})
@@ -432,6 +481,7 @@ def test_an_event_in_the_folder_is_answered_once(stage: Stage, running: Callable
     spool.put(stage.spool, "5")
     wait_for(lambda: not spool.waiting(stage.spool), "the empty folder")
     assert len(stage.api.told) == 1
+    assert stage.api.acknowledged == ["5"]
     assert len(stage.recover.calls) == 1
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcrecovery_lab.progress import Progress
-from vcrecovery_lab.run import LabError
+from vcrecovery_lab.run import LabError, run
 
 from . import packages
 from .database import Database
@@ -78,6 +78,10 @@ class Installation:
         """What its programs need to find its libraries."""
         folders = sorted(map(str, (*self.root.glob("usr/lib/*-linux-gnu"), *self.root.glob("lib/*-linux-gnu"))))
         return {"LD_LIBRARY_PATH": ":".join(folders)}
+
+    @property
+    def locales(self) -> Path:
+        return self.folder / "locales"
 
     @property
     def php(self) -> list[str | Path]:
@@ -143,6 +147,9 @@ def _build(made: Installation, destination: Path, progress: Progress) -> None:
     if _CONFIGURED not in text:
         raise LabError(f"Zabbix {made.version}: {config.name} reads its settings from another place than known")
     config.write_text(text.replace("/etc/zabbix/zabbix.conf.php", str(destination / "settings.php")))
+    # Without it each page and each part of it complains.
+    made.locales.mkdir()
+    run(["localedef", "-i", "en_US", "-f", "UTF-8", made.locales / "en_US.UTF-8"], timeout=120)
     run_folder = made.folder / "run"
     run_folder.mkdir()
     shutil.chown(run_folder, USER)

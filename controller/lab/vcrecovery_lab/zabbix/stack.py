@@ -180,6 +180,7 @@ class Stack:
         listen = f"127.0.0.1:{self.api_port}"
         command: list[str | Path] = [*self._made.php, *words, "-S", listen, "-t", self._made.pages]
         place = {"VCRLAB_DATABASE": str(self.folder), "VCRLAB_TRAPPER": str(self.trapper_port)}
+        place["LOCPATH"] = str(self._made.locales)
         self._php = Child("the API (PHP)", command, self.api_log, env={**self._made.env, **place})
         self._php.wait_until_ready(self._api_answers)
 

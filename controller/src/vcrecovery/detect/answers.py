@@ -38,7 +38,7 @@ class Answer:
 
 def answer_of(what: str, findings: Sequence[Finding]) -> Answer:
     """One answer for all services that an event concerns; with a whole timeline when it is only one."""
-    final = not any(f.will_change or _was_none(f) for f in findings)
+    final = not any(f.will_change or _came_to_nothing(f) for f in findings)
     handled = all(_is_done(f) or _was_none(f) for f in findings)
     if len(findings) == 1:
         return Answer(_in_full(findings[0]), final, handled)
@@ -55,8 +55,10 @@ def _is_done(finding: Finding) -> bool:
 
 def _was_none(finding: Finding) -> bool:
     """Whether there was no failure, as far as anybody could see."""
-    if finding.was_none:
-        return True
+    return finding.was_none or _came_to_nothing(finding)
+
+
+def _came_to_nothing(finding: Finding) -> bool:
     return finding.episode is not None and finding.episode.outcome in (Outcome.FALSE_ALARM, Outcome.WITHDRAWN)
 
 

@@ -139,11 +139,12 @@ class EventMeaning:
     ) -> Finding:
         """Judges the service, with Zabbix's word as one signal, and fails it over when it has failed."""
         try:
-            verdict = self._judge(event, service, symptom, said, place or self._env.whereabouts.find(service))
+            place = place or self._env.whereabouts.find(service)
+            verdict = self._judge(event, service, symptom, said, place)
             if verdict.kind is Kind.FAILED_OVER and self._env.journal.state(service).open_episode is not None:
                 pass  # its standby has been started and does not serve yet: how that ends is waited for
             elif verdict.kind not in FAILURES:
-                return self._left_alone(service, verdict)
+                return self._left_alone(service, verdict, place)
             cause = f"Zabbix event {event.id} ({event.name}): {verdict.cause}"
             return Finding(service, "", self._fail_over(event, service, cause, verdict, symptom))
         except RefusedError as error:
@@ -187,11 +188,12 @@ class EventMeaning:
             return f"has used no CPU for {detection.cpu_zero_for:g} s"
         return f"has used {detection.cpu_high:g} % or more of its CPUs for {detection.cpu_high_for:g} s"
 
-    def _left_alone(self, service: str, verdict: Verdict) -> Finding:
+    def _left_alone(self, service: str, verdict: Verdict, place: Place) -> Finding:
         if verdict.kind is Kind.FAILED_OVER:
             # By another event, by the watcher itself, or by an operator.
             return Finding(service, "", self._env.journal.history(service, 1)[0])
-        was_none = verdict.kind is Kind.INTENDED or (verdict.kind, verdict.symptom) == (Kind.HEALTHY, Symptom.NONE)
+        well = (verdict.kind, verdict.symptom) == (Kind.HEALTHY, Symptom.NONE) and place.reading.power is Power.RUNNING
+        was_none = well or verdict.kind is Kind.INTENDED
         return Finding(service, verdict.sentence, will_change=verdict.kind is not Kind.INTENDED, was_none=was_none)
 
     def _fail_over(self, event: Event, service: str, cause: str, verdict: Verdict, symptom: Symptom) -> Episode:

@@ -278,12 +278,15 @@ class Guests:
             if word != guest.said or again:
                 guest.said, guest.said_at = word, now
                 values[f"vcr.state[{uuid}]"] = word
-                if guest.power in OFF:
-                    # A figure that stays as it was looks as if somebody had measured it.
-                    values[f"vcr.cpu[{uuid}]"] = "0"
         return values
+
+
+def with_figures(values: Mapping[str, str]) -> dict[str, str]:
+    """The values of items, and 0 for the CPU of a guest that is off: one that stayed as it was would look measured."""
+    off = {key: word for key, word in values.items() if key.startswith("vcr.state[") and word.startswith((*OFF, Power.ABSENT))}
+    return {**values, **{key.replace("state", "cpu", 1): "0" for key in off}}
 
 
 def _in_percent(cpu: float) -> str:
     """Never 0 for a guest that has used any CPU time: one of many vCPUs that is idle would look as if it hung."""
-    return f"{max(cpu, 0.0001):.4f}" if cpu > 0 else "0"
+    return f"{max(cpu, 0.0001):.4f}" if 0 < cpu < 0.01 else f"{cpu:.2f}"

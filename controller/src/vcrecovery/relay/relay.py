@@ -18,7 +18,7 @@ from vcrecovery.plan.monitoring import SnmpAgent, Zabbix
 from vcrecovery.relay.counts import Counts, Reason
 from vcrecovery.relay.credentials import Credentials
 from vcrecovery.relay.guard import Guard, Source
-from vcrecovery.relay.guests import Guests
+from vcrecovery.relay.guests import Guests, with_figures
 from vcrecovery.relay.hearing import Hearing, Said
 from vcrecovery.relay.listener import NotificationListener, listen
 from vcrecovery.relay.notification import Notification
@@ -217,7 +217,7 @@ class Relay:
         if summary != hypervisor.summary or now - hypervisor.summed_up_at >= LISTING_EVERY:
             hypervisor.summary, hypervisor.summed_up_at = summary, now
             values = {**values, "vcr.summary": summary}
-        for key, text in values.items():
+        for key, text in with_figures(values).items():
             lane = self._states if key.startswith("vcr.state") else self._measurements
             lane.put(Value(hypervisor.name, key, text, at))
 
