@@ -56,7 +56,10 @@ def test_what_zabbix_is_told_of_a_hypervisor(made: Made) -> None:
         return len(values) >= 5 and statistics.median(values) == pytest.approx(50, abs=20)
 
     made.recorder.wait_for(half, "utilisation")
-    assert not made.recorder.values("hv1", cpu(OTHER.uuid))
+    # One that is off uses none.
+    assert {v.text for v in made.recorder.values("hv1", cpu(OTHER.uuid))} == {"0"}
+    assert {v.text for v in made.recorder.values("hv1", "vcr.asked")} == {"1"}
+    assert made.last("hv1", "vcr.summary") == f"{SERVICE}: VM web-vm is running"
     listing = json.loads(made.last("hv1", "vcr.guests") or "")
     assert listing == [
         {"{#UUID}": SERVICE_UUID, "{#VM}": "web-vm", "{#SERVICE}": SERVICE},

@@ -15,10 +15,10 @@ from unittest import mock
 
 import pytest
 from pyzabbix.api import ZabbixAPI
+from view_cases import CRASHED, DONE, NOW, OPEN, standby, view
 from zabbix_utils import ItemValue, Sender
 from zabbix_utils.exceptions import ProcessingError
 
-from unit.view_cases import CRASHED, DONE, NOW, OPEN, standby, view
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Course, Health
@@ -219,7 +219,7 @@ def shown(page: Page, file: str, *texts: str) -> None:
 
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     try:
-        wait_for(there, "the page", 60)
+        wait_for(there, "the page", PATIENCE)
     except AssertionError as error:
         page.screenshot(SCREENSHOTS / f"{file}-failed.png")
         raise AssertionError(f"{file}: not on the page: {missing}; there is: {page.text()[:3000]}") from error

@@ -55,7 +55,8 @@ def test_all_is_sent_and_vouched_for(settings: Settings, tmp_path: Path) -> None
     assert done.files >= 1
     assert heartbeat(standby) == heartbeat(tmp_path / "tree")
     assert heartbeat(standby) == {
-        "at": 200.0, "good_until": None, "queue": 0, "units": None, "boot": boot_id(), "final": True
+        "at": 200.0, "good_until": None, "queue": 0, "units": None, "boot": boot_id(), "final": True,
+        "sent": None,
     }  # fmt: skip
 
 

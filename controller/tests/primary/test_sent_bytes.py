@@ -38,11 +38,9 @@ def test_what_nobody_counts_is_unknown(said: str | None, found: int | None) -> N
 
 
 def test_it_is_looked_at_once_a_minute_also_with_a_clock_that_is_set_back() -> None:
-    systemd, now = Systemd("5"), [1000.0]
-    sent = SentBytes(systemd, lambda: now[0])
-    for second in range(120):
-        now[0] = 1000.0 + second
-        assert sent.now() == 5
+    systemd = Systemd("5")
+    sent = SentBytes(systemd)
+    assert {sent.at(1000.0 + second) for second in range(120)} == {5}
     assert systemd.asked == 2
-    now[0], systemd.said = 10.0, "9"
-    assert sent.now() == 9
+    systemd.said = "9"
+    assert sent.at(10.0) == 9

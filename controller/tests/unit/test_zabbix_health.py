@@ -24,6 +24,7 @@ from vcrecovery.store.load_book import Seen
 from vcrecovery_lab.ports import free_port
 
 HOST = "vcrecovery-services"
+WAITING = 50
 WELL = Course(Health.ANSWERS, 1.0, "", 0.0125)
 DOWN = Course(Health.DOWN, 2.0, "10.10.0.10:80: connection refused")
 
@@ -101,7 +102,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     monkeypatch.setattr(zabbix_health, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(zabbix_health, "RETRY_AFTER", 0.05)
     monkeypatch.setattr(zabbix_health, "TIMEOUT", 0.3)
-    monkeypatch.setattr(zabbix_health, "CAPACITY", 50)
+    monkeypatch.setattr(zabbix_health, "CAPACITY", WAITING)
     made = Told(Recorder("127.0.0.1", free_port()))
     made.zabbix.start()
     plan = Zabbix.model_validate({"trapper": {"address": made.zabbix.address, "port": made.zabbix.port}})
@@ -225,7 +226,7 @@ def test_what_waits_is_bounded_and_ends_with_what_is_true(told: Told) -> None:
     wait_for(lambda: told.texts("vcr.watch")[1:], "the sign of life", 30)
     wait_for(lambda: told.texts("vcr.health[mail]")[2:], "the other service", 30)
     # All that was queued, and once everything.
-    assert before < len(told.zabbix.values()) <= before + zabbix_health.CAPACITY + 10
+    assert before < len(told.zabbix.values()) <= before + WAITING + 10
     assert told.texts("vcr.health[web]")[-1] == "2"
     assert told.texts("vcr.why[web]")[-1] == DOWN.why
 

@@ -26,7 +26,7 @@ from .stack import Stack
 #: The controller's agent, as Zabbix knows it.
 AGENT = "vcrecovery-controller"
 #: Seconds; for a slow machine that is busy.
-PATIENCE = 90.0
+PATIENCE = 240.0
 
 
 class LaidOut:

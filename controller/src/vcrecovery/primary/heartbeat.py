@@ -72,7 +72,7 @@ def beat(
     """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever."""
     good = last_good(state_dir) or NEVER
     marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
-    sent = SentBytes(programs, now)
+    sent = SentBytes(programs)
     next_probe = 0.0
     while True:
         instant = now()
@@ -86,7 +86,7 @@ def beat(
             if not suspect:
                 good = at
             queue = queue_length(os.path.join(run_dir, "lsyncd.status"))
-            stamp(state_dir, at, good if suspect else None, queue, unit_states(units, programs), sent=sent.now())
+            stamp(state_dir, at, good if suspect else None, queue, unit_states(units, programs), sent=sent.at(instant))
         sleep(min(every, _POLL_SECONDS))
 
 

@@ -6,7 +6,7 @@ them, with all that the way costs. The count begins anew when the slice does, at
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Optional
 
 from .programs import ProgramError, Run
 
@@ -31,14 +31,13 @@ def sent_bytes(run: Run) -> Optional[int]:
 class SentBytes:
     """The count, looked at now and then."""
 
-    def __init__(self, run: Run, now: Callable[[], float]) -> None:
-        self._run, self._now = run, now
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._looked_at: Optional[float] = None
         self._found: Optional[int] = None
 
-    def now(self) -> Optional[int]:
-        """At most a minute old."""
-        instant = self._now()
+    def at(self, instant: float) -> Optional[int]:
+        """At most a minute old at that time."""
         # A clock that was set back must not stop it.
         if self._looked_at is None or not self._looked_at <= instant < self._looked_at + _EVERY:
             self._looked_at, self._found = instant, sent_bytes(self._run)

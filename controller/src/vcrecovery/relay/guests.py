@@ -283,7 +283,11 @@ class Guests:
 
 def with_figures(values: Mapping[str, str]) -> dict[str, str]:
     """The values of items, and 0 for the CPU of a guest that is off: one that stayed as it was would look measured."""
-    off = {key: word for key, word in values.items() if key.startswith("vcr.state[") and word.startswith((*OFF, Power.ABSENT))}
+    off = {
+        key: word
+        for key, word in values.items()
+        if key.startswith("vcr.state[") and word.startswith((*OFF, Power.ABSENT))
+    }
     return {**values, **{key.replace("state", "cpu", 1): "0" for key in off}}
 
 
