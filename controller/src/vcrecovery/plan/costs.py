@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from vcrecovery.plan.fields import Duration, Name, Section, Size
-from vcrecovery.plan.problems import Key
-
-if TYPE_CHECKING:
-    from vcrecovery.plan.model import Plan
 
 
 def _absolute(path: Path) -> Path:
@@ -120,11 +115,3 @@ class Costs(Section):
         description="what the services of a secondary pay of it: equal parts, or as much as each needs of its memory"
         " (their cost.memory)",
     )
-
-
-def cost_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
-    if plan.costs is None or plan.costs.split is not Split.MEMORY:
-        return
-    for name, service in plan.services.items():
-        if service.cost is None or service.cost.memory is None:
-            yield ("services", name), "has no cost.memory, by which costs.split (memory) has secondaries paid for"

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vcrecovery.plan.agents import agent_problems, agent_warnings
-from vcrecovery.plan.costs import cost_problems
 from vcrecovery.plan.groups import group_problems
 from vcrecovery.plan.lined_yaml import LinedYaml, NotYamlError
 from vcrecovery.plan.model import Plan
@@ -15,6 +14,7 @@ from vcrecovery.plan.notify import notify_problems
 from vcrecovery.plan.problems import Key, PlanError, Problem, dotted
 from vcrecovery.plan.references import reference_problems
 from vcrecovery.plan.services import service_problems
+from vcrecovery.plan.shares import share_problems
 from vcrecovery.plan.validated import validated
 
 
@@ -51,7 +51,7 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     plan, found = validated(Plan, raw, "the plan")
     problems += located(found)
     if plan is not None:
-        checks = (service_problems, record_problems, group_problems, agent_problems, cost_problems)
+        checks = (service_problems, record_problems, group_problems, agent_problems, share_problems)
         problems += located(found for check in checks for found in check(plan))
         problems += located(notify_problems(plan.notify))
     if problems or plan is None:
