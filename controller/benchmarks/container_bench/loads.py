@@ -12,6 +12,8 @@ from .scale import Scale
 #: Where files are written, on every side.
 FOLDER = "/srv/bench"
 _FROM, _TO, _FIO, _YAML = (f"{FOLDER}/{name}" for name in ("from", "to", "fio", "stress.yml"))
+#: stress-ng skips `exec` where it is root; all run as this one, on every side.
+_NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups"
 #: As many open files on every side, whoever has started the shell.
 _LIMITS = "ulimit -n 1024 && "
 
@@ -52,7 +54,7 @@ def prepare(scale: Scale) -> str:
     """Makes the files that the loads use, so that no load's time has it in it."""
     size = f"bs=1M count={max(scale.copied_mib, 1)}"
     return (
-        f"mkdir -p {FOLDER} && dd if=/dev/urandom of={_FROM} {size} status=none && cp {_FROM} {_TO} && "
+        f"mkdir -p {FOLDER} && chmod 1777 {FOLDER} && dd if=/dev/urandom of={_FROM} {size} status=none && cp {_FROM} {_TO} && "
         f"dd if=/dev/urandom of={_FIO} bs=1M count={scale.file_mib} status=none && "
         "sync && (pgrep iperf3 || iperf3 -s -D)"
     )
@@ -77,7 +79,8 @@ def loads(scale: Scale) -> list[Load]:
 def _stress(words: str, seconds: int) -> str:
     # A stressor that is skipped writes nothing and ends well: the one before it must not answer for it.
     return (
-        f"rm -f {_YAML}; stress-ng -q {words} --temp-path {FOLDER} -t {seconds} --metrics --yaml {_YAML}; cat {_YAML}"
+        f"rm -f {_YAML}; {_NOBODY} stress-ng -q {words} --temp-path {FOLDER} -t {seconds} --metrics --yaml {_YAML}; "
+        f"cat {_YAML}"
     )
 
 

@@ -36,6 +36,8 @@ def _moved(found: Sides, way: str, number: int) -> Moved:
     prepare(found, way)
     found.serves(OLD)
     with stderr_progress(f"round {number}: {way}"), asking([OLD, NEW], PORT) as asked:
+        # A stop that comes before the first answer would leave nothing to reckon from.
+        wait_until(lambda: bool(asked.answered[OLD]), "an answer here", 60, 0.01)
         begun = time.monotonic()
         WAYS[way](found)
         seconds = time.monotonic() - begun
