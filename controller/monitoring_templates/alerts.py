@@ -58,10 +58,20 @@ ALERTS: Sequence[Alert] = (
         of="",
     ),
     Alert(
+        "VCRecoveryStatusOld",
+        "status",
+        "critical",
+        "What is shown of who serves is old",
+        "The watcher runs, and cannot read its journal, or Zabbix does not take what it sends: `journalctl -u vcrecovery-watch`"
+        " on the controller, then `vcrecovery status`.",
+        zabbix="nodata(<vcr.count.unprotected>,{$VCR.STATUS.SILENT})=1 and nodata(<vcr.watch>,{$VCR.WATCH.SILENT})=0",
+        of="",
+    ),
+    Alert(
         "VCRecoveryFailoverNotFinished",
         "unfinished",
         "critical",
-        "a failover is not finished",
+        "an operation is not finished",
         "`vcrecovery explain <name>` says what it waits for, and what to type.",
         expr="time() - vcrecovery_episode_opened_timestamp_seconds > 300",
         value=" after {{ $value | humanizeDuration }}",
@@ -77,9 +87,8 @@ ALERTS: Sequence[Alert] = (
         "`vcrecovery explain <name>`",
         expr='vcrecovery_service_verdict{verdict=~"failed|hung|host silent"} == 1' + _NONE_OPEN,
         lasts="1m",
-        zabbix='find(<vcr.verdict>,,"regexp","^(failed|hung|host silent)$")=1 and last(<vcr.serves>)<>2'
-        ' and count(<vcr.verdict>,{$VCR.FAILED.FOR})=count(<vcr.verdict>,{$VCR.FAILED.FOR},"regexp",'
-        '"^(failed|hung|host silent)$") and count(<vcr.verdict>,{$VCR.FAILED.FOR})>=2',
+        zabbix='last(<vcr.verdict>)="failed" and last(<vcr.serves>)<>2'
+        ' and count(<vcr.verdict>,{$VCR.FAILED.FOR},"ne","failed")=0 and count(<vcr.verdict>,{$VCR.FAILED.FOR})>=2',
         detail="vcr.wrong",
     ),
     Alert(
@@ -118,10 +127,9 @@ ALERTS: Sequence[Alert] = (
         "critical",
         "its hypervisor does not answer",
         "A failure would not be noticed, and not be fenced. `vcrecovery status <name>`",
-        expr='vcrecovery_primary_power{power="unreachable"} == 1',
+        expr='vcrecovery_primary_power{power="unreachable"} == 1\n'
+        'and on (service) vcrecovery_service_side{side="primary"} == 1',
         lasts="2m",
-        zabbix='find(<vcr.vm>,,"regexp","^unreachable")=1 and count(<vcr.vm>,{$VCR.UNREACHABLE.FOR})='
-        'count(<vcr.vm>,{$VCR.UNREACHABLE.FOR},"regexp","^unreachable") and count(<vcr.vm>,{$VCR.UNREACHABLE.FOR})>=3',
     ),
     Alert(
         "VCRecoveryStandbyTooOld",
@@ -165,7 +173,9 @@ ALERTS: Sequence[Alert] = (
         expr='vcrecovery_service_findings{level="attention"} > 0',
         lasts="10m",
         value=": {{ $value }} finding(s)",
-        zabbix="min(<vcr.attention>,{$VCR.ATTENTION.FOR})>0 and count(<vcr.attention>,{$VCR.ATTENTION.FOR})>=10",
+        # What has a problem of its own is no second one.
+        zabbix="min(<vcr.attention>,{$VCR.ATTENTION.FOR})>0 and count(<vcr.attention>,{$VCR.ATTENTION.FOR})>=10"
+        " and (last(<vcr.protection>)<2 or last(<vcr.serves>)=1) and last(<vcr.health>)<>2",
         recovery="last(<vcr.attention>)=0",
         detail="vcr.wrong",
     ),
@@ -209,8 +219,7 @@ ALERTS: Sequence[Alert] = (
         "`vcrecovery resume <name>` resumes it.",
         expr="min_over_time(vcrecovery_service_suspended[1d]) == 1",
         lasts="1h",
-        zabbix="min(<vcr.suspended>,{$VCR.SUSPENDED.FOR})=1 and count(<vcr.suspended>,{$VCR.SUSPENDED.FOR})>=1000",
-        recovery="last(<vcr.suspended>)=0",
+        zabbix="last(<vcr.suspended>)>{$VCR.SUSPENDED.FOR}",
         scope="notice",
     ),
     Alert(
@@ -253,7 +262,7 @@ ALERTS: Sequence[Alert] = (
         "controller",
         "warning",
         "A secondary or the controller needs somebody",
-        "`vcrecovery status` on the controller says more: a full pool, a secondary that is drained.",
+        "`vcrecovery status` on the controller says more: a pool that takes no more files.",
         zabbix="min(<vcr.attention>,{$VCR.UNPROTECTED.FOR})>0 and count(<vcr.attention>,{$VCR.UNPROTECTED.FOR})>=3",
         recovery="last(<vcr.attention>)=0",
         of="",

@@ -37,7 +37,6 @@ def _trigger(alert: Alert) -> Part:
         event=alert.event or (f"{name}{detail}" if detail else ""),
         recovery=_expression(alert, alert.recovery),
         shown="Now: {ITEM.LASTVALUE1}",
-        closes=alert.kind in ("drill-failed", "suspended"),
     )
 
 
@@ -50,7 +49,7 @@ def _on(*kinds: str) -> list[Part]:
 
 def _service(
     key: str, name: str, about: str, *kinds: str, of: str = "", words: str = "", value_type: str = "", units: str = "",
-    trends: bool = False, history: str = "30d",
+    trends: bool = False, history: str = "2d",
 ) -> Part:  # fmt: skip
     return item(
         NAME,
@@ -78,7 +77,7 @@ _SERVICES_PROTOTYPES = [
         of="$.age", words="Age", value_type="FLOAT", units="s", trends=True),
     _service("vcr.attention", "Findings for now, of {#SERVICE}",
         "How many things need somebody at once; `vcrecovery status {#SERVICE}` lists them.",
-        "attention", of="$.attention"),
+        of="$.attention"),
     _service("vcr.drill", "Drills of {#SERVICE}", "Whether the standby was rehearsed as the plan wants it.",
         "drill-failed", "drill-overdue", of="$.drill", words="Drill"),
     _service("vcr.drilled", "Last good drill of {#SERVICE}", "When it began; empty where none ever passed.",
@@ -104,14 +103,20 @@ _SERVICES_PROTOTYPES = [
         of="$.standby", value_type="CHAR"),
     _service("vcr.status", "Status of {#SERVICE}", "All that is known, in JSON, from which other items are taken.",
         value_type="TEXT", history="0"),
-    _service("vcr.suspended", "Automatic failover of {#SERVICE} suspended", "By the operator's word.",
-        "suspended", of="$.suspended", words="Yes or no"),
+    _service(
+        "vcr.suspended",
+        "Suspension of automatic failover of {#SERVICE}",
+        "For how long it has been suspended by the operator's word; 0 when it is not.",
+        "suspended",
+        of="$.suspended",
+        units="s",
+    ),
     _service("vcr.unprotected", "Why {#SERVICE} is unprotected", "What is missing; empty when nothing is.",
         of="$.why", value_type="TEXT"),
     _service("vcr.verdict", "Verdict on {#SERVICE}", "What the controller makes of what it sees.",
         of="$.verdict", value_type="CHAR"),
     _service("vcr.vm", "VM of {#SERVICE}", "The primary's state, as its hypervisor tells it.",
-        "unreachable", of="$.vm", value_type="CHAR"),
+        of="$.vm", value_type="CHAR"),
     _service("vcr.why", "Why {#SERVICE} does not answer", "Each port that does not, and its reason. Empty while all do.",
         value_type="TEXT"),
     _service("vcr.wrong", "What is wrong with {#SERVICE}", "The most urgent finding, and what to do about it.",
@@ -127,7 +132,9 @@ _SERVICES = {
     "lifetime": "1d",
     "description": "The services of the plan. One that is not in it any more is removed after a day.",
     "item_prototypes": sorted(_SERVICES_PROTOTYPES, key=lambda one: str(one["key"])),
-    "trigger_prototypes": sorted(_on("degraded", "failed", "unprotected"), key=lambda one: str(one["name"])),
+    "trigger_prototypes": sorted(
+        _on("attention", "degraded", "failed", "unprotected"), key=lambda one: str(one["name"])
+    ),
     "graph_prototypes": [
         graph(NAME, "Age of the standby of {#SERVICE}", [("vcr.age[{#SERVICE}]", "2774A4")]),
         graph(NAME, "Latency of {#SERVICE}", [("vcr.seconds[{#SERVICE}]", "1A7C11")]),
@@ -148,6 +155,7 @@ def _secondary(
         value_type="FLOAT" if percent else value_type,
         units="%" if percent else "",
         trends=percent,
+        history="7d",
         triggers=_on(*kinds),
         prototype=True,
     )
@@ -189,6 +197,7 @@ def _of_all(key: str, name: str, about: str, path: str, *kinds: str, value_type:
         of="vcr.controller",
         path=path,
         value_type=value_type,
+        history="1d" if value_type else "7d",
         often=not value_type,
         triggers=_on(*kinds),
     )
@@ -214,6 +223,9 @@ PAGES = [
         figure_grid(0, 20, 72, 8, NAME, "Load of {#SECONDARY}", columns=2, rows=1),
     ]),
 ]  # fmt: skip
+
+#: Problems of two items of the template itself stand beside the templates.
+TRIGGERS = _on("status")
 
 TEMPLATE: Part = {
     "uuid": identity(NAME),
@@ -254,9 +266,9 @@ TEMPLATE: Part = {
         macro("{$VCR.FAILED.FOR}", "1m", "A failed primary without a failover for so long is a problem."),
         macro("{$VCR.HEALTH.UNKNOWN.FOR}", "5m",
             "A service of which nobody knows for so long whether it answers is a problem."),
+        macro("{$VCR.STATUS.SILENT}", "5m", "A controller that gives signs of life, and for so long no status, is a problem."),
         macro("{$VCR.SUSPENDED.FOR}", "1d", "Automatic failover that is suspended for so long is a problem."),
         macro("{$VCR.UNPROTECTED.FOR}", "2m", "A service that is unprotected for so long is a problem."),
-        macro("{$VCR.UNREACHABLE.FOR}", "2m", "A hypervisor that does not answer the controller for so long is one."),
         macro("{$VCR.WATCH.SILENT}", "2m",
             "A controller that has told nothing for so long is a problem. It gives a sign of life every 30 s."),
         macro("{$VCR.WORK.FOR}", "5m", "An operation that is not finished after so long is a problem."),

@@ -48,6 +48,9 @@ def _template(module: Any, version: str) -> Part:
          "auto_start": "NO", "pages": pages(made, version)}
     ]  # fmt: skip
     if version != "6.0":
+        for rule in template.get("discovery_rules", []):
+            # As before 7.0: a guest that is gone keeps its problem, and one that comes back its items.
+            rule["enabled_lifetime_type"] = "DISABLE_NEVER"
         template["vendor"] = {"name": "VCRecovery", "version": "7.0-1"}
     order = (
         "uuid",
@@ -97,7 +100,9 @@ def export(version: str) -> str:
             "version": version,
             groups: [{"uuid": identity("group"), "name": "Templates/VCRecovery"}],
             "templates": [_template(module, version) for module in (controller, hypervisor, site)],
-            "triggers": sorted([hypervisor.SILENT, *site.TRIGGERS], key=lambda one: str(one["name"])),
+            "triggers": sorted(
+                [hypervisor.SILENT, *site.TRIGGERS, *controller.TRIGGERS], key=lambda one: str(one["name"])
+            ),
         }
     }
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)

@@ -20,7 +20,7 @@ SILENT = trigger(
     "Hypervisor is silent",
     f"last({_BEATS})=0 and min({_HEARD},{{$VCR.SITE.HEARD}})>0"
     f' and count({_BEATS},{{$VCR.HOST.SILENT}},"ge","0")>=0.6*{{$VCR.HOST.SILENT}}'
-    f" and count({_ASKED},{{$VCR.SITE.HEARD}})>0",
+    f" and count({_ASKED},{{$VCR.HOST.SILENT}})>=2 and count({_ASKED},{{$VCR.SITE.HEARD}})>0",
     "DISASTER",
     "Nothing is heard of its SNMP agent, or that hears nothing of libvirt, while others of its site are heard. VCRecovery"
     " fails over the services of its VMs when it does not reach them either. `vcrecovery status` says how far that is."
@@ -33,6 +33,11 @@ SILENT = trigger(
 
 _OFF = "^(crashed|shutoff|absent)"
 _IS_OFF = f'find({_STATE},,"regexp","{_OFF}")=1'
+#: For a while: a moment of it says nothing.
+_IS_PAUSED = (
+    f'(find({_STATE},,"regexp","^paused")=1 and find({_STATE},#1:now-{{$VCR.PAUSED.FOR}},"regexp","^paused")=1'
+    f' and count({_STATE},{{$VCR.PAUSED.FOR}})=count({_STATE},{{$VCR.PAUSED.FOR}},"regexp","^paused"))'
+)
 
 
 def _guest_trigger(
@@ -51,7 +56,6 @@ def _guest_trigger(
         event=f"Service {{#SERVICE}}: VM {{#VM}} {event}",
         recovery=recovery,
         shown=shown,
-        closes=kind == "paused",
         depends=[SILENT],
     )
 
@@ -95,14 +99,13 @@ _HIGH = _guest_trigger(
     " `vcrecovery explain {#SERVICE}` says what was found.",
     event="has used more than {$VCR.CPU.HIGH} % of its CPUs for {$VCR.CPU.HIGH.FOR}",
     recovery=f"(max({_CPU},{{$VCR.CPU.OK.FOR}})<{{$VCR.CPU.HIGH.OK}} and count({_CPU},{{$VCR.CPU.OK.FOR}})>=2)"
-    f" or {_IS_OFF}",
+    f" or {_IS_OFF} or {_IS_PAUSED}",
     shown="CPU: {ITEM.LASTVALUE1}",
 )
 _PAUSED = _guest_trigger(
     "paused",
     "is paused",
-    f'find({_STATE},,"regexp","^paused")=1 and find({_STATE},#1:now-{{$VCR.PAUSED.FOR}},"regexp","^paused")=1'
-    f' and count({_STATE},{{$VCR.PAUSED.FOR}})=count({_STATE},{{$VCR.PAUSED.FOR}},"regexp","^paused")',
+    _IS_PAUSED,
     "WARNING",
     "It serves nobody. Somebody has suspended it, or a fault has (a full disk of its host), or VCRecovery holds an old"
     " primary so that it writes nothing: `vcrecovery status {#SERVICE}` says which. To go on: `virsh resume {#VM}`.",

@@ -99,12 +99,12 @@ def trigger(
     event: str = "",
     recovery: str = "",
     shown: str = "",
-    closes: bool = False,
     depends: Sequence[Part] = (),
 ) -> Part:
     """`kind` names it within its template, whatever it is called, and is its tag vcr-kind.
 
-    `shown`: its operational data. `closes`: a person may close it. `depends`: not raised while one of these is.
+    `shown`: its operational data. `depends`: not raised while one of these is. None may be closed by hand: values come
+    again and again, so that it would be back at once.
     """
     return without_nothing(
         {
@@ -117,7 +117,6 @@ def trigger(
             "opdata": shown,
             "priority": priority,
             "description": about,
-            "manual_close": "YES" if closes else None,
             "dependencies": sorted((as_dependency(one) for one in depends), key=lambda one: one["name"]),
             "tags": tags_of({**tags, "vcr-kind": kind}),
         }

@@ -25,7 +25,7 @@ _SILENT = trigger(
     NAME,
     "site",
     "Site is silent",
-    f'last({_BEATS})=0 and count({_BEATS},{{$VCR.HOST.SILENT}},"ge","0")>=0.6*{{$VCR.HOST.SILENT}} and last({_ASKED})>0',
+    f'last({_BEATS})=0 and count({_BEATS},{{$VCR.HOST.SILENT}},"ge","0")>=0.6*{{$VCR.HOST.SILENT}} and min({_ASKED},{{$VCR.HOST.SILENT}})>0',
     "DISASTER",
     "Not one of its hypervisors is heard, although they are asked. This is one problem instead of one per hypervisor."
     " VCRecovery fails over what it does not reach either: `vcrecovery status`. After a restart of Zabbix it waits until"
@@ -59,12 +59,15 @@ TEMPLATE: Part = {
             NAME,
             "vcr.site.asked",
             "Hypervisors asked of late",
-            "Of how many the relay has asked the agent within {$VCR.SITE.HEARD}, whatever came of it.",
+            "Of how many the relay has asked the agent within {$VCR.SITE.HEARD}, whatever came of it; -1 as long as it has never asked one.",
             {"component": "relay"},
             kind="CALCULATED",
             delay="1s",
             history="1d",
-            params='count(max_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))',
+            value_type="FLOAT",
+            params='count(max_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))'
+            '-(count(last_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"]))=0)',
+            words="Heartbeats",
             triggers=[_NOT_ASKED],
         ),
         item(

@@ -54,7 +54,8 @@ def prepare(scale: Scale) -> str:
     """Makes the files that the loads use, so that no load's time has it in it."""
     size = f"bs=1M count={max(scale.copied_mib, 1)}"
     return (
-        f"mkdir -p {FOLDER} && chmod 1777 {FOLDER} && dd if=/dev/urandom of={_FROM} {size} status=none && cp {_FROM} {_TO} && "
+        f"mkdir -p {FOLDER} && chmod 1777 {FOLDER} && "
+        f"dd if=/dev/urandom of={_FROM} {size} status=none && cp {_FROM} {_TO} && "
         f"dd if=/dev/urandom of={_FIO} bs=1M count={scale.file_mib} status=none && "
         "sync && (pgrep iperf3 || iperf3 -s -D)"
     )

@@ -29,7 +29,7 @@ from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.report import zabbix_status
 from vcrecovery.report.findings import Finding, Level
 from vcrecovery.report.view import ServiceView
-from vcrecovery.report.zabbix_status import ZabbixStatus
+from vcrecovery.report.zabbix_status import ZabbixServing, ZabbixStatus
 from vcrecovery.store.load_book import Seen
 from vcrecovery_lab.zabbix.laid_out import PATIENCE, LaidOut
 
@@ -95,14 +95,15 @@ class Window(LaidOut):
         stop = threading.Event()
         clock, site = SystemClock(), self.site
         health = ZabbixHealth(self.zabbix, site, clock, ["sec1"], lambda: site.loads)
-        status = ZabbixStatus(self.zabbix, SERVICES, clock, site.who_serves, site.look, lambda: site.more)
-        threads = [threading.Thread(target=work) for work in (lambda: health.run(stop), lambda: status.run(stop))]
-        threads.append(threading.Thread(target=self._ask, args=(stop,)))
+        status = ZabbixStatus(self.zabbix, clock, site.look, lambda: site.more)
+        serving = ZabbixServing(self.zabbix, SERVICES, clock, site.who_serves, status.soon)
+        runs = (health.run, status.run, serving.run, self._ask)
+        threads = [threading.Thread(target=run, args=(stop,)) for run in runs]
         for thread in threads:
             thread.start()
         try:
             # Often enough for the short times that the test has Zabbix wait.
-            with mock.patch.object(zabbix_status, "ALL_EVERY", 0.5):
+            with mock.patch.multiple(zabbix_status, ALL_EVERY=0.5, SIGN_EVERY=0.5):
                 yield
         finally:
             stop.set()

@@ -568,6 +568,15 @@ def test_the_month_says_what_was_sent(shop: Shop) -> None:
     assert data["sent"][0] == {"service": "web1", "bytes": 3 * GIB, "since": begin - 1}
 
 
+def test_figures_that_cannot_be_read_end_no_bill(shop: Shop) -> None:
+    (shop.folder / "state").mkdir()
+    (shop.folder / "state/freshness.db").write_text("no database" * 1000)
+    done = vcrecovery("cost", "--month", "this", "--plan", shop.path)
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert "the sync's traffic is the plan's: " in done.stderr
+
+
 def test_the_months_table(shop: Shop) -> None:
     (shop.folder / "state").mkdir()
     done = vcrecovery("cost", "--month", "this", "--plan", shop.path)

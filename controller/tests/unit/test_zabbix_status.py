@@ -13,7 +13,9 @@ from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, STOPPED, standby, view
 
 from lab.waiting import wait_for
 from relay_bench.recorder import Recorder
+from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.drill import Drill, DrillOutcome, DrillsOf
+from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Serving, Side, Suspension
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExternalError
@@ -22,7 +24,7 @@ from vcrecovery.report import zabbix_status
 from vcrecovery.report.findings import Finding, Level
 from vcrecovery.report.protection import Protection, protection
 from vcrecovery.report.view import ServiceView, SpareView
-from vcrecovery.report.zabbix_status import ZabbixStatus
+from vcrecovery.report.zabbix_status import ZabbixServing, ZabbixStatus
 from vcrecovery.report.zabbix_values import of_all, of_service
 from vcrecovery_lab.ports import free_port
 
@@ -40,6 +42,7 @@ def spare(copied_at: float | None, *, whole: bool = True) -> SpareView:
     return SpareView("sec2", "stopped", 60.0, copied_at, whole)
 
 
+COOLS = ServiceState("web", epoch=3, seen_running_at=NOW - 9999, failed_over_at=NOW - 60)
 SUSPENDED = ServiceState("web", seen_running_at=NOW - 9999, suspension=Suspension(NOW - 60, None, "kernel update"))
 
 
@@ -56,6 +59,16 @@ SUSPENDED = ServiceState("web", seen_running_at=NOW - 9999, suspension=Suspensio
             "the standby may lack something",
         ),
         (view(state=SUSPENDED), Protection.DEGRADED, "automatic failover is suspended: kernel update"),
+        (
+            view(reading=DomainReading(Power.ABSENT, "migrated")),
+            Protection.UNPROTECTED,
+            "no hypervisor of the plan has it",
+        ),
+        (
+            view(plan=replace(PLAN, cool_down=3600.0), state=COOLS),
+            Protection.DEGRADED,
+            "no automatic failover until",
+        ),
         (by_standby(), Protection.UNPROTECTED, "unprotected"),
         (by_standby(spare=spare(NOW - 30)), Protection.DEGRADED, "its copy on sec2 stands in"),
         (by_standby(spare=spare(NOW - 9000)), Protection.UNPROTECTED, "its copy on sec2: 2 h"),
@@ -138,6 +151,11 @@ class Told:
     views: list[ServiceView] = field(default_factory=lambda: [view("web"), view("mail")])
     looks: int = 0
     broken: bool = False
+    #: What is looked at answers.
+    answers: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     def who_serves(self) -> dict[str, Serving]:
         if self.broken:
@@ -146,6 +164,7 @@ class Told:
 
     def look(self) -> Sequence[ServiceView]:
         self.looks += 1
+        self.answers.wait(60)
         return self.views
 
     def texts(self, key: str) -> list[str]:
@@ -159,34 +178,61 @@ class Told:
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     monkeypatch.setattr(zabbix_status, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(zabbix_status, "TIMEOUT", 0.3)
+    monkeypatch.setattr(zabbix_status, "ALL_AGAIN_AFTER", 0.05)
     made = Told(Recorder("127.0.0.1", free_port()))
     made.recorder.start()
     plan = Zabbix.model_validate({"trapper": {"address": made.recorder.address, "port": made.recorder.port}})
     stop = threading.Event()
-    sender = ZabbixStatus(plan, ["web", "mail"], SystemClock(), made.who_serves, made.look, list)
-    thread = threading.Thread(target=sender.run, args=(stop,))
-    thread.start()
+    status = ZabbixStatus(plan, SystemClock(), made.look, list)
+    serving = ZabbixServing(plan, ["web", "mail"], SystemClock(), made.who_serves, status.soon)
+    threads = [threading.Thread(target=run, args=(stop,)) for run in (status.run, serving.run)]
+    for thread in threads:
+        thread.start()
     try:
         yield made
     finally:
         stop.set()
-        thread.join(30)
+        made.answers.set()
+        for thread in threads:
+            thread.join(30)
         made.recorder.stop()
-        assert not thread.is_alive()
+        assert not any(thread.is_alive() for thread in threads)
 
 
-def test_who_serves_is_told_before_anything_is_looked_at(told: Told) -> None:
+def test_who_serves_is_told_while_what_is_looked_at_does_not_answer(told: Told) -> None:
     told.ends_with("vcr.serves[web]", "0")
     wait_for(lambda: told.texts("vcr.controller"), "the controller's status", 30)
+    told.answers.clear()
     told.serving["web"] = Serving(Side.PRIMARY, 3, at_work=True)
     told.ends_with("vcr.serves[web]", "2")
+    wait_for(lambda: told.looks == 2, "the look", 30)
     told.serving["web"] = Serving(Side.STANDBY, 3)
     told.ends_with("vcr.serves[web]", "1")
     assert told.texts("vcr.serves[mail]")[-1] == "0"
-    # Each change was followed by a look at everything.
-    wait_for(lambda: told.looks == 3, "the looks", 30)
-    keys = [value.key for value in told.recorder.values()]
-    assert keys.index("vcr.serves[web]") < keys.index("vcr.status[web]")
+    assert len(told.texts("vcr.controller")) == 1
+    told.answers.set()
+    # What has changed meanwhile is looked at once more, and not at once.
+    wait_for(lambda: told.looks == 3, "the next look", 30)
+
+
+def test_many_changes_are_few_looks(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zabbix_status, "ALL_AGAIN_AFTER", 3600.0)
+    told.ends_with("vcr.serves[web]", "0")
+    wait_for(lambda: told.looks >= 1, "the first look", 30)
+    for epoch in range(30):
+        told.serving["web"] = Serving((Side.STANDBY, Side.PRIMARY)[epoch % 2], epoch)
+        told.ends_with("vcr.serves[web]", str(1 - epoch % 2))
+    assert told.looks <= 2
+
+
+def test_a_template_that_comes_later_gets_the_list_again(told: Told) -> None:
+    told.recorder.refuses = lambda _host, key: key.startswith("vcr.serves")
+    told.serving["web"] = Serving(Side.STANDBY, 3)
+    wait_for(lambda: told.texts("vcr.services"), "the list", 30)
+    assert json.loads(told.texts("vcr.services")[0]) == [{"{#SERVICE}": "web"}, {"{#SERVICE}": "mail"}]
+    assert told.looks <= 3
+    told.recorder.refuses = lambda _host, _key: False
+    told.ends_with("vcr.serves[web]", "1")
 
 
 def test_a_zabbix_that_was_away_is_told_what_is(told: Told) -> None:

@@ -11,12 +11,12 @@ from vcrecovery.cli.options import read_plan
 from vcrecovery.cli.output import say
 from vcrecovery.cost.alternatives import alternatives
 from vcrecovery.cost.book import PriceBook
-from vcrecovery.cost.month import day_of, month_of, served
+from vcrecovery.cost.month import Month, day_of, month_of, served
 from vcrecovery.cost.sources import sources_of
 from vcrecovery.cost.spent import Sent, spent
 from vcrecovery.cost.split import split
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.errors import UsageError
+from vcrecovery.errors import ExternalError, UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.costs import Costs
 from vcrecovery.plan.model import Plan
@@ -48,10 +48,7 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
     plan, costs, book = book_of(plan_path, min(now, month.end - 1))
     journal = Environment(plan).journal
     by_service = {s: served(journal.history(s, _EPISODES), journal.state(s).side, month) for s in plan.services}
-    sent = {
-        s: Sent(*counted) for s, counted in FreshnessBook(plan.state_dir).sent_between(month.begin, month.until).items()
-    }
-    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service, sent)
+    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service, _sent(plan, month))
     parts = split(plan, found.so_far), split(plan, found.forecast)
     if as_json:
         click.echo(json.dumps(page.month_as_data(found, costs.currency, *parts), indent=2))
@@ -60,6 +57,16 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
     else:
         lines = page.month_table(found, costs.currency, *parts)
         click.echo("\n".join([*lines, *(["", *page.lines_origins(found.so_far, costs.currency)] if explain else [])]))
+
+
+def _sent(plan: Plan, month: Month) -> dict[str, Sent]:
+    """What the VMs have counted; nothing, and the plan's figures hold, where that cannot be read."""
+    try:
+        found = FreshnessBook(plan.state_dir).sent_between(month.begin, month.until)
+    except ExternalError as error:
+        say(f"vcrecovery: the sync's traffic is the plan's: {error}", err=True)
+        return {}
+    return {service: Sent(*counted) for service, counted in found.items()}
 
 
 def book_of(plan_path: Path, day: float) -> tuple[Plan, Costs, PriceBook]:

@@ -39,7 +39,7 @@ from vcrecovery.report.page_answers import metrics_answers, place_of_metrics, pl
 from vcrecovery.report.page_server import Answers, Place, keep_serving
 from vcrecovery.report.recent_look import RecentLook
 from vcrecovery.report.secondaries import of_secondaries
-from vcrecovery.report.zabbix_status import ZabbixStatus
+from vcrecovery.report.zabbix_status import ZabbixServing, ZabbixStatus
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
@@ -102,15 +102,10 @@ def _tell_others(plan: Plan, health: HealthWatch, now: Callable[[], float], stop
     recent = RecentLook(plan, health=health)
     if plan.zabbix is not None:
         env = recent.env
-        status = ZabbixStatus(
-            plan.zabbix,
-            list(plan.services),
-            env.clock,
-            env.journal.who_serves,
-            lambda: recent.look(0.0).views,
-            lambda: of_secondaries(env),
-        )
-        threading.Thread(target=status.run, args=(stop,), name="zabbix-status", daemon=True).start()
+        status = ZabbixStatus(plan.zabbix, env.clock, lambda: recent.look(0.0).views, lambda: of_secondaries(env))
+        serving = ZabbixServing(plan.zabbix, list(plan.services), env.clock, env.journal.who_serves, status.soon)
+        for run, name in ((status.run, "zabbix-status"), (serving.run, "zabbix-serving")):
+            threading.Thread(target=run, args=(stop,), name=name, daemon=True).start()
     pages: list[tuple[Place, Answers]] = []
     if plan.metrics is not None:
         pages.append((place_of_metrics(plan.metrics), metrics_answers(recent)))

@@ -39,7 +39,8 @@ class Answer:
 def answer_of(what: str, findings: Sequence[Finding]) -> Answer:
     """One answer for all services that an event concerns; with a whole timeline when it is only one."""
     final = not any(f.will_change or _came_to_nothing(f) for f in findings)
-    handled = all(_is_done(f) or _was_none(f) for f in findings)
+    # What may mean something else later would stay acknowledged then.
+    handled = final and all(_is_done(f) or _was_none(f) for f in findings)
     if len(findings) == 1:
         return Answer(_in_full(findings[0]), final, handled)
     done = sum(1 for f in findings if f.episode is not None and f.episode.outcome is Outcome.DONE)
@@ -63,7 +64,10 @@ def _came_to_nothing(finding: Finding) -> bool:
 
 
 def _in_full(finding: Finding) -> str:
-    if (episode := finding.episode) is None:
+    if (episode := finding.episode) is not None and _came_to_nothing(finding):
+        # It comes again while the problem lasts: with its times it would be told each time.
+        return _in_a_line(finding)
+    if episode is None:
         return finding.sentence if _was_none(finding) else f"{finding.sentence}\n{_next(finding)}"
     lines = [_in_a_line(finding), _next(finding), f"cause: {episode.cause}"]
     for record in episode.steps:

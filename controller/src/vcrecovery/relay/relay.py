@@ -213,10 +213,13 @@ class Relay:
 
     def _put(self, hypervisor: _Hypervisor, values: dict[str, str]) -> None:
         at = time.time()
-        summary, now = hypervisor.guests.summary(), time.monotonic()
-        if summary != hypervisor.summary or now - hypervisor.summed_up_at >= LISTING_EVERY:
-            hypervisor.summary, hypervisor.summed_up_at = summary, now
-            values = {**values, "vcr.summary": summary}
+        now = time.monotonic()
+        is_due = now - hypervisor.summed_up_at >= LISTING_EVERY
+        if is_due or any(key.startswith("vcr.state") for key in values):
+            summary = hypervisor.guests.summary()
+            if is_due or summary != hypervisor.summary:
+                hypervisor.summary, hypervisor.summed_up_at = summary, now
+                values = {**values, "vcr.summary": summary}
         for key, text in with_figures(values).items():
             lane = self._states if key.startswith("vcr.state") else self._measurements
             lane.put(Value(hypervisor.name, key, text, at))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vcrecovery.core.notice import Topic
+from vcrecovery.core.text import day_and_time
+from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, findings
 from vcrecovery.report.view import ServiceView
 
@@ -37,6 +39,10 @@ def protection(view: ServiceView) -> Protected:
         return Protected(Protection.DEGRADED, f"its standby serves; its copy on {view.spare.secondary} stands in")
     if any(found.level is Level.ATTENTION for found in missing):
         return Protected(Protection.UNPROTECTED, _first(missing))
+    if view.verdict.kind is Kind.UNKNOWN:
+        return Protected(Protection.UNPROTECTED, view.verdict.sentence)
+    if (cools := view.cools_until) is not None:
+        return Protected(Protection.DEGRADED, f"no automatic failover until {day_and_time(cools)}")
     if (suspended := view.suspension) is not None:
         return Protected(Protection.DEGRADED, f"automatic failover is suspended: {suspended.reason}")
     if missing:

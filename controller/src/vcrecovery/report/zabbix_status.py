@@ -2,15 +2,19 @@
 
 Who serves is looked for in the journal, and told at once: a failover opens an episode before it fences, so that what
 Zabbix shows of it begins before the fence ends the problem that called for it. All else is seen by a look at
-everything, as for `vcrecovery status`: now and then, and when a service has changed hands.
+everything, as for `vcrecovery status`: now and then, and when a service has changed hands. It takes seconds where
+something does not answer, so it is another thread's, and it is never made twice in a row: a failover of many services
+is not to be slowed down by who looks on.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from vcrecovery.core.service_state import Serving
+from vcrecovery.detect.zabbix_health import LIST, LIST_AGAIN_AFTER
 from vcrecovery.detect.zabbix_way import RETRY_AFTER, ZabbixWay
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.runtime import Event
@@ -23,15 +27,63 @@ from vcrecovery.report.zabbix_values import of_all, of_service, serves
 
 log = logging.getLogger("vcrecovery.zabbix")
 
-SAID = "who serves"
-#: Seconds between two looks into the journal, and between two at everything.
-LOOK_EVERY, ALL_EVERY = 0.5, 30.0
+WHO_SERVES, STATUS = "who serves", "how protected the services are"
+#: Seconds between two looks into the journal, and between two signs that it goes on.
+LOOK_EVERY, SIGN_EVERY = 0.5, 30.0
+#: Seconds between two looks at everything, and the least between two where services change hands.
+ALL_EVERY, ALL_AGAIN_AFTER = 30.0, 5.0
 #: The item of the services' host beside those of each service.
 CONTROLLER = "vcr.controller"
 
 
 class ZabbixStatus:
-    """Tells it until `stop` is set."""
+    """A look at everything, told until `stop` is set."""
+
+    def __init__(
+        self,
+        zabbix: Zabbix,
+        clock: Clock,
+        look: Callable[[], Sequence[ServiceView]],
+        more: Callable[[], Sequence[Finding]],
+    ) -> None:
+        """`look` looks at everything; `more`: findings about no service. Each may raise ExternalError."""
+        self._clock, self._look, self._more = clock, look, more
+        self._way = ZabbixWay(zabbix, clock, STATUS, timeout=TIMEOUT)
+        self._all_at = self._again_at = clock.steady()
+        self._soon = False
+        self._say = SayOnce(log)
+
+    def soon(self) -> None:
+        """A service has changed hands. For any thread."""
+        self._soon = True
+
+    def run(self, stop: Event) -> None:
+        def turn() -> None:
+            self._turn()
+            if not self._way.send():
+                stop.wait(LOOK_EVERY)
+
+        trouble = f"Zabbix is not told {STATUS}: {{}}; going on".format
+        go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
+
+    def _turn(self) -> None:
+        now = self._clock.steady()
+        if self._way.came_back:
+            self._way.came_back, self._soon = False, True
+        if self._way.away or now < (self._again_at if self._soon else self._all_at):
+            return
+        self._soon = False
+        # Also when it fails: what does not answer is not asked all the time.
+        self._all_at, self._again_at = now + ALL_EVERY, now + ALL_AGAIN_AFTER
+        views = self._look()
+        at = self._clock.now()
+        for view in views:
+            self._way.put(f"vcr.status[{view.name}]", of_service(view), at)
+        self._way.put(CONTROLLER, of_all(views, self._more()), at)
+
+
+class ZabbixServing:
+    """Who serves each of the `services`, told until `stop` is set; `changed` is called when one has changed hands."""
 
     def __init__(
         self,
@@ -39,57 +91,45 @@ class ZabbixStatus:
         services: Sequence[str],
         clock: Clock,
         who_serves: Callable[[], Mapping[str, Serving]],
-        look: Callable[[], Sequence[ServiceView]],
-        more: Callable[[], Sequence[Finding]],
+        changed: Callable[[], None],
     ) -> None:
-        """`look` looks at everything; `more`: findings about no service. Each may raise ExternalError."""
+        """`who_serves` may raise ExternalError."""
         self._services, self._clock = services, clock
-        self._who_serves, self._look, self._more = who_serves, look, more
-        self._way = ZabbixWay(zabbix, clock, SAID, timeout=TIMEOUT)
+        self._who_serves, self._changed = who_serves, changed
+        self._way = ZabbixWay(zabbix, clock, WHO_SERVES, timeout=TIMEOUT)
         self._told: dict[str, int] = {}
-        self._all_at = clock.steady()
+        self._sign_at = clock.steady()
+        self._list_at = clock.steady()
         self._say = SayOnce(log)
 
     def run(self, stop: Event) -> None:
         def turn() -> None:
-            self.turn()
+            self._turn()
             if not self._way.send():
                 stop.wait(LOOK_EVERY)
 
-        trouble = f"Zabbix is not told {SAID}: {{}}; going on".format
+        trouble = f"Zabbix is not told {WHO_SERVES}: {{}}; going on".format
         go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
 
-    def turn(self) -> None:
-        """Puts what is new on its way. Raises ExternalError when the journal cannot be used."""
-        if self._way.came_back or self._way.has_refused:
-            # Whatever it missed meanwhile, once its items are there.
-            self._way.came_back = self._way.has_refused = False
-            self._told.clear()
-        if self._put_who_serves() or self._clock.steady() >= self._all_at:
-            self._all_at = self._clock.steady() + ALL_EVERY
-            self._put_all()
-
-    def _put_who_serves(self) -> bool:
-        """Whether one has changed hands."""
-        found, changed = self._who_serves(), False
+    def _turn(self) -> None:
+        now, at = self._clock.steady(), self._clock.now()
+        if self._way.came_back:
+            self._way.came_back = False
+            self._sign_at = now
+        if self._way.has_refused and now >= self._list_at:
+            # Its template may have been imported after the list had come.
+            self._way.has_refused, self._list_at = False, now + LIST_AGAIN_AFTER
+            self._way.put(LIST, json.dumps([{"{#SERVICE}": name} for name in self._services]), at)
+        is_due = now >= self._sign_at and not self._way.away
+        if is_due:
+            self._sign_at = now + SIGN_EVERY
+        found, has_changed = self._who_serves(), False
         for name in self._services:
             number = serves(found.get(name, Serving()))
-            if self._told.get(name) != number:
-                changed = True
+            is_new = self._told.get(name) != number
+            has_changed |= is_new
+            if is_new or is_due:
                 self._told[name] = number
-                self._way.put(f"vcr.serves[{name}]", str(number), self._clock.now())
-        if changed:
-            # Before the look at everything, which takes seconds where something does not answer.
-            self._way.send()
-        return changed
-
-    def _put_all(self) -> None:
-        if self._way.away:
-            return
-        views = self._look()
-        at = self._clock.now()
-        for view in views:
-            self._way.put(f"vcr.status[{view.name}]", of_service(view), at)
-            # Again, as a sign of life.
-            self._way.put(f"vcr.serves[{view.name}]", str(self._told[view.name]), at)
-        self._way.put(CONTROLLER, of_all(views, self._more()), at)
+                self._way.put(f"vcr.serves[{name}]", str(number), at)
+        if has_changed:
+            self._changed()

@@ -53,7 +53,7 @@ def of_service(view: ServiceView) -> str:
         "failover": _cut(_failover(view)),
         "drill": _drill(view),
         "drilled": "" if view.drills.good is None else day_and_time(view.drills.good.began_at),
-        "suspended": int(view.suspension is not None),
+        "suspended": 0 if view.suspension is None else max(1, round(view.at - view.suspension.since)),
         "old_primary": int(view.verdict.kind is Kind.STALE_PRIMARY and view.held_since is None),
     }
     return json.dumps(document)

@@ -1,0 +1,96 @@
+"""The role `secondary` for a controller on another machine: certificates on both sides, on a real LXD."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer, OverHttps
+from vcrecovery.errors import ExternalError
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.ports import free_port
+from vcrecovery_lab.private_lxd import PrivateLxd
+from vcrecovery_lab.run import run
+from vcrecovery_lab.secondary_vm.certificate import make_certificate
+
+pytestmark = pytest.mark.lab
+
+POOL = "vcrlab-https"
+
+
+def play(port: int, folder: Path, lxd: Path) -> list[dict[str, object]]:
+    role = CHECKOUT / "roles/secondary"
+    files = {name: str(folder / f"controller/{name}") for name in ("certificate", "key", "server_certificate")}
+    here = {
+        "lxd": {"url": f"https://127.0.0.1:{port}", **files},
+        "network": {"bridge": POOL, "address": "10.211.12.1/24"},
+        "receiver": {"address": "127.0.0.1"},
+    }
+    plan = {"services": {}, "secondaries": {"sec2": here}}
+    facts = {
+        "secondary_plan": plan,
+        "secondary_name": "sec2",
+        "secondary_lxd_dir": str(lxd),
+        "secondary_config_dir": str(folder),
+        "secondary_certificate_days": 3650,
+        "secondary_https_address": "{{ secondary_url or secondary_receiver.address ~ ':8443' }}",
+    }
+    tasks = [
+        {"ansible.builtin.include_vars": str(role / "vars/main.yml")},
+        {
+            "ansible.builtin.assert": {
+                "that": f"secondary_own_plan.secondaries.sec2.lxd == '{lxd}/unix.socket'"
+                " and secondary_own_plan.secondaries.sec2.receiver.address == '127.0.0.1'"
+            }
+        },
+        {"ansible.builtin.include_tasks": str(role / "tasks/https.yml")},
+    ]
+    return [{"hosts": "sec2", "connection": "local", "gather_facts": False, "vars": facts, "tasks": tasks}]
+
+
+def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> None:
+    port, file, inventory = free_port(), tmp_path / "play.yml", tmp_path / "hosts"
+    inventory.write_text("sec2\n[controllers]\nctl ansible_connection=local\n")
+    lxd = PrivateLxd(POOL)
+    (tmp_path / "receiver").mkdir()
+    file.write_text(json.dumps(play(port, tmp_path, lxd.folder)))
+    try:
+        lxd.start()
+        environment = {
+            "LXD_DIR": str(lxd.folder),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
+        }
+
+        def changed(*more: str) -> int:
+            words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", str(inventory), *more]
+            done = run(words, timeout=200, env=environment, check=False)
+            found = re.search(r"changed=(\d+) .*failed=0", done.stdout)
+            assert found is not None, (done.stdout, done.stderr)
+            return int(found[1])
+
+        changed("--check")
+        assert not (tmp_path / "controller").exists()
+        assert lxd.lxc("config", "get", "core.https_address").strip() == ""
+        assert changed() > 3
+        assert changed() == 0
+        assert changed("--check") == 0
+        own = tmp_path / "controller"
+        assert (own / "key").stat().st_mode & 0o777 == 0o600
+
+        def server(certificate: Path, key: Path) -> LxdServer:
+            url = f"https://127.0.0.1:{port}"
+            return LxdServer("sec2", OverHttps(url, certificate, key, own / "server_certificate"), SystemClock())
+
+        assert server(own / "certificate", own / "key").get("none") is None
+        stranger = make_certificate(tmp_path, "stranger")
+        with pytest.raises(ExternalError):
+            server(*stranger).get("none")
+        (trusted,) = json.loads(lxd.lxc("config", "trust", "list", "--format", "json"))
+        assert (trusted["restricted"], trusted["projects"]) == (True, ["default"])
+    finally:
+        lxd.close()
