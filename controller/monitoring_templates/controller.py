@@ -6,7 +6,7 @@ import re
 
 from .alerts import ALERTS, Alert
 from .parts import Part, graph, identity, item, macro, tags_of, trigger, value_map
-from .widgets import Page, figure_grid, history, one_value, problems, tiles
+from .widgets import Page, figure, history, one_value, problems, tiles
 
 NAME = "VCRecovery controller"
 _OF_SERVICE = {"component": "service", "service": "{#SERVICE}"}
@@ -16,7 +16,7 @@ _TITLE = {"service": "Service {#SERVICE}", "secondary": "Secondary {#SECONDARY}"
 
 
 def _expression(alert: Alert, text: str) -> str:
-    return re.sub(r"<(vcr\.[a-z]+)>", lambda found: f"/{NAME}/{found[1]}{_INDEX[alert.of]}", text)
+    return re.sub(r"<(vcr\.[a-z.]+)>", lambda found: f"/{NAME}/{found[1]}{_INDEX[alert.of]}", text)
 
 
 def _trigger(alert: Alert) -> Part:
@@ -218,9 +218,9 @@ PAGES = [
         one_value(54, 21, 18, 4, NAME, "vcr.watch"),
     ]),
     Page("Figures", [
-        figure_grid(0, 0, 72, 10, NAME, "Age of the standby of {#SERVICE}", columns=2, rows=2),
-        figure_grid(0, 10, 72, 10, NAME, "Latency of {#SERVICE}", columns=2, rows=2),
-        figure_grid(0, 20, 72, 8, NAME, "Load of {#SECONDARY}", columns=2, rows=1),
+        figure(0, 0, 72, 10, NAME, "Age of the standby of {#SERVICE}", ["Age of the standby of *"]),
+        figure(0, 10, 72, 10, NAME, "Latency of {#SERVICE}", ["Latency of *"]),
+        figure(0, 20, 72, 8, NAME, "Load of {#SECONDARY}", ["CPU of *", "Memory of *"], percent=True),
     ]),
 ]  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .parts import Part, graph, identity, item, macro, tags_of, trigger, value_map
-from .widgets import Page, figure_grid, history, one_value, problems, tiles
+from .widgets import Page, figure, history, one_value, problems, tiles
 
 NAME = "VCRecovery hypervisor"
 _STATE, _CPU = f"/{NAME}/vcr.state[{{#UUID}}]", f"/{NAME}/vcr.cpu[{{#UUID}}]"
@@ -170,7 +170,7 @@ PAGES = [
         one_value(48, 10, 12, 7, NAME, "vcr.heartbeats"),
         one_value(60, 10, 12, 7, NAME, "vcr.site.heard"),
     ]),
-    Page("Figures", [figure_grid(0, 0, 72, 12, NAME, "CPU of {#VM}", columns=2, rows=2)]),
+    Page("Figures", [figure(0, 0, 72, 12, NAME, "CPU of {#VM}", ["CPU of *"], percent=True)]),
 ]  # fmt: skip
 
 TEMPLATE: Part = {

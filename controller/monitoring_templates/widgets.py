@@ -13,6 +13,7 @@ from typing import Any
 from .parts import Part, without_nothing
 
 Field = tuple[str, str, Any]
+_COLOURS = ("2774A4", "F63100")
 
 
 @dataclass(frozen=True)
@@ -80,22 +81,30 @@ def one_value(x: int, y: int, width: int, height: int, template: str, key: str) 
     return Widget("item", "ITEM", x, y, width, height, "", fields, old)
 
 
-def figure_grid(
-    x: int, y: int, width: int, height: int, template: str, name: str, *, columns: int, rows: int
+def figure(
+    x: int,
+    y: int,
+    width: int,
+    height: int,
+    template: str,
+    graph: str,
+    patterns: Sequence[str],
+    *,
+    percent: bool = False,
 ) -> Widget:
-    shape: list[Field] = [("INTEGER", "columns", str(columns)), ("INTEGER", "rows", str(rows))]
-    graph = {"host": template, "name": name}
-    return Widget(
-        "graphprototype",
-        "GRAPH_PROTOTYPE",
-        x,
-        y,
-        width,
-        height,
-        "",
-        [*shape, ("GRAPH_PROTOTYPE", "graphid.0", graph)],
-        [*shape, ("GRAPH_PROTOTYPE", "graphid", graph)],
-    )
+    """One figure of all items whose names fit, so that no place is empty; in 6.0 one `graph` after the other."""
+    fields: list[Field] = []
+    for number, pattern in enumerate(patterns):
+        fields += [("STRING", f"ds.{number}.items.0", pattern), ("STRING", f"ds.{number}.color", _COLOURS[number])]
+    if percent:
+        fields += [("STRING", "lefty_min", "0"), ("STRING", "lefty_max", "100")]
+    old: list[Field] = [
+        ("INTEGER", "columns", "1"),
+        ("INTEGER", "rows", "1"),
+        ("GRAPH_PROTOTYPE", "graphid", {"host": template, "name": graph}),
+    ]
+    name = " and ".join(pattern.removesuffix(" *").removesuffix(" of") for pattern in patterns)
+    return Widget("svggraph", "GRAPH_PROTOTYPE", x, y, width, height, name, fields, old)
 
 
 def pages(of: Sequence[Page], version: str) -> list[Part]:

@@ -256,6 +256,13 @@ def test_a_crash_from_its_problem_to_that_of_the_controller(window: Window, page
             "Service mail is down: 10.10.0.12:25",
             "Service web is served by its standby",
         )
+        wait_for(
+            lambda: any(
+                "Secondary sec1 is overloaded" in one["name"] for one in window.api.problem.get(output=["name"])
+            ),
+            "the overload",
+            PATIENCE,
+        )
         found = window.api.dashboard.get(filter={"name": "VCRecovery"}, output=["dashboardid"])
         page.go(f"{window.stack.url}/zabbix.php?action=dashboard.view&dashboardid={found[0]['dashboardid']}")
         texts = [
@@ -263,6 +270,7 @@ def test_a_crash_from_its_problem_to_that_of_the_controller(window: Window, page
             "Service db is unprotected",
             "the age of its standby is not known",
             "Service mail is down",
+            "Secondary sec1 is overloaded: 95 % of its cores; mail to sec2",
             # What was done about it, and what to type.
             "last: failover of",
             "`vcrecovery failback web`",
@@ -275,13 +283,6 @@ def test_a_crash_from_its_problem_to_that_of_the_controller(window: Window, page
         shown(page, f"zabbix-{version}-controller", "the age of its standby is not known", "`vcrecovery failback web`")
         page.go(f"{window.stack.url}/zabbix.php?action=host.dashboard.view&hostid={window.host('hv1')}")
         shown(page, f"zabbix-{version}-hypervisor", "web: VM web1 is running")
-        wait_for(
-            lambda: any(
-                "Secondary sec1 is overloaded" in one["name"] for one in window.api.problem.get(output=["name"])
-            ),
-            "the overload",
-            PATIENCE,
-        )
         # Back at its VM, with a standby that is fresh, nothing is left.
         site.views["db"], site.views["web"] = view("db"), view("web")
         site.serving.clear()
@@ -299,6 +300,25 @@ def test_a_relay_that_is_down_is_no_silent_site(window: Window) -> None:
         finally:
             window.asks = True
         window.comes()
+
+
+def test_somebody_who_looks_sees_that_nobody_watches(window: Window, page: Page) -> None:
+    with window.watching():
+        window.comes()
+    services = window.host("vcrecovery-services")
+    macro = window.api.usermacro.create(hostid=services, macro="{$VCR.WATCH.SILENT}", value="1s")
+    try:
+        (found,) = window.api.dashboard.get(filter={"name": "VCRecovery"}, output=["dashboardid"])
+        # Zabbix looks every 30 s for what does not come.
+        wait_for(
+            lambda: any("Nothing watches" in one["name"] for one in window.api.problem.get(output=["name"])),
+            "the problem",
+            PATIENCE,
+        )
+        page.go(f"{window.stack.url}/zabbix.php?action=dashboard.view&dashboardid={found['dashboardid']}")
+        shown(page, f"zabbix-{window.stack.version}-nobody", "Nothing watches the primaries: the controller has told")
+    finally:
+        window.api.usermacro.delete(macro["hostmacroids"][0])
 
 
 def _value(window: Window, host: str, key: str) -> str:

@@ -161,6 +161,7 @@ def test_what_a_vm_depends_on_is_the_trigger_of_its_hypervisor() -> None:
 
 def test_every_threshold_is_a_macro_and_the_role_sets_those_of_the_plan() -> None:
     known = {macro["macro"] for macro in all_of("macros")}
+    assert "<vcr" not in TEXTS["6.0"]
     assert set(re.findall(r"\{\$[A-Z.]+\}", TEXTS["6.0"])) == known
     variables = (CHECKOUT / "roles/monitoring/vars/main.yml").read_text()
     assert set(re.findall(r"\{\$[A-Z.]+\}", variables)) <= known
