@@ -69,8 +69,8 @@ SUSPENDED = ServiceState("web", seen_running_at=NOW - 9999, suspension=Suspensio
             Protection.DEGRADED,
             "no automatic failover until",
         ),
-        (by_standby(), Protection.UNPROTECTED, "unprotected"),
-        (by_standby(spare=spare(NOW - 30)), Protection.DEGRADED, "its copy on sec2 stands in"),
+        (by_standby(), Protection.UNPROTECTED, "nothing stands in for its standby"),
+        (by_standby(spare=spare(NOW - 30)), Protection.DEGRADED, "its standby serves; its copy on sec2 is 30 s old"),
         (by_standby(spare=spare(NOW - 9000)), Protection.UNPROTECTED, "its copy on sec2: 2 h"),
         (by_standby(spare=spare(None, whole=False)), Protection.UNPROTECTED, "not whole yet"),
         (
@@ -128,7 +128,7 @@ def test_the_page_of_all_says_the_worst_first_and_stays_short() -> None:
     lines = found["overview"].splitlines()
     assert lines[0] == "200 services; unprotected: 1, degraded: 0, protected: 199"
     assert lines[1] == "warning: sec2: drained since 02:10 by ann; `vcrecovery undrain sec2`"
-    assert lines[2].startswith("s150: its standby serves, answers; unprotected (serving from the standby")
+    assert lines[2].startswith("s150: its standby serves, answers; unprotected (nothing stands in")
     assert len(lines) == 60
     assert "`vcrecovery status`" in lines[-1]
     assert found["wrong"] == "sec2: drained since 02:10 by ann; `vcrecovery undrain sec2`"

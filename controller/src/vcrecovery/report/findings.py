@@ -107,7 +107,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
         case Kind.FAILED_OVER | Kind.SERVICE_DOWN if not view.protected:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
             repair = "" if view.done and view.done.request.planned else "repair the VM, then "
-            protection, topic = _of_the_spare(view)
+            protection, topic = of_the_spare(view)
             yield later(
                 f"serving from the standby{since}; {protection}",
                 f"{repair}`vcrecovery failback {name}` returns to it",
@@ -136,7 +136,7 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(sentence)
 
 
-def _of_the_spare(view: ServiceView) -> tuple[str, Topic | None]:
+def of_the_spare(view: ServiceView) -> tuple[str, Topic | None]:
     """What stands in for the standby while that serves, and as what it is told that nothing does."""
     spare = view.spare
     if spare is None:

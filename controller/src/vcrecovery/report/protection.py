@@ -8,7 +8,7 @@ from enum import StrEnum
 from vcrecovery.core.notice import Topic
 from vcrecovery.core.text import day_and_time
 from vcrecovery.core.verdict import Kind
-from vcrecovery.report.findings import Finding, Level, findings
+from vcrecovery.report.findings import Finding, Level, findings, of_the_spare
 from vcrecovery.report.view import ServiceView
 
 
@@ -32,11 +32,13 @@ def protection(view: ServiceView) -> Protected:
     """By what is found of the service; while its standby serves, the copy on a spare protects it."""
     if (episode := view.state.open_episode) is not None:
         return Protected(Protection.UNPROTECTED, f"a {episode.request.verb} is not finished")
-    missing = [found for found in findings(view) if found.topic is Topic.UNPROTECTED]
     if not view.protected:
-        if missing or view.spare is None:
-            return Protected(Protection.UNPROTECTED, _first(missing) or "nothing stands in for its standby")
-        return Protected(Protection.DEGRADED, f"its standby serves; its copy on {view.spare.secondary} stands in")
+        said, topic = of_the_spare(view)
+        if topic is Topic.UNPROTECTED:
+            why = said.removeprefix("unprotected").removeprefix(": ")
+            return Protected(Protection.UNPROTECTED, why or "nothing stands in for its standby")
+        return Protected(Protection.DEGRADED, f"its standby serves; {said}")
+    missing = [found for found in findings(view) if found.topic is Topic.UNPROTECTED]
     if any(found.level is Level.ATTENTION for found in missing):
         return Protected(Protection.UNPROTECTED, _first(missing))
     if view.verdict.kind is Kind.UNKNOWN:
