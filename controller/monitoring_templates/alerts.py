@@ -64,7 +64,9 @@ ALERTS: Sequence[Alert] = (
         "What is shown of who serves is old",
         "The watcher runs, and cannot read its journal, or Zabbix does not take what it sends: `journalctl -u vcrecovery-watch`"
         " on the controller, then `vcrecovery status`.",
-        zabbix="nodata(<vcr.count.unprotected>,{$VCR.STATUS.SILENT})=1 and nodata(<vcr.watch>,{$VCR.WATCH.SILENT})=0",
+        # One that has just come back has not looked yet.
+        zabbix="nodata(<vcr.count.unprotected>,{$VCR.STATUS.SILENT})=1 and nodata(<vcr.watch>,{$VCR.WATCH.SILENT})=0"
+        " and count(<vcr.watch>,{$VCR.WATCH.SILENT})>=3",
         of="",
     ),
     Alert(

@@ -18,6 +18,7 @@ _NOT_ASKED = trigger(
     " `systemctl status vcrecovery-relay`. What is shown of the VMs is old. The controller's own watcher, if it detects"
     " failures itself, goes on.",
     {"scope": "availability", "component": "relay", "vcr-site": "{$VCR.SITE}"},
+    recovery=f"last({_ASKED})>0",
     event="Site {$VCR.SITE}: nobody has asked its hypervisors for {$VCR.RELAY.SILENT}",
     shown="Hypervisors asked of late: {ITEM.LASTVALUE1}",
 )

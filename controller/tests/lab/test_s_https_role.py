@@ -35,9 +35,9 @@ def play(port: int, folder: Path, lxd: Path) -> list[dict[str, object]]:
         "secondary_plan": plan,
         "secondary_name": "sec2",
         "secondary_lxd_dir": str(lxd),
-        "secondary_config_dir": str(folder),
+        "secondary_config_dir": str(folder / "etc"),
         "secondary_certificate_days": 3650,
-        "secondary_https_address": "{{ secondary_url or secondary_receiver.address ~ ':8443' }}",
+        "secondary_https_address": "{{ secondary_url_listen }}",
     }
     tasks = [
         {"ansible.builtin.include_vars": str(role / "vars/main.yml")},
@@ -56,7 +56,7 @@ def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> Non
     port, file, inventory = free_port(), tmp_path / "play.yml", tmp_path / "hosts"
     inventory.write_text("sec2\n[controllers]\nctl ansible_connection=local\n")
     lxd = PrivateLxd(POOL)
-    (tmp_path / "receiver").mkdir()
+    (tmp_path / "etc").mkdir()
     file.write_text(json.dumps(play(port, tmp_path, lxd.folder)))
     try:
         lxd.start()
@@ -90,6 +90,21 @@ def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> Non
         stranger = make_certificate(tmp_path, "stranger")
         with pytest.raises(ExternalError):
             server(*stranger).get("none")
+        (trusted,) = json.loads(lxd.lxc("config", "trust", "list", "--format", "json"))
+        assert (trusted["restricted"], trusted["projects"]) == (True, ["default"])
+        # Somebody has got the key: it is replaced, and the old one is let in no more.
+        for name in ("certificate", "key"):
+            (own / name).rename(tmp_path / f"old-{name}")
+        assert changed() > 2
+        assert changed() == 0
+        with pytest.raises(ExternalError):
+            server(tmp_path / "old-certificate", tmp_path / "old-key").get("none")
+        assert server(own / "certificate", own / "key").get("none") is None
+        # What was let in by hand, without limits, is limited.
+        (trusted,) = json.loads(lxd.lxc("config", "trust", "list", "--format", "json"))
+        lxd.lxc("config", "trust", "remove", trusted["fingerprint"])
+        lxd.lxc("config", "trust", "add", str(own / "certificate"), "--name", "by-hand", "--type", "client")
+        assert changed() == 2
         (trusted,) = json.loads(lxd.lxc("config", "trust", "list", "--format", "json"))
         assert (trusted["restricted"], trusted["projects"]) == (True, ["default"])
     finally:

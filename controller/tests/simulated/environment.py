@@ -151,6 +151,7 @@ class SimulatedJournal(Journal):
         self._runtime.scheduler.check()
         self._runtime.scheduler.step_aside()
         if any(service.disk_full for service in self._world.services.values()):
+            self._world.unwritten_at = self._runtime.scheduler.time
             raise self._unusable(sqlite3.OperationalError("database or disk is full"))
         with super().transaction() as db:
             yield db

@@ -39,7 +39,8 @@ class Observed(Site):
         self.jumped_at = -math.inf
         self.acknowledged: set[str] = set()
         #: Service -> the process that has it start now.
-        self._starting: dict[str, Process] = {}
+        #: By whom, and when.
+        self._starting: dict[str, tuple[Process, float]] = {}
         super().__init__(folder, services, **how)
         for service in self.world.places:
             service.on_end, service.on_start = self._is_ended, self._starts
@@ -174,9 +175,15 @@ class Observed(Site):
                     self._violated(f"{service.name} starts without {need}")
         if service.mode not in ("cold", "warm"):
             return
-        self._starting = {name: of for name, of in self._starting.items() if of.alive and not self._has_failed(name)}
-        self._starting[service.name] = task.process
-        there = [of for name, of in self._starting.items() if self.world.services[name].secondary == service.secondary]
+        self._starting = {
+            name: (of, since)
+            for name, (of, since) in self._starting.items()
+            # That a step has failed may be what could not be written.
+            if of.alive and not self._has_failed(name) and self.world.unwritten_at < since
+        }
+        self._starting[service.name] = task.process, self.scheduler.time
+        names = [name for name in self._starting if self.world.services[name].secondary == service.secondary]
+        there = [self._starting[name][0] for name in names]
         if there.count(task.process) > self.starts_at_once:
             self._violated("too many start at once")
 

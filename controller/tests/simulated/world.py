@@ -471,6 +471,8 @@ class World:
 
     #: What people were told: the file of the way to them, title and body. Files of ways that hang or fail.
     told: list[tuple[str, str, str]] = field(default_factory=list)
+    #: When something could not be written into the journal the last time.
+    unwritten_at: float = float("-inf")
     ways_that_hang: set[str] = field(default_factory=set)
     ways_that_fail: set[str] = field(default_factory=set)
 

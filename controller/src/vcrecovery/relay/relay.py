@@ -193,19 +193,19 @@ class Relay:
         agent, hearing, guests = hypervisor.agent, hypervisor.hearing, hypervisor.guests
         asked_at = time.monotonic()
         timeout = hearing.pace * ANSWER_SHARE
+        # By this Zabbix tells a hypervisor that is silent from a relay that is.
+        self._put(hypervisor, {"vcr.asked": "1"})
         try:
             table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
         except ExternalError as error:
             guests.unanswered(time.monotonic())
             _say(hearing.failed(str(error)))
-            # Zabbix has to tell a hypervisor that is silent from a relay that is.
-            self._put(hypervisor, {"vcr.asked": "1"})
             return
         others = [other.guests for other in self._hypervisors.values() if other is not hypervisor]
         _say(hearing.answered(table, guests.any_on(), lambda uuid: any(other.has(uuid) for other in others)))
         now = time.monotonic()
         heartbeat = {} if hearing.silent else {"vcr.heartbeat": "1"}
-        self._put(hypervisor, {"vcr.asked": "1"} | heartbeat | guests.polled(table, asked_at, now))
+        self._put(hypervisor, heartbeat | guests.polled(table, asked_at, now))
         self._settle_strangers(hypervisor, now)
         self._list(hypervisor, now)
 

@@ -73,9 +73,12 @@ class ZabbixStatus:
         if self._way.away or now < (self._again_at if self._soon else self._all_at):
             return
         self._soon = False
-        # Also when it fails: what does not answer is not asked all the time.
-        self._all_at, self._again_at = now + ALL_EVERY, now + ALL_AGAIN_AFTER
-        views = self._look()
+        try:
+            views = self._look()
+        finally:
+            # Also when it fails: what does not answer is not asked all the time.
+            ended = self._clock.steady()
+            self._all_at, self._again_at = ended + ALL_EVERY, ended + ALL_AGAIN_AFTER
         at = self._clock.now()
         for view in views:
             self._way.put(f"vcr.status[{view.name}]", of_service(view), at)
