@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from vcrecovery.errors import ExternalError
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
-from vcrecovery_lab.run import run
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
+
+from .role_plays import plays
 
 pytestmark = pytest.mark.lab
 
@@ -60,18 +60,7 @@ def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> Non
     file.write_text(json.dumps(play(port, tmp_path, lxd.folder)))
     try:
         lxd.start()
-        environment = {
-            "LXD_DIR": str(lxd.folder),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-        }
-
-        def changed(*more: str) -> int:
-            words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", str(inventory), *more]
-            done = run(words, timeout=200, env=environment, check=False)
-            found = re.search(r"changed=(\d+) .*failed=0", done.stdout)
-            assert found is not None, (done.stdout, done.stderr)
-            return int(found[1])
+        changed = plays(file, str(inventory), lxd)
 
         changed("--check")
         assert not (tmp_path / "controller").exists()

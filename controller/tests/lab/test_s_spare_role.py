@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
-from vcrecovery_lab.run import run
+
+from .role_plays import plays
 
 pytestmark = pytest.mark.lab
 
@@ -44,18 +44,7 @@ def test_a_spare_gets_its_pool_its_network_and_a_port(tmp_path: Path) -> None:
     lxd = PrivateLxd(POOL)
     try:
         lxd.start()
-        environment = {
-            "LXD_DIR": str(lxd.folder),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-        }
-
-        def changed(*more: str) -> int:
-            words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", "localhost,", *more]
-            done = run(words, timeout=200, env=environment, check=False)
-            found = re.search(r"changed=(\d+) .*failed=0", done.stdout)
-            assert found is not None, (done.stdout, done.stderr)
-            return int(found[1])
+        changed = plays(file, "localhost,", lxd)
 
         assert changed("--check") == 0
         assert lxd.server.pool_driver(POOL) is None

@@ -7,7 +7,6 @@ changes are queued, up to CAPACITY. What is over sooner than a request to a Zabb
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -15,12 +14,9 @@ from vcrecovery.core.health import Course, Health
 from vcrecovery.detect.zabbix_way import CAPACITY, RETRY_AFTER, ZabbixWay
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.relay.trapper import TIMEOUT
 from vcrecovery.store.load_book import Seen
-
-log = logging.getLogger("vcrecovery.zabbix")
 
 #: Seconds between two looks for changes.
 LOOK_EVERY = 0.25
@@ -65,27 +61,20 @@ class ZabbixHealth:
         self._sign_at = clock.steady()
         self._services_at = clock.steady() + SIGN_EVERY
         self._list_at, self._listed_at = clock.steady(), float("-inf")
-        self._say = SayOnce(log)
 
     def run(self, stop: Event) -> None:
-        def turn() -> None:
-            self._read()
-            if not self._way.send():
-                stop.wait(LOOK_EVERY)
-            if self._way.came_back:
-                self._way.came_back = False
-                # Whatever it missed meanwhile.
-                self._sign_at = self._services_at = self._clock.steady()
-            if self._way.has_refused:
-                self._way.has_refused = False
-                self._list_at = min(self._list_at, self._listed_at + LIST_AGAIN_AFTER)
-
-        trouble = f"Zabbix is not told {SAID}: {{}}; going on".format
-        go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
+        self._way.run(stop, self._read, LOOK_EVERY)
 
     # -- what there is to tell -------------------------------------------------------------------------------------
 
     def _read(self) -> None:
+        if self._way.came_back:
+            self._way.came_back = False
+            # Whatever it missed meanwhile.
+            self._sign_at = self._services_at = self._clock.steady()
+        if self._way.has_refused:
+            self._way.has_refused = False
+            self._list_at = min(self._list_at, self._listed_at + LIST_AGAIN_AFTER)
         if not self._health.is_current():
             return
         now, at, courses = self._clock.steady(), self._clock.now(), self._health.courses

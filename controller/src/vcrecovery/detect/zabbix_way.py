@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.runtime import Event
 from vcrecovery.errors import ExternalError
-from vcrecovery.keeping import SayOnce
+from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.relay.outbox import Outbox, Value
 from vcrecovery.relay.trapper import TIMEOUT, Trapper
@@ -50,6 +52,20 @@ class ZabbixWay:
     def put(self, key: str, text: str, at: float) -> None:
         """`at`: since the epoch."""
         self._outbox.put(Value(self.host, key, text, at))
+
+    def run(self, stop: Event, turn: Callable[[], None], every: float) -> None:
+        """`turn`, which may put something and may raise ExternalError, and what waits, until `stop` is set.
+
+        `every`: seconds to the next turn, when nothing waits.
+        """
+
+        def once() -> None:
+            turn()
+            if not self.send():
+                stop.wait(every)
+
+        trouble = f"Zabbix is not told {self._what}: {{}}; going on".format
+        go_on(once, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=self._retry_after)
 
     def send(self) -> bool:
         """Whether something was sent, so that more may wait."""

@@ -10,22 +10,18 @@ is not to be slowed down by who looks on.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from vcrecovery.core.service_state import Serving
 from vcrecovery.detect.zabbix_health import LIST, LIST_AGAIN_AFTER
-from vcrecovery.detect.zabbix_way import RETRY_AFTER, ZabbixWay
+from vcrecovery.detect.zabbix_way import ZabbixWay
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.relay.trapper import TIMEOUT
 from vcrecovery.report.findings import Finding
 from vcrecovery.report.view import ServiceView
 from vcrecovery.report.zabbix_values import of_all, of_service, serves
-
-log = logging.getLogger("vcrecovery.zabbix")
 
 WHO_SERVES, STATUS = "who serves", "how protected the services are"
 #: Seconds between two looks into the journal, and between two signs that it goes on.
@@ -51,20 +47,13 @@ class ZabbixStatus:
         self._way = ZabbixWay(zabbix, clock, STATUS, timeout=TIMEOUT)
         self._all_at = self._again_at = clock.steady()
         self._soon = False
-        self._say = SayOnce(log)
 
     def soon(self) -> None:
         """A service has changed hands. For any thread."""
         self._soon = True
 
     def run(self, stop: Event) -> None:
-        def turn() -> None:
-            self._turn()
-            if not self._way.send():
-                stop.wait(LOOK_EVERY)
-
-        trouble = f"Zabbix is not told {STATUS}: {{}}; going on".format
-        go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
+        self._way.run(stop, self._turn, LOOK_EVERY)
 
     def _turn(self) -> None:
         now = self._clock.steady()
@@ -103,16 +92,9 @@ class ZabbixServing:
         self._told: dict[str, int] = {}
         self._sign_at = clock.steady()
         self._list_at = clock.steady()
-        self._say = SayOnce(log)
 
     def run(self, stop: Event) -> None:
-        def turn() -> None:
-            self._turn()
-            if not self._way.send():
-                stop.wait(LOOK_EVERY)
-
-        trouble = f"Zabbix is not told {WHO_SERVES}: {{}}; going on".format
-        go_on(turn, stop=stop, say=self._say, about="turn", trouble=trouble, again_after=RETRY_AFTER)
+        self._way.run(stop, self._turn, LOOK_EVERY)
 
     def _turn(self) -> None:
         now, at = self._clock.steady(), self._clock.now()

@@ -1,0 +1,29 @@
+"""Plays of a role's tasks against a LXD of the test's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.private_lxd import PrivateLxd
+from vcrecovery_lab.run import run
+
+
+def plays(file: Path, inventory: str, lxd: PrivateLxd) -> Callable[..., int]:
+    """A function that plays `file`, and returns how many tasks have changed something. Words go to ansible-playbook."""
+    environment = {
+        "LXD_DIR": str(lxd.folder),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
+    }
+
+    def changed(*more: str) -> int:
+        words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", inventory, *more]
+        done = run(words, timeout=200, env=environment, check=False)
+        found = re.search(r"changed=(\d+) .*failed=0", done.stdout)
+        assert found is not None, (done.stdout, done.stderr)
+        return int(found[1])
+
+    return changed
