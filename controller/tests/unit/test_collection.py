@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,10 +30,21 @@ def test_every_variable_of_a_role_is_described(role: str) -> None:
     defaults = yaml.safe_load((folder / "defaults/main.yml").read_text())
     options = yaml.safe_load((folder / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     assert set(defaults) == set(options)
+    computed = {name for name, value in defaults.items() if "{{" in str(value)}
+    said = {name: options[name].get("default") for name in defaults if name not in computed}
+    assert said == {name: value for name, value in defaults.items() if name not in computed}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_secrets_are_in_no_log(role: str) -> None:
+    specs = yaml.safe_load((CHECKOUT / "roles" / role / "meta/argument_specs.yml").read_text())
+    options = specs["argument_specs"]["main"]["options"]
+    secrets = re.compile(r"_(password|token|auth|privacy|community|urls|passphrase|secret)$")
+    assert [name for name, one in options.items() if secrets.search(name) and not one.get("no_log")] == []
 
 
 @pytest.mark.parametrize(
-    "template", sorted((CHECKOUT / "templates").glob("vcrecovery-*.j2")), ids=lambda path: path.name
+    "template", sorted((CHECKOUT / "templates").glob("*.j2")), ids=lambda path: path.name
 )
 @pytest.mark.parametrize(
     "optional",
