@@ -1,4 +1,4 @@
-"""Plays of a role's tasks against a LXD of the test's own."""
+"""Plays of a role's tasks, against a LXD of the test's own where it needs one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.run import run
 
 
-def plays(file: Path, inventory: str, lxd: PrivateLxd) -> Callable[..., int]:
+def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable[..., int]:
     """A function that plays `file`, and returns how many tasks have changed something. Words go to ansible-playbook."""
-    environment = {
-        "LXD_DIR": str(lxd.folder),
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-    }
+    environment = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
+    if lxd is not None:
+        environment["LXD_DIR"] = str(lxd.folder)
 
     def changed(*more: str) -> int:
         words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", inventory, *more]

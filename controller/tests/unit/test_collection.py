@@ -43,9 +43,7 @@ def test_secrets_are_in_no_log(role: str) -> None:
     assert [name for name, one in options.items() if secrets.search(name) and not one.get("no_log")] == []
 
 
-@pytest.mark.parametrize(
-    "template", sorted((CHECKOUT / "templates").glob("*.j2")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("template", sorted((CHECKOUT / "templates").glob("*.j2")), ids=lambda path: path.name)
 @pytest.mark.parametrize(
     "optional",
     [
