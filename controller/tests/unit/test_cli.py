@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -172,3 +174,17 @@ def test_a_journal_of_an_older_version_is_used_on(plan_file: Path, tmp_path: Pat
         db.commit()
     entry = json.loads(vcrecovery("status", "--json", "--plan", plan_file).stdout)["services"][0]
     assert entry["epoch"] == 7
+
+
+def test_a_wheel_without_libvirts_binding_says_so(plan_file: Path) -> None:
+    words = ["status", "--plan", str(plan_file)]
+    program = f"""
+import sys
+sys.modules["libvirt"], sys.argv[1:] = None, {words!r}
+from vcrecovery.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == ExitCode.EXTERNAL
+    assert done.stderr.startswith("vcrecovery: error: libvirt's binding for Python is not installed; run the role")
+    assert len(done.stderr.splitlines()) == 1

@@ -146,6 +146,11 @@ def main() -> NoReturn:
     except BrokenPipeError:
         sys.exit(ExitCode.DONE)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "libvirt":
+            # The wheel alone has none: distributions ship the one that fits their libvirt, and the roles take that.
+            how = "run the role `controller`, which takes python3-libvirt, or `pip install 'vcrecovery[libvirt]'`"
+            output.say(f"vcrecovery: error: libvirt's binding for Python is not installed; {how}", err=True)
+            sys.exit(ExitCode.EXTERNAL)
         if isinstance(error, OSError) and output.is_of_output(error):
             why = f"the output cannot be written: {error.strerror}; write it elsewhere"
             output.say(f"vcrecovery: error: {why}", err=True)
