@@ -10,6 +10,9 @@ from dataclasses import dataclass
 class Alert:
     """`kind`: its tag in Zabbix. `says` follows the name of the service or secondary that it is about.
 
+    Problems are exported in the order of their names, which depends on Zabbix's locale where they differ in punctuation:
+    so each name is a sentence without any before its verb.
+
     In `hint`, <name> is that name. `value`: what Prometheus adds to `says`; `detail`: the item whose text Zabbix adds;
     or `event`, its name of the event. `expr` is Prometheus'; `zabbix` is Zabbix's, with <item> for the items of the
     service. Each may be empty where another alert covers it.
@@ -73,7 +76,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryFailoverNotFinished",
         "unfinished",
         "critical",
-        "an operation is not finished",
+        "has an operation that is not finished",
         "`vcrecovery explain <name>` says what it waits for, and what to type.",
         expr="time() - vcrecovery_episode_opened_timestamp_seconds > 300",
         value=" after {{ $value | humanizeDuration }}",
@@ -85,7 +88,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryServiceFailed",
         "failed",
         "critical",
-        "its primary has failed, and no failover is running",
+        "has a failed primary, and no failover is running",
         "`vcrecovery explain <name>`",
         expr='vcrecovery_service_verdict{verdict=~"failed|hung|host silent"} == 1' + _NONE_OPEN,
         lasts="1m",
@@ -117,7 +120,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryOldPrimaryRuns",
         "old-primary",
         "critical",
-        "the old primary runs although the standby serves",
+        "has its old primary running beside its standby",
         "Shut it down. Its files are older than what the standby has served since.",
         expr='vcrecovery_service_verdict{verdict="stale primary"} == 1 unless on (service) vcrecovery_primary_held == 1',
         lasts="1m",
@@ -127,7 +130,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryHypervisorSilent",
         "unreachable",
         "critical",
-        "its hypervisor does not answer",
+        "is on a hypervisor that does not answer",
         "A failure would not be noticed, and not be fenced. `vcrecovery status <name>`",
         expr='vcrecovery_primary_power{power="unreachable"} == 1\n'
         'and on (service) vcrecovery_service_side{side="primary"} == 1',
@@ -137,7 +140,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryStandbyTooOld",
         "too-old",
         "critical",
-        "its standby is too old: a failover would refuse",
+        "has a standby that is too old for a failover",
         "`vcrecovery status <name>`, then vcrecovery-sync on the primary",
         expr="vcrecovery_standby_freshness_age_seconds > vcrecovery_standby_max_staleness_seconds",
         lasts="1m",
@@ -147,7 +150,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryStandbyAgeNotKnown",
         "age-not-known",
         "critical",
-        "the age of its standby is not known: a failover would refuse",
+        "has a standby of unknown age: a failover would refuse",
         "`vcrecovery status <name>`",
         expr='vcrecovery_service_side{side="primary"} == 1\nunless on (service) vcrecovery_standby_freshness_age_seconds',
         lasts="15m",
@@ -203,7 +206,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryDegraded",
         "degraded",
         "warning",
-        "its protection is degraded",
+        "has degraded protection",
         "A failover would work, but not by itself, or with less than it should have. `vcrecovery status <name>`",
         expr='vcrecovery_service_protection{protection="degraded"} == 1\n'
         'and on (service) vcrecovery_service_side{side="primary"} == 1',
@@ -217,7 +220,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoverySuspendedForLong",
         "suspended",
         "warning",
-        "automatic failover suspended for more than a day",
+        "has automatic failover suspended for more than a day",
         "`vcrecovery resume <name>` resumes it.",
         expr="min_over_time(vcrecovery_service_suspended[1d]) == 1",
         lasts="1h",
@@ -228,7 +231,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryDrillOverdue",
         "drill-overdue",
         "warning",
-        "no drill has passed for longer than its drill.every",
+        "has had no good drill for longer than its drill.every",
         "`vcrecovery drill <name>` rehearses now, or says why it cannot.",
         expr="vcrecovery_drill_overdue == 1",
         lasts="1h",
@@ -239,7 +242,7 @@ ALERTS: Sequence[Alert] = (
         "VCRecoveryDrillFailed",
         "drill-failed",
         "warning",
-        "its last drill failed: a failover may fail, too",
+        "has failed its last drill: a failover may fail, too",
         "`vcrecovery history <name>` says in which step, and why.",
         expr="vcrecovery_drill_failed == 1",
         zabbix="last(<vcr.drill>)=1",
@@ -293,8 +296,7 @@ groups:
 
 def _rule(alert: Alert) -> str:
     name = f"{{{{ $labels.{alert.of} }}}}" if alert.of else ""
-    verb = ": " if alert.of and not alert.says.startswith(("is ", "needs ")) else " "
-    summary = f"{name}{verb if alert.of else ''}{alert.says}{alert.value}"
+    summary = f"{name} {alert.says}{alert.value}".strip()
     lines = [f"      - alert: {alert.name}"]
     if "\n" in alert.expr:
         lines += ["        expr: >-", *(f"          {line}" for line in alert.expr.splitlines())]

@@ -21,8 +21,7 @@ def _expression(alert: Alert, text: str) -> str:
 
 def _trigger(alert: Alert) -> Part:
     title = _TITLE[alert.of]
-    verb = ": " if title and not alert.says.startswith(("is ", "needs ")) else " "
-    name = f"{title}{verb if title else ''}{alert.says}"
+    name = f"{title} {alert.says}".strip()
     detail = f": {{?last(/{{HOST.HOST}}/{alert.detail}{_INDEX[alert.of]})}}" if alert.detail else ""
     of = {"service": {"vcr-service": "{#SERVICE}", **_OF_SERVICE}, "secondary": _OF_SECONDARY, "": {}}[alert.of]
     names = {"service": "{#SERVICE}", "secondary": "{#SECONDARY}", "": ""}
@@ -80,7 +79,7 @@ _SERVICES_PROTOTYPES = [
         of="$.attention"),
     _service("vcr.drill", "Drills of {#SERVICE}", "Whether the standby was rehearsed as the plan wants it.",
         "drill-failed", "drill-overdue", of="$.drill", words="Drill"),
-    _service("vcr.drilled", "Last good drill of {#SERVICE}", "When it began; empty where none ever passed.",
+    _service("vcr.gooddrill", "Last good drill of {#SERVICE}", "When it began; empty where none ever passed.",
         of="$.drilled", value_type="CHAR"),
     _service("vcr.failover", "Last operation of {#SERVICE}", "The newest failover or switchover that was done, and why.",
         of="$.failover", value_type="TEXT"),

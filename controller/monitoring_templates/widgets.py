@@ -6,7 +6,7 @@ There the text that answers the same stands in their place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +108,18 @@ def figure(
 
 
 def pages(of: Sequence[Page], version: str) -> list[Part]:
-    return [{"name": page.name, "widgets": list(_widgets(page, version))} for page in of]
+    return [{"name": page.name, "widgets": sorted(_widgets(page, version), key=_order(version))} for page in of]
+
+
+def _order(version: str) -> Callable[[Part], tuple[Any, ...]]:
+    """As Zabbix exports them: by their places, in 6.0 by kind and name before that."""
+
+    def key(widget: Part) -> tuple[Any, ...]:
+        kind = widget["type"] if version == "6.0" else ""
+        name = widget.get("name", "") if version == "6.0" else ""
+        return kind, name, int(widget.get("x", 0)), int(widget.get("y", 0))
+
+    return key
 
 
 def _widgets(page: Page, version: str) -> Iterator[Part]:
@@ -132,7 +143,15 @@ def _old(page: Page) -> Iterator[Part]:
         top[row] = y
         y += max(one.height for one in there if one.y == row)
     for one in there:
-        yield _widget(one.old, one.name, (one.x // 3, top[one.y], one.width // 3, one.height), one.old_fields)
+        yield _widget(
+            one.old, one.name, (one.x // 3, top[one.y], one.width // 3, one.height), _in_order(one.old_fields)
+        )
+
+
+def _in_order(fields: Sequence[Field]) -> list[Field]:
+    """As Zabbix 6.0 has them: by kind, then by name."""
+    kinds = ("INTEGER", "STRING", "ITEM", "GRAPH", "GRAPH_PROTOTYPE")
+    return sorted(fields, key=lambda field: (kinds.index(field[0]), field[1]))
 
 
 def _widget(kind: str, name: str, place: tuple[int, int, int, int], fields: Sequence[Field]) -> Part:

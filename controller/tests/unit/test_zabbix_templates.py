@@ -105,6 +105,17 @@ def test_lists_stand_as_zabbix_exports_them(kind: str, by: str) -> None:
         assert names == sorted(names, key=lambda name: name.rstrip("}")), kind
 
 
+def test_the_order_is_the_same_in_every_locale() -> None:
+    """Zabbix 7.0 sorts by its own, in which punctuation may count for nothing."""
+    for group in [*every("items"), *every("item_prototypes")]:
+        names = [one["key"].partition("[")[0] for one in group if "[" in one["key"]]
+        assert not [(a, b) for a in names for b in names if a != b and b.startswith(a)]
+    for group in every("trigger_prototypes"):
+        rests = [re.sub(r"^\w+ \{#\w+\}", "", one["name"]) for one in group]
+        assert len({rest.startswith(": VM {#VM} ") for rest in rests}) == 1
+        assert all(rest.removeprefix(": VM {#VM}")[0] == " " for rest in rests)
+
+
 def test_conventions_of_zabbixs_own_templates() -> None:
     """Counted, as the official ones are: none is without."""
     assert all("component" in tags(one) for one in items())
