@@ -95,11 +95,12 @@ def test_kept_then_changed_then_served_again(site: SmallSite, tmp_path: Path, mo
     source = tmp_path / "vm"
     (source / "www").mkdir(parents=True)
     (source / "www/index.html").write_text(f"{OF_THE_VM}\n")
+    failback.is_said_to_do(Step.PROBE)
+    failback.does(Step.SWITCH)
+    failback.does(Step.VERIFY)
+    # A session waits for a minute at most, and each of those steps starts programs.
     with sync(site, source) as sending:
         wait_for(lambda: are_files_arriving(site.state, WEB) or sending.poll() is not None, "a session that waits")
-        failback.is_said_to_do(Step.PROBE)
-        failback.does(Step.SWITCH)
-        failback.does(Step.VERIFY)
         assert page_in(site).read_text() == f"{OF_THE_STANDBY}\n"
         assert sending.poll() is None
         kept = failback.does(Step.KEEP, killed=True)
