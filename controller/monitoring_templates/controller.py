@@ -5,33 +5,36 @@ from __future__ import annotations
 import re
 
 from .alerts import ALERTS, Alert
-from .parts import Part, graph, identity, item, macro, tags_of, trigger, value_map
+from .parts import Part, graph, item, macro, rule, template, trigger, value_map
 from .widgets import Page, figure, history, one_value, problems, tiles
 
 NAME = "VCRecovery controller"
 _OF_SERVICE = {"component": "service", "service": "{#SERVICE}"}
 _OF_SECONDARY = {"component": "secondary", "vcr-secondary": "{#SECONDARY}"}
-_INDEX = {"service": "[{#SERVICE}]", "secondary": "[{#SECONDARY}]", "": ""}
-_TITLE = {"service": "Service {#SERVICE}", "secondary": "Secondary {#SECONDARY}", "": ""}
+#: What an alert is of, to the macro with its name.
+_MACROS = {"service": "{#SERVICE}", "secondary": "{#SECONDARY}", "": ""}
 
 
 def _expression(alert: Alert, text: str) -> str:
-    return re.sub(r"<(vcr\.[a-z.]+)>", lambda found: f"/{NAME}/{found[1]}{_INDEX[alert.of]}", text)
+    return re.sub(r"<(vcr\.[a-z.]+)>", lambda found: f"/{NAME}/{found[1]}{_index(alert)}", text)
+
+
+def _index(alert: Alert) -> str:
+    return f"[{_MACROS[alert.of]}]" if alert.of else ""
 
 
 def _trigger(alert: Alert) -> Part:
-    title = _TITLE[alert.of]
-    name = f"{title} {alert.says}".strip()
-    detail = f": {{?last(/{{HOST.HOST}}/{alert.detail}{_INDEX[alert.of]})}}" if alert.detail else ""
+    title = f"{alert.of.capitalize()} {_MACROS[alert.of]} " if alert.of else ""
+    name = f"{title}{alert.says}"
+    detail = f": {{?last(/{{HOST.HOST}}/{alert.detail}{_index(alert)})}}" if alert.detail else ""
     of = {"service": {"vcr-service": "{#SERVICE}", **_OF_SERVICE}, "secondary": _OF_SECONDARY, "": {}}[alert.of]
-    names = {"service": "{#SERVICE}", "secondary": "{#SECONDARY}", "": ""}
     return trigger(
         NAME,
         alert.kind,
         name,
         _expression(alert, alert.zabbix),
         alert.priority,
-        alert.hint.replace("<name>", names[alert.of]),
+        alert.hint.replace("<name>", _MACROS[alert.of]),
         {"component": "controller", **of, "scope": alert.scope},
         event=alert.event or (f"{name}{detail}" if detail else ""),
         recovery=_expression(alert, alert.recovery),
@@ -48,8 +51,9 @@ def _on(*kinds: str) -> list[Part]:
 
 def _service(
     key: str, name: str, about: str, *kinds: str, of: str = "", words: str = "", value_type: str = "", units: str = "",
-    trends: bool = False, history: str = "2d",
+    trends: bool = False, history: str = "2d", keeps_all: bool = False,
 ) -> Part:  # fmt: skip
+    """`keeps_all`: also of a text each value, for problems that look at several, or for those who look back."""
     return item(
         NAME,
         f"{key}[{{#SERVICE}}]",
@@ -63,7 +67,7 @@ def _service(
         units=units,
         trends=trends,
         history=history,
-        often=not value_type or name.startswith(("Verdict", "VM")) or units != "",
+        often=value_type not in ("CHAR", "TEXT") or keeps_all,
         triggers=_on(*kinds),
         prototype=True,
     )
@@ -113,32 +117,28 @@ _SERVICES_PROTOTYPES = [
     _service("vcr.unprotected", "Why {#SERVICE} is unprotected", "What is missing; empty when nothing is.",
         of="$.why", value_type="TEXT"),
     _service("vcr.verdict", "Verdict on {#SERVICE}", "What the controller makes of what it sees.",
-        of="$.verdict", value_type="CHAR"),
+        of="$.verdict", value_type="CHAR", keeps_all=True),
     _service("vcr.vm", "VM of {#SERVICE}", "The primary's state, as its hypervisor tells it.",
-        of="$.vm", value_type="CHAR"),
+        of="$.vm", value_type="CHAR", keeps_all=True),
     _service("vcr.why", "Why {#SERVICE} does not answer", "Each port that does not, and its reason. Empty while all do.",
         value_type="TEXT"),
     _service("vcr.wrong", "What is wrong with {#SERVICE}", "The most urgent finding, and what to do about it.",
         of="$.wrong", value_type="TEXT"),
 ]  # fmt: skip
 
-_SERVICES = {
-    "uuid": identity(NAME, "vcr.services"),
-    "name": "Services",
-    "type": "TRAP",
-    "key": "vcr.services",
-    "delay": "0",
-    "lifetime": "1d",
-    "description": "The services of the plan. One that is not in it any more is removed after a day.",
-    "item_prototypes": sorted(_SERVICES_PROTOTYPES, key=lambda one: str(one["key"])),
-    "trigger_prototypes": sorted(
-        _on("attention", "degraded", "failed", "unprotected"), key=lambda one: str(one["name"])
-    ),
-    "graph_prototypes": [
+_SERVICES = rule(
+    NAME,
+    "vcr.services",
+    "Services",
+    "The services of the plan. One that is not in it any more is removed after a day.",
+    "1d",
+    items=_SERVICES_PROTOTYPES,
+    graphs=[
         graph(NAME, "Age of the standby of {#SERVICE}", [("vcr.age[{#SERVICE}]", "2774A4")]),
         graph(NAME, "Latency of {#SERVICE}", [("vcr.seconds[{#SERVICE}]", "1A7C11")]),
     ],
-}
+    triggers=_on("attention", "degraded", "failed", "unprotected"),
+)
 
 
 def _secondary(
@@ -160,15 +160,13 @@ def _secondary(
     )
 
 
-_SECONDARIES = {
-    "uuid": identity(NAME, "vcr.secondaries"),
-    "name": "Secondaries",
-    "type": "TRAP",
-    "key": "vcr.secondaries",
-    "delay": "0",
-    "lifetime": "1d",
-    "description": "The secondaries of the plan. One that is not in it any more is removed after a day.",
-    "item_prototypes": [
+_SECONDARIES = rule(
+    NAME,
+    "vcr.secondaries",
+    "Secondaries",
+    "The secondaries of the plan. One that is not in it any more is removed after a day.",
+    "1d",
+    items=[
         _secondary("vcr.cpu", "CPU of {#SECONDARY}",
             "Of its cores, how much is in use. Of another machine than the controller's it is what its containers use."
             " None comes while it cannot be read.", percent=True),
@@ -179,11 +177,11 @@ _SECONDARIES = {
             "What it has too much to do with, and what would be moved. Empty while it is not overloaded.",
             value_type="TEXT"),
     ],
-    "graph_prototypes": [
+    graphs=[
         graph(NAME, "Load of {#SECONDARY}",
             [("vcr.cpu[{#SECONDARY}]", "1A7C11"), ("vcr.memory[{#SECONDARY}]", "F63100")], percent=True)
     ],
-}  # fmt: skip
+)  # fmt: skip
 
 
 def _of_all(key: str, name: str, about: str, path: str, *kinds: str, value_type: str = "") -> Part:
@@ -226,40 +224,32 @@ PAGES = [
 #: Problems of two items of the template itself stand beside the templates.
 TRIGGERS = _on("status")
 
-TEMPLATE: Part = {
-    "uuid": identity(NAME),
-    "template": NAME,
-    "name": NAME,
-    "description": "All that a VCRecovery controller knows: who serves, how protected each service is, what is wrong, what"
+TEMPLATE = template(
+    NAME,
+    "All that a VCRecovery controller knows: who serves, how protected each service is, what is wrong, what"
     " is done about it, and how loaded the secondaries are.\n"
     "The values come from `vcrecovery watch`. Zabbix starts no failover for these problems.",
-    "groups": [{"name": "Templates/VCRecovery"}],
-    "items": sorted(
-        [
-            _of_all("vcr.attention", "Findings for now that are about no service", "How many.", "$.attention", "controller"),
-            item(NAME, "vcr.controller", "Status of the controller",
-                "All that is about no single service, in JSON, from which other items are taken.",
-                {"component": "controller"}, value_type="TEXT", history="0"),
-            _of_all("vcr.count.degraded", "Services with degraded protection", "How many.", "$.degraded"),
-            _of_all("vcr.count.operations", "Operations under way", "Failovers and the like that are not finished.",
-                "$.operations"),
-            _of_all("vcr.count.protected", "Services that are protected", "How many.", "$.protected"),
-            _of_all("vcr.count.standby", "Services served by their standbys", "How many.", "$.by_standby"),
-            _of_all("vcr.count.unprotected", "Unprotected services", "Nothing would take over if they failed now.",
-                "$.unprotected"),
-            _of_all("vcr.overview", "All services in words",
-                "Who serves, how protected each is, what is wrong, and what was done about it; the worst first.",
-                "$.overview", value_type="TEXT"),
-            item(NAME, "vcr.watch", "Services watched", "How many, every 30 s. It is the controller's sign of life.",
-                {"component": "controller"}, history="7d", triggers=_on("watch")),
-            _of_all("vcr.wrong", "What is wrong beside the services", "Such as a pool that is full.", "$.wrong",
-                value_type="TEXT"),
-        ],
-        key=lambda one: str(one["key"]),
-    ),
-    "discovery_rules": [_SECONDARIES, _SERVICES],
-    "tags": tags_of({"class": "software", "target": "vcrecovery"}),
-    "macros": [
+    items=[
+        _of_all("vcr.attention", "Findings for now that are about no service", "How many.", "$.attention", "controller"),
+        item(NAME, "vcr.controller", "Status of the controller",
+            "All that is about no single service, in JSON, from which other items are taken.",
+            {"component": "controller"}, value_type="TEXT", history="0"),
+        _of_all("vcr.count.degraded", "Services with degraded protection", "How many.", "$.degraded"),
+        _of_all("vcr.count.operations", "Operations under way", "Failovers and the like that are not finished.",
+            "$.operations"),
+        _of_all("vcr.count.protected", "Services that are protected", "How many.", "$.protected"),
+        _of_all("vcr.count.standby", "Services served by their standbys", "How many.", "$.by_standby"),
+        _of_all("vcr.count.unprotected", "Unprotected services", "Nothing would take over if they failed now.",
+            "$.unprotected"),
+        _of_all("vcr.overview", "All services in words",
+            "Who serves, how protected each is, what is wrong, and what was done about it; the worst first.",
+            "$.overview", value_type="TEXT"),
+        item(NAME, "vcr.watch", "Services watched", "How many, every 30 s. It is the controller's sign of life.",
+            {"component": "controller"}, history="7d", triggers=_on("watch")),
+        _of_all("vcr.wrong", "What is wrong beside the services", "Such as a pool that is full.", "$.wrong",
+            value_type="TEXT"),
+    ],
+    macros=[
         macro("{$VCR.ATTENTION.FOR}", "10m", "What needs somebody for so long is a problem."),
         macro("{$VCR.DEGRADED.FOR}", "30m", "A protection that is degraded for so long is a problem."),
         macro("{$VCR.FAILED.FOR}", "1m", "A failed primary without a failover for so long is a problem."),
@@ -272,7 +262,7 @@ TEMPLATE: Part = {
             "A controller that has told nothing for so long is a problem. It gives a sign of life every 30 s."),
         macro("{$VCR.WORK.FOR}", "5m", "An operation that is not finished after so long is a problem."),
     ],
-    "valuemaps": [
+    words=[
         value_map(NAME, "Age", {-2: "its standby serves", -1: "not known"}),
         value_map(NAME, "Drill", {0: "well", 1: "failed", 2: "overdue"}),
         value_map(NAME, "Health", {0: "answers", 1: "slow", 2: "down", 3: "unknown"}),
@@ -281,4 +271,5 @@ TEMPLATE: Part = {
         value_map(NAME, "Serves", {0: "its VM", 1: "its standby", 2: "changing hands"}),
         value_map(NAME, "Yes or no", {0: "no", 1: "yes"}),
     ],
-}  # fmt: skip
+    rules=[_SECONDARIES, _SERVICES],
+)  # fmt: skip

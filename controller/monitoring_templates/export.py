@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from . import controller, hypervisor, site
-from .parts import Part, identity
-from .widgets import Page, Widget, of_the_site, pages, tiles
+from .parts import GROUP, Part, identity
+from .widgets import Page, of_the_site, pages, tiles
 
 VERSIONS = ("6.0", "7.0")
 _WRITTEN = "# Written by `make templates`: change controller/monitoring_templates instead.\n"
@@ -72,7 +71,7 @@ def dashboard(version: str) -> str:
     x, y, width, height = 48, 7, 24, 5
     vms = tiles(x, y, width, height, "State of *", hypervisor.NAME_OF_VM, name="VMs")
     now = [vms if one.name == "Who serves" else one for one in controller.PAGES[0].widgets if one.new != "item"]
-    widgets = of_the_site(_without_gaps(now, version), version, "[% monitoring_group %]")
+    widgets = of_the_site(now, version, "[% monitoring_group %]")
     for one in widgets:
         # The controller's values are on a host that the plan names.
         items = {name: ["[% monitoring_services_host %]", key] for name, (_, key) in one.get("items", {}).items()}
@@ -81,24 +80,12 @@ def dashboard(version: str) -> str:
     return head + str(yaml.dump(widgets, Dumper=_Dumper, sort_keys=False, width=140))
 
 
-def _without_gaps(of: Sequence[Widget], version: str) -> list[Widget]:
-    """Zabbix 6.0 has no honeycombs."""
-    if version != "6.0":
-        return list(of)
-    there, y = [one for one in of if one.new != "honeycomb"], 0
-    found = []
-    for one in there:
-        found.append(replace(one, y=y))
-        y += one.height
-    return found
-
-
 def export(version: str) -> str:
     groups = "groups" if version == "6.0" else "template_groups"
     document = {
         "zabbix_export": {
             "version": version,
-            groups: [{"uuid": identity("group"), "name": "Templates/VCRecovery"}],
+            groups: [{"uuid": identity("group"), "name": GROUP}],
             "templates": [_template(module, version) for module in (controller, hypervisor, site)],
             "triggers": sorted(
                 [hypervisor.SILENT, *site.TRIGGERS, *controller.TRIGGERS], key=lambda one: str(one["name"])

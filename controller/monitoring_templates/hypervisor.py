@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .parts import Part, graph, identity, item, macro, tags_of, trigger, value_map
+from .parts import Part, calculated, graph, item, macro, rule, template, trigger, value_map
 from .widgets import Page, figure, history, one_value, problems, tiles
 
 NAME = "VCRecovery hypervisor"
@@ -113,15 +113,13 @@ _PAUSED = _guest_trigger(
     shown="State: {ITEM.LASTVALUE1}",
 )
 
-_GUESTS = {
-    "uuid": identity(NAME, "vcr.guests"),
-    "name": "Guests",
-    "type": "TRAP",
-    "key": "vcr.guests",
-    "delay": "0",
-    "lifetime": "14d",
-    "description": "Every guest of the hypervisor. Only the primaries of the plan's services get triggers.",
-    "item_prototypes": [
+_GUESTS = rule(
+    NAME,
+    "vcr.guests",
+    "Guests",
+    "Every guest of the hypervisor. Only the primaries of the plan's services get triggers.",
+    "14d",
+    items=[
         item(
             NAME,
             "vcr.cpu[{#UUID}]",
@@ -146,9 +144,9 @@ _GUESTS = {
             prototype=True,
         ),
     ],
-    "trigger_prototypes": sorted([_ZERO, _HIGH], key=lambda one: str(one["name"])),
-    "graph_prototypes": [graph(NAME, "CPU of {#VM}", [("vcr.cpu[{#UUID}]", "1A7C11")], percent=True)],
-    "overrides": [
+    graphs=[graph(NAME, "CPU of {#VM}", [("vcr.cpu[{#UUID}]", "1A7C11")], percent=True)],
+    triggers=[_ZERO, _HIGH],
+    overrides=[
         {
             "name": "No service has it as its primary",
             "step": "1",
@@ -159,7 +157,7 @@ _GUESTS = {
             "operations": [{"operationobject": "TRIGGER_PROTOTYPE", "operator": "LIKE", "discover": "NO_DISCOVER"}],
         }
     ],
-}
+)
 
 NAME_OF_VM = r'{{ITEM.NAME}.regsub("State of (.*)","\1")}'
 PAGES = [
@@ -173,14 +171,11 @@ PAGES = [
     Page("Figures", [figure(0, 0, 72, 12, NAME, "CPU of {#VM}", ["CPU of *"], percent=True)]),
 ]  # fmt: skip
 
-TEMPLATE: Part = {
-    "uuid": identity(NAME),
-    "template": NAME,
-    "name": NAME,
-    "description": "A libvirt host, its guests, and the problems from which VCRecovery fails over.\n"
+TEMPLATE = template(
+    NAME,
+    "A libvirt host, its guests, and the problems from which VCRecovery fails over.\n"
     "The values come from `vcrecovery relay`; the role `monitoring` sets the macros from the plan.",
-    "groups": [{"name": "Templates/VCRecovery"}],
-    "items": [
+    items=[
         item(
             NAME,
             "vcr.asked",
@@ -197,30 +192,24 @@ TEMPLATE: Part = {
             {"component": "heartbeat"},
             history="7d",
         ),
-        item(
+        calculated(
             NAME,
             "vcr.heartbeats",
             "Heartbeats of late",
             "How many have come within {$VCR.HOST.SILENT}; -1 as long as not one has ever come.\n"
             "nodata() would not do: Zabbix looks at it only every 30 s.",
-            {"component": "heartbeat"},
-            kind="CALCULATED",
-            delay="1s",
-            history="1d",
+            "heartbeat",
+            'count(//vcr.heartbeat,{$VCR.HOST.SILENT},"eq","1")-(count(//vcr.heartbeat,#1)=0)',
             value_type="FLOAT",
-            params='count(//vcr.heartbeat,{$VCR.HOST.SILENT},"eq","1")-(count(//vcr.heartbeat,#1)=0)',
             words="Heartbeats",
         ),
-        item(
+        calculated(
             NAME,
             "vcr.site.heard",
             "Hypervisors of the site heard of late",
             "How many have been heard within {$VCR.SITE.HEARD}.",
-            {"component": "heartbeat"},
-            kind="CALCULATED",
-            delay="1s",
-            history="1d",
-            params='count(max_foreach(/*/vcr.heartbeat?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))',
+            "heartbeat",
+            'count(max_foreach(/*/vcr.heartbeat?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))',
         ),
         item(
             NAME,
@@ -231,9 +220,7 @@ TEMPLATE: Part = {
             value_type="TEXT",
         ),
     ],
-    "discovery_rules": [_GUESTS],
-    "tags": tags_of({"class": "software", "target": "vcrecovery"}),
-    "macros": [
+    macros=[
         macro(
             "{$VCR.BOOT.GRACE}",
             "300s",
@@ -268,5 +255,6 @@ TEMPLATE: Part = {
             " hypervisors.",
         ),
     ],
-    "valuemaps": [value_map(NAME, "Heartbeats", {-1: "never heard", 0: "silent"})],
-}  # fmt: skip
+    words=[value_map(NAME, "Heartbeats", {-1: "never heard", 0: "silent"})],
+    rules=[_GUESTS],
+)  # fmt: skip

@@ -13,6 +13,7 @@ from uuid import UUID
 from .identities import KNOWN
 
 Part = dict[str, Any]
+GROUP = "Templates/VCRecovery"
 #: Tag to value.
 Tags = Mapping[str, str]
 
@@ -31,7 +32,7 @@ def tags_of(tags: Tags) -> list[Part]:
 
 def without_nothing(part: Part) -> Part:
     """Without what is not said: Zabbix's own defaults hold."""
-    return {key: value for key, value in part.items() if value not in (None, "", [], {})}
+    return {key: value for key, value in part.items() if value not in (None, "", [], (), {})}
 
 
 def item(
@@ -78,6 +79,83 @@ def item(
             "master_item": {"key": of} if of else None,
             "tags": tags_of(tags),
             "trigger_prototypes" if prototype else "triggers": sorted(triggers, key=lambda one: one["name"]),
+        }
+    )
+
+
+def calculated(
+    template: str, key: str, name: str, about: str, component: str, params: str, *, value_type: str = "",
+    words: str = "", triggers: Sequence[Part] = (),
+) -> Part:  # fmt: skip
+    """Made of other values, each second."""
+    return item(
+        template,
+        key,
+        name,
+        about,
+        {"component": component},
+        kind="CALCULATED",
+        delay="1s",
+        history="1d",
+        value_type=value_type,
+        params=params,
+        words=words,
+        triggers=triggers,
+    )
+
+
+def rule(
+    template: str,
+    key: str,
+    name: str,
+    about: str,
+    lifetime: str,
+    *,
+    items: Sequence[Part],
+    graphs: Sequence[Part],
+    triggers: Sequence[Part] = (),
+    overrides: Sequence[Part] = (),
+) -> Part:
+    """Makes items of a list that is told. One that is not in it any more is removed after `lifetime`."""
+    return without_nothing(
+        {
+            "uuid": identity(template, key),
+            "name": name,
+            "type": "TRAP",
+            "key": key,
+            "delay": "0",
+            "lifetime": lifetime,
+            "description": about,
+            "item_prototypes": sorted(items, key=lambda one: str(one["key"])),
+            "trigger_prototypes": sorted(triggers, key=lambda one: str(one["name"])),
+            "graph_prototypes": graphs,
+            "overrides": overrides,
+        }
+    )
+
+
+def template(
+    name: str,
+    about: str,
+    *,
+    items: Sequence[Part],
+    macros: Sequence[Part],
+    words: Sequence[Part],
+    rules: Sequence[Part] = (),
+) -> Part:
+    """`words`: its value maps."""
+    return without_nothing(
+        {
+            "uuid": identity(name),
+            "template": name,
+            "name": name,
+            "description": about,
+            "groups": [{"name": GROUP}],
+            "items": sorted(items, key=lambda one: str(one["key"])),
+            "discovery_rules": rules,
+            "tags": tags_of({"class": "software", "target": "vcrecovery"}),
+            "macros": macros,
+            "valuemaps": words,
         }
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .parts import Part, identity, item, macro, tags_of, trigger, value_map
+from .parts import calculated, macro, template, trigger, value_map
 from .widgets import Page, one_value, problems
 
 NAME = "VCRecovery site"
@@ -48,45 +48,35 @@ PAGES = [
 #: A trigger of two items stands beside the templates.
 TRIGGERS = [_SILENT]
 
-TEMPLATE: Part = {
-    "uuid": identity(NAME),
-    "template": NAME,
-    "name": NAME,
-    "description": "A data centre: whether any of its hypervisors is heard.\n"
+TEMPLATE = template(
+    NAME,
+    "A data centre: whether any of its hypervisors is heard.\n"
     "Its hypervisors are the hosts in the group VCRecovery/{$VCR.SITE}.",
-    "groups": [{"name": "Templates/VCRecovery"}],
-    "items": [
-        item(
+    items=[
+        calculated(
             NAME,
             "vcr.site.asked",
             "Hypervisors asked of late",
             "Of how many the relay has asked the agent within {$VCR.SITE.HEARD}, whatever came of it; -1 as long as it has never asked one.",
-            {"component": "relay"},
-            kind="CALCULATED",
-            delay="1s",
-            history="1d",
-            value_type="FLOAT",
-            params='count(max_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))'
+            "relay",
+            'count(max_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"],{$VCR.SITE.HEARD}))'
             '-(count(last_foreach(/*/vcr.asked?[group="VCRecovery/{$VCR.SITE}"]))=0)',
+            value_type="FLOAT",
             words="Heartbeats",
             triggers=[_NOT_ASKED],
         ),
-        item(
+        calculated(
             NAME,
             "vcr.site.heartbeats",
             "Heartbeats of late",
             "How many have come of the hypervisor that is heard best; -1 as long as none has ever been heard.",
-            {"component": "heartbeat"},
-            kind="CALCULATED",
-            delay="1s",
-            history="1d",
+            "heartbeat",
+            'max(last_foreach(/*/vcr.heartbeats?[group="VCRecovery/{$VCR.SITE}"]))',
             value_type="FLOAT",
-            params='max(last_foreach(/*/vcr.heartbeats?[group="VCRecovery/{$VCR.SITE}"]))',
             words="Heartbeats",
         ),
     ],
-    "tags": tags_of({"class": "software", "target": "vcrecovery"}),
-    "macros": [
+    macros=[
         macro(
             "{$VCR.HOST.SILENT}",
             "15s",
@@ -101,5 +91,5 @@ TEMPLATE: Part = {
             " looks like that of all hypervisors.",
         ),
     ],
-    "valuemaps": [value_map(NAME, "Heartbeats", {-1: "never heard", 0: "silent"})],
-}
+    words=[value_map(NAME, "Heartbeats", {-1: "never heard", 0: "silent"})],
+)

@@ -7,7 +7,7 @@ There the text that answers the same stands in their place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .parts import Part, without_nothing
@@ -135,17 +135,17 @@ def _widgets(page: Page, version: str) -> Iterator[Part]:
 
 
 def _old(page: Page) -> Iterator[Part]:
-    """Without gaps where 6.0 has no such widget."""
-    there = [one for one in page.widgets if one.old]
-    rows = sorted({one.y for one in there})
-    top, y = {}, 0
-    for row in rows:
-        top[row] = y
-        y += max(one.height for one in there if one.y == row)
-    for one in there:
-        yield _widget(
-            one.old, one.name, (one.x // 3, top[one.y], one.width // 3, one.height), _in_order(one.old_fields)
-        )
+    for one in _without_gaps([one for one in page.widgets if one.old]):
+        yield _widget(one.old, one.name, (one.x // 3, one.y, one.width // 3, one.height), _in_order(one.old_fields))
+
+
+def _without_gaps(of: Sequence[Widget]) -> list[Widget]:
+    """Rows move up to where others were that 6.0 does not have."""
+    tops, y = {}, 0
+    for row in sorted({one.y for one in of}):
+        tops[row] = y
+        y += max(one.height for one in of if one.y == row)
+    return [replace(one, y=tops[one.y]) for one in of]
 
 
 def _in_order(fields: Sequence[Field]) -> list[Field]:
@@ -173,11 +173,11 @@ def of_the_site(of: Sequence[Widget], version: str, group: str) -> list[Part]:
     """The same widgets for all hosts of a group, as the module `zabbix_dashboard` takes them."""
     kinds = {"INTEGER": "integers", "STRING": "texts", "ITEM": "items"}
     old_kinds = {"PLAIN_TEXT": "plaintext", "ITEM": "item"}
-    found = []
+    is_old, found = version == "6.0", []
+    if is_old:
+        # Unlike a template's, a dashboard of its own may have the problems.
+        of = _without_gaps([one for one in of if one.old or one.new == "problems"])
     for number, one in enumerate(of):
-        is_old = version == "6.0"
-        if is_old and not one.old and one.new != "problems":
-            continue
         said: dict[str, dict[str, Any]] = {"integers": {}, "texts": {}, "groups": {}, "items": {}}
         for kind, name, value in one.old_fields if is_old and one.old else one.fields:
             said[kinds[kind]][name] = [value["host"], value["key"]] if kind == "ITEM" else value

@@ -46,11 +46,8 @@ class Page:
     def go(self, url: str, width: int = 1400, height: int = 1200) -> None:
         """To a page of a server; it may load more by itself afterwards."""
         self._is_wide(width, height)
-        self._call("Page.navigate", url=url)
-        deadline = time.monotonic() + _ANSWERS
-        while self.asked("document.readyState") != "complete" or self.asked("location.href") == "about:blank":
-            assert time.monotonic() < deadline, f"{url} was not loaded"
-            time.sleep(0.02)
+        # A server may send it elsewhere.
+        self._load(url, "location.href != 'about:blank'")
 
     def text(self) -> str:
         """What stands there to read, also in drawings."""
@@ -61,10 +58,13 @@ class Page:
         self._is_wide(width)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", media=media, features=scheme)
-        self._call("Page.navigate", url=file.as_uri())
+        self._load(file.as_uri(), f"location.href == {json.dumps(file.as_uri())}")
+
+    def _load(self, url: str, is_there: str) -> None:
+        self._call("Page.navigate", url=url)
         deadline = time.monotonic() + _ANSWERS
-        while self.asked("document.readyState + location.href") != f"complete{file.as_uri()}":
-            assert time.monotonic() < deadline, f"{file} was not loaded"
+        while not self.asked(f"document.readyState == 'complete' && {is_there}"):
+            assert time.monotonic() < deadline, f"{url} was not loaded"
             time.sleep(0.02)
 
     def asked(self, script: str) -> Any:

@@ -25,7 +25,11 @@ def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
     for line in lines:
         payers = {line.of.name: 1}
         if line.of.owner is Owner.SECONDARY:
-            payers = {name: _share(plan, name) for name in plan.services if _is_of(plan, name, line.of.name)}
+            payers = {
+                name: _share(plan, name)
+                for name in plan.services
+                if plan.services[name].standby.secondary == line.of.name
+            }
         for name, share in payers.items():
             paid[_whose(plan, name)] += line.a_month * share / sum(payers.values())
     return [Part(whose, amount) for whose, amount in paid.items()]
@@ -34,10 +38,6 @@ def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
 def _whose(plan: Plan, service: str) -> str:
     cost = plan.services[service].cost
     return f"provider {cost.provider}" if cost is not None and cost.provider is not None else f"service {service}"
-
-
-def _is_of(plan: Plan, service: str, secondary: str) -> bool:
-    return plan.services[service].standby.secondary == secondary
 
 
 def _share(plan: Plan, service: str) -> int:

@@ -7,7 +7,7 @@ changes are queued, up to CAPACITY. What is over sooner than a request to a Zabb
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from vcrecovery.core.health import Course, Health
@@ -29,6 +29,11 @@ SAID = "what users have of the services"
 NUMBERS = {Health.ANSWERS: 0, Health.SLOW: 1, Health.DOWN: 2, Health.UNKNOWN: 3}
 #: Items of the services' host beside those of each service.
 SIGN, LIST, SECONDARIES = "vcr.watch", "vcr.services", "vcr.secondaries"
+
+
+def listed(names: Iterable[str], macro: str = "{#SERVICE}") -> str:
+    """A list from which Zabbix makes the items of each."""
+    return json.dumps([{macro: name} for name in names])
 
 
 class Watched(Protocol):
@@ -80,9 +85,9 @@ class ZabbixHealth:
         now, at, courses = self._clock.steady(), self._clock.now(), self._health.courses
         if not self._way.away and now >= self._list_at:
             self._list_at, self._listed_at = now + LIST_EVERY, now
-            self._way.put(LIST, json.dumps([{"{#SERVICE}": name} for name in courses]), at)
+            self._way.put(LIST, listed(courses), at)
             if self._secondaries:
-                self._way.put(SECONDARIES, json.dumps([{"{#SECONDARY}": name} for name in self._secondaries]), at)
+                self._way.put(SECONDARIES, listed(self._secondaries, "{#SECONDARY}"), at)
             # What Zabbix may have lost comes again.
             self._told.clear()
         if not self._way.away and now >= self._sign_at:

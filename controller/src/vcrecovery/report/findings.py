@@ -107,11 +107,12 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
         case Kind.FAILED_OVER | Kind.SERVICE_DOWN if not view.protected:
             since = f" since {day_and_time(view.done.closed_at)}" if view.done and view.done.closed_at else ""
             repair = "" if view.done and view.done.request.planned else "repair the VM, then "
-            protection, topic = of_the_spare(view)
+            protects, what = of_the_spare(view)
+            protection = what if protects else f"unprotected: {what}".removesuffix(": ")
             yield later(
                 f"serving from the standby{since}; {protection}",
                 f"{repair}`vcrecovery failback {name}` returns to it",
-                topic,
+                None if protects else Topic.UNPROTECTED,
             )
         case Kind.SERVICE_DOWN:
             pass
@@ -136,16 +137,16 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(sentence)
 
 
-def of_the_spare(view: ServiceView) -> tuple[str, Topic | None]:
-    """What stands in for the standby while that serves, and as what it is told that nothing does."""
+def of_the_spare(view: ServiceView) -> tuple[bool, str]:
+    """Whether a copy stands in for the standby while that serves, and which, or why not; empty without a spare."""
     spare = view.spare
     if spare is None:
-        return "unprotected", Topic.UNPROTECTED
+        return False, ""
     age = spare.age(view.at)
     if spare.protects(view.at, view.plan.max_staleness):
-        return f"its copy on {spare.secondary} is {span(age or 0.0)} old", None
+        return True, f"its copy on {spare.secondary} is {span(age or 0.0)} old"
     why = spare.detail or (f"{span(age)} old" if age is not None else f"not whole yet ({spare.state})")
-    return f"unprotected: its copy on {spare.secondary}: {why}", Topic.UNPROTECTED
+    return False, f"its copy on {spare.secondary}: {why}"
 
 
 def _answers(view: ServiceView) -> Iterator[Finding]:

@@ -35,8 +35,8 @@ def families(
     ) -> Family:
         """1 for the word that holds, 0 for the others."""
         samples = [
-            Sample({"service": view.name, label: word.value}, float(value(view) == word.value))
-            for view in views
+            Sample({"service": view.name, label: word.value}, float(held == word.value))
+            for view, held in [(view, value(view)) for view in views]
             for word in words
         ]
         return Family(f"vcrecovery_{name}", "gauge", meaning, samples)

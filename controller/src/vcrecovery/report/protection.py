@@ -33,11 +33,10 @@ def protection(view: ServiceView) -> Protected:
     if (episode := view.state.open_episode) is not None:
         return Protected(Protection.UNPROTECTED, f"a {episode.request.verb} is not finished")
     if not view.protected:
-        said, topic = of_the_spare(view)
-        if topic is Topic.UNPROTECTED:
-            why = said.removeprefix("unprotected").removeprefix(": ")
-            return Protected(Protection.UNPROTECTED, why or "nothing stands in for its standby")
-        return Protected(Protection.DEGRADED, f"its standby serves; {said}")
+        protects, what = of_the_spare(view)
+        if not protects:
+            return Protected(Protection.UNPROTECTED, what or "nothing stands in for its standby")
+        return Protected(Protection.DEGRADED, f"its standby serves; {what}")
     missing = [found for found in findings(view) if found.topic is Topic.UNPROTECTED]
     if any(found.level is Level.ATTENTION for found in missing):
         return Protected(Protection.UNPROTECTED, _first(missing))

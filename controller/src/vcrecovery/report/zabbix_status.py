@@ -9,11 +9,10 @@ is not to be slowed down by who looks on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 from vcrecovery.core.service_state import Serving
-from vcrecovery.detect.zabbix_health import LIST, LIST_AGAIN_AFTER
+from vcrecovery.detect.zabbix_health import LIST, LIST_AGAIN_AFTER, listed
 from vcrecovery.detect.zabbix_way import ZabbixWay
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.runtime import Event
@@ -104,7 +103,7 @@ class ZabbixServing:
         if self._way.has_refused and now >= self._list_at:
             # Its template may have been imported after the list had come.
             self._way.has_refused, self._list_at = False, now + LIST_AGAIN_AFTER
-            self._way.put(LIST, json.dumps([{"{#SERVICE}": name} for name in self._services]), at)
+            self._way.put(LIST, listed(self._services), at)
         is_due = now >= self._sign_at and not self._way.away
         if is_due:
             self._sign_at = now + SIGN_EVERY

@@ -81,15 +81,15 @@ def of_all(views: Sequence[ServiceView], more: Sequence[Finding] = ()) -> str:
 
 def _overview(views: Sequence[ServiceView], protected: dict[str, Protected], others: Sequence[Finding]) -> list[str]:
     """Those first of which there is most to say."""
-    order = sorted(views, key=lambda view: (-PROTECTIONS[protected[view.name].level], not findings(view), view.name))
+    found = {view.name: findings(view) for view in views}
+    order = sorted(views, key=lambda view: (-PROTECTIONS[protected[view.name].level], not found[view.name], view.name))
     lines = [f"{level.value}: {sum(one.level is level for one in protected.values())}" for level in Protection]
     lines = [f"{len(views)} services; {', '.join(reversed(lines))}"]
     lines += [f"{one.level.value}: {one}" for one in others]
     for view in order:
-        one = protected[view.name]
-        why = f" ({one.why})" if one.why else ""
-        lines.append(f"{view.name}: {_who(view)}; {one.level.value}{why}; {_files(view)}")
-        lines += [f"    {found.level.value}: {found.sentence}; {found.hint}" for found in findings(view)]
+        level, why = protected[view.name].level, protected[view.name].why
+        lines.append(f"{view.name}: {_who(view)}; {level.value}{f' ({why})' if why else ''}; {_files(view)}")
+        lines += [f"    {one.level.value}: {one.sentence}; {one.hint}" for one in found[view.name]]
         if operation := _operation(view):
             lines.append(f"    under way: {operation}")
         elif failover := _failover(view):
