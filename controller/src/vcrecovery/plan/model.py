@@ -19,6 +19,7 @@ from vcrecovery.plan.notify import Destination
 from vcrecovery.plan.probes import Port
 from vcrecovery.plan.records import DnsRecord, VirtualAddress
 from vcrecovery.plan.reports import Report
+from vcrecovery.plan.secondary_vm import SecondaryVm
 from vcrecovery.plan.status_page import StatusPage
 from vcrecovery.plan.targets import Targets
 
@@ -109,6 +110,7 @@ class Secondary(Section):
     starts_at_once: int | None = Field(
         None, ge=1, description="how many standbys may start at the same time; null: as its cores and memory allow"
     )
+    vm: SecondaryVm | None = Field(None, description="how `site.yml` makes it; null: it is a machine that exists")
     cost: SecondaryCost | None = Field(None, description="what it costs, for `vcrecovery cost`")
 
 

@@ -35,6 +35,10 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
         agent = hypervisor.get("snmp") if isinstance(hypervisor, dict) else None
         if isinstance(agent, dict) and "user" in agent:
             yield ("hypervisors", name, "snmp", "user"), "SNMP user", agent["user"], table("snmp", "users")
+    for name, secondary in table("secondaries").items():
+        vm = secondary.get("vm") if isinstance(secondary, dict) else None
+        if isinstance(vm, dict) and "hypervisor" in vm:
+            yield ("secondaries", name, "vm", "hypervisor"), "hypervisor", vm["hypervisor"], table("hypervisors")
     for name, service in table("services").items():
         for part, field, what, where in (
             ("primary", "hypervisor", "hypervisor", table("hypervisors")),
