@@ -39,7 +39,7 @@ class SecondaryVm(Section):
     name_servers: list[IPv4Address] = Field([])
     standbys_network: str | None = Field(
         None,
-        description="a bridge of the hypervisor that a second card is on; `network.bridge` is made over that card, so that the "
+        description="a bridge of the hypervisor for a second card, over which `network.bridge` is made, so that the "
         "standbys are in the same network as what is there; null: their network is behind the VM, and routed",
         pattern=r"^[^/\s]{1,15}$",
     )
