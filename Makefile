@@ -32,7 +32,7 @@ lint-imports:
 	cd controller && ../.venv/bin/lint-imports --no-cache --no-logo
 
 lint-primary:
-	cd controller && ../.venv/bin/ruff check -q --isolated --target-version py38 --select E9,F src/vcrecovery/{excludes,primary}
+	cd controller && ../.venv/bin/ruff check -q --isolated --target-version py38 --select E9,F src/vcrecovery/{excludes,machines,primary}
 
 lint-ansible:
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q

@@ -20,8 +20,8 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (CHECKOUT / "roles").iterdir())
 
 
-def test_the_six_roles() -> None:
-    assert ROLES == ["controller", "dns", "hypervisor", "monitoring", "primary", "secondary"]
+def test_the_seven_roles() -> None:
+    assert ROLES == ["controller", "dns", "hypervisor", "monitoring", "primary", "secondary", "secondary_vm"]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -16,6 +16,7 @@ from vcrecovery.plan.references import reference_problems
 from vcrecovery.plan.services import service_problems
 from vcrecovery.plan.shares import share_problems
 from vcrecovery.plan.validated import validated
+from vcrecovery.plan.vms import vm_problems, vm_warnings
 
 
 def load_plan(path: Path) -> Plan:
@@ -51,9 +52,9 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     plan, found = validated(Plan, raw, "the plan")
     problems += located(found)
     if plan is not None:
-        checks = (service_problems, record_problems, group_problems, agent_problems, share_problems)
+        checks = (service_problems, record_problems, group_problems, agent_problems, share_problems, vm_problems)
         problems += located(found for check in checks for found in check(plan))
         problems += located(notify_problems(plan.notify))
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))
-    return plan, sorted(located((*record_warnings(plan), *agent_warnings(plan))))
+    return plan, sorted(located((*record_warnings(plan), *agent_warnings(plan), *vm_warnings(plan))))

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from vcrecovery.machines import STANDBYS_CARD, STANDBYS_MOUNT
 from vcrecovery.plan.fields import Name, Section, Size
 
 _LEAST_MEMORY, _LEAST_DISK = 512 << 20, 2 << 30
@@ -43,6 +44,16 @@ class SecondaryVm(Section):
         "standbys are in the same network as what is there; null: their network is behind the VM, and routed",
         pattern=r"^[^/\s]{1,15}$",
     )
+
+    @property
+    def pool_folder(self) -> str:
+        """Where the standbys' pool is; empty: where LXD puts it."""
+        return f"{STANDBYS_MOUNT}/pool" if self.standbys_disk else ""
+
+    @property
+    def standbys_card(self) -> str:
+        """What the standbys' network is made over; empty: nothing."""
+        return STANDBYS_CARD if self.standbys_network else ""
 
     @model_validator(mode="after")
     def _is_large_enough(self) -> Self:

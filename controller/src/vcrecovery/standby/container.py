@@ -219,10 +219,10 @@ def let_files_in(lxd: LxdServer, read: Callable[[], Instance]) -> None:
 
 
 def storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) -> None:
-    pool, bridge = secondary.storage_pool, secondary.network.bridge
+    pool, network, vm = secondary.storage_pool, secondary.network, secondary.vm
     driver = lxd.pool_driver(pool)
     if driver is None:
-        lxd.create_pool(pool)
+        lxd.create_pool(pool, vm.pool_folder if vm is not None else "")
         changes.note(True, f"storage pool {pool} created")
     elif driver not in DRIVERS:
         raise ExternalError(
@@ -230,9 +230,10 @@ def storage_and_network(secondary: Secondary, lxd: LxdServer, changes: Changes) 
             f"while it runs; standbys need a pool with driver {' or '.join(DRIVERS)}",
             "name another pool in the plan; one that does not exist is created",
         )
-    if not lxd.network_exists(bridge):
-        lxd.create_network(bridge, str(secondary.network.address), str(secondary.network.address6 or "none"))
-        changes.note(True, f"network {bridge} created")
+    if not lxd.network_exists(network.bridge):
+        card = vm.standbys_card if vm is not None else ""
+        lxd.create_network(network.bridge, str(network.address), str(network.address6 or "none"), card)
+        changes.note(True, f"network {network.bridge} created")
 
 
 def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:

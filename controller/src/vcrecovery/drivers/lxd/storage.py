@@ -86,13 +86,15 @@ class Storage(Connection):
     def network_exists(self, network: str) -> bool:
         return self._found(lambda api: api.networks[network].get()) is not None
 
-    def create_pool(self, pool: str) -> None:
-        self._guard(lambda api: api.storage_pools.post(json={"name": pool, "driver": "dir"}))
+    def create_pool(self, pool: str, folder: str = "") -> None:
+        """One with driver dir. `folder`: an empty one, which it is in; LXD's own by default."""
+        config = {"source": folder} if folder else {}
+        self._guard(lambda api: api.storage_pools.post(json={"name": pool, "driver": "dir", "config": config}))
 
-    def create_network(self, network: str, address: str, address6: str = "none") -> None:
+    def create_network(self, network: str, address: str, address6: str = "none", card: str = "") -> None:
         """A bridge with these addresses, without DHCP or NAT: standbys have fixed addresses.
 
-        LXD answers the standbys' own questions for names on it.
+        LXD answers the standbys' own questions for names on it. `card`: one of the machine's that becomes its port.
         """
         config = {
             "ipv4.address": address,
@@ -101,6 +103,8 @@ class Storage(Connection):
             "ipv6.address": address6,
             "dns.mode": "none",
         }
+        if card:
+            config["bridge.external_interfaces"] = card
         if address6 != "none":
             # LXD's rules only let in what its DHCP and DNS would need, and 5.0 does not get rid of those for IPv6.
             config |= {"ipv6.dhcp": "false", "ipv6.nat": "false", "ipv6.firewall": "false"}
