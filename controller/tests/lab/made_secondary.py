@@ -25,6 +25,7 @@ from vcrecovery_lab.run import run
 from vcrecovery_lab.secondary_vm.site import uuid_of
 
 from .loaded_program import LOADED
+from .role_plays import end_daemons
 
 SECONDARY, DOMAIN, SERVICE = "sec9", "vcrlab-sec9", "web"
 #: What the VM is on, and what its standbys are on.
@@ -182,6 +183,7 @@ def made_site(folder: Path, image: Image, progress: Progress) -> Iterator[MadeSi
             ensure_bridge(bridge, network)
             ends.callback(remove_bridge, bridge)
         site = MadeSite(folder, cloud_image(progress, {SERVICE: image.rootfs}))
+        ends.callback(end_daemons, site.own / "run/daemons")
         ends.callback(run, ["virsh", "undefine", DOMAIN], timeout=60, check=False)
         ends.callback(run, ["virsh", "destroy", DOMAIN], timeout=60, check=False)
         machine.create_blank(BLANK, uuid_of(BLANK))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.run import run
+
+from .waiting import wait_for
 
 
 def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable[..., int]:
@@ -25,3 +31,18 @@ def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable
         return int(found[1])
 
     return changed
+
+
+def end_daemons(run_dir: Path) -> None:
+    """What the module `daemon` has started by hand."""
+    for record in run_dir.glob("*.json"):
+        pid = json.loads(record.read_text())["pid"]
+        os.kill(pid, signal.SIGTERM)
+        wait_for(partial(_has_ended, pid), f"the end of {record.stem}")
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import signal
@@ -11,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -27,6 +25,7 @@ from vcrecovery_lab.run import run
 from vcrecovery_lab.stand_still import stand_still
 
 from .conftest import PROGRAM
+from .role_plays import end_daemons
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -413,20 +412,6 @@ def apply_role(folder: Path, libvirt: PrivateLibvirt, port: int, receiver: TrapR
     return int(recap[1])
 
 
-def end_daemons(folder: Path) -> None:
-    for record in (folder / "run").glob("*.json"):
-        pid = json.loads(record.read_text())["pid"]
-        os.kill(pid, signal.SIGTERM)
-        wait_for(partial(has_ended, pid), f"the end of {record.stem}")
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def test_the_role(
     guests: PrivateLibvirt, receiver: TrapReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,4 +451,4 @@ def test_the_role(
         wait_for(lambda: ("resumed", "unpaused", "1") in told_of(receiver, "one"), "the notification", SLOW)
         assert apply_role(tmp_path, guests, port, receiver) == 0
     finally:
-        end_daemons(tmp_path)
+        end_daemons(tmp_path / "run")
