@@ -144,7 +144,6 @@ class MadeSite:
         own = {
             "ansible_connection": "local",
             "vcrecovery_config_dir": str(self.own / "etc"),
-            "vcrecovery_state_dir": str(self.own / "state"),
             "vcrecovery_run_dir": str(self.own / "run"),
             "vcrecovery_log_dir": str(self.own / "log"),
             "vcrecovery_command_dir": "",
@@ -160,6 +159,7 @@ class MadeSite:
         variables = {
             **common,
             "vcrecovery_plan": self.plan,
+            "vcrecovery_state_dir": self.plan["state_dir"],
             "controller_wheel_args": ["--no-build-isolation"],
             "secondary_seeds": {SERVICE: f"/srv/{SERVICE}"},
             "secondary_vm_root_keys": [self.key.with_suffix(".pub").read_text().strip()],

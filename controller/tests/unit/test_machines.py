@@ -11,7 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from vcrecovery.machines import FILES, Machine, Seed, definition, seed_files, signature_in
+from vcrecovery.machines.definition import definition, signature_in
+from vcrecovery.machines.machine import Machine
+from vcrecovery.machines.seed import FILES, Seed, seed_files
 from vcrecovery.plan.load import load_with_warnings
 from vcrecovery.plan.problems import PlanError
 
@@ -72,6 +74,7 @@ def test_the_seed_is_what_cloud_init_reads() -> None:
     assert user["ssh_authorized_keys"] == ["ssh-ed25519 AAAA me"]
     assert user["ssh_keys"] == {"ed25519_private": "PRIVATE", "ed25519_public": "ssh-ed25519 B"}
     assert user["mounts"][0][:3] == ["LABEL=standbys", "/srv/standbys", "ext4"]
+    assert user["bootcmd"] == [["ip", "link", "set", "dev", "standbys", "up"]]
     cards = yaml.safe_load(texts["network-config"])["ethernets"]
     assert cards["eth0"]["match"] == {"macaddress": machine.cards[0].mac}
     assert (cards["eth0"]["addresses"], cards["eth0"]["gateway4"]) == (["192.0.2.20/24"], "192.0.2.1")

@@ -76,6 +76,8 @@ def _user_data(machine: Machine, seed: Seed) -> Dict[str, Any]:
         "growpart": {"mode": "auto", "devices": ["/"]},
         "resize_rootfs": True,
         "mounts": mounts,
+        # At each boot: LXD makes it a port of its bridge, and leaves it down; so do some who configure networks.
+        "bootcmd": [["ip", "link", "set", "dev", STANDBYS_CARD, "up"]] if machine.standbys_network else [],
         **seed.more,
     }
 

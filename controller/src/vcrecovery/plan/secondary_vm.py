@@ -5,7 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vcrecovery.machines import STANDBYS_CARD, STANDBYS_MOUNT
+from vcrecovery.machines.machine import STANDBYS_CARD
+from vcrecovery.machines.seed import STANDBYS_MOUNT
 from vcrecovery.plan.fields import Name, Section, Size
 
 _LEAST_MEMORY, _LEAST_DISK = 512 << 20, 2 << 30
