@@ -76,6 +76,11 @@ class FailoverSteps:
                     return take_back(subject, episode)
             case Step.FENCE:
                 return fence(subject, episode)
+            case Step.POWER_ON:
+                # Loaded for those that need it.
+                from vcrecovery.operations.steps.power_on import power_on
+
+                return power_on(subject, episode, lambda text: self._tell(episode, text))
             case Step.RESTORE:
                 with self._container(episode):
                     return restore(subject, episode)

@@ -107,6 +107,8 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
         entry = json.loads(file.read_text())
     except FileNotFoundError as error:
         raise UsageError(f"no standby of service {service!r} is on this machine", "run the role `secondary`") from error
+    if "note" in entry:
+        return _noted(entry, service), Path(entry["rootfs"])
     connection = _UnixConnection(entry["socket"])
     try:
         connection.request("GET", f"/1.0/instances/{entry['container']}")
@@ -120,6 +122,26 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
         raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
     config: Mapping[str, str] = body["metadata"]["expanded_config"]
     return config, Path(entry["rootfs"])
+
+
+def _noted(entry: Mapping[str, str], service: str) -> Mapping[str, str]:
+    """Of a secondary that is off most of the time, whose disk is mounted here then."""
+    away = ExternalError(
+        f"the secondary of {service} is on, or about to be: its disk is not here", "files are taken once it is off"
+    )
+    # In this order: see `operations.secondary_power`.
+    if not Path(entry["takes_files"]).exists() or not os.path.ismount(entry["disk"]):
+        raise away
+    try:
+        found = json.loads(Path(entry["note"]).read_text())["instances"].get(entry["container"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ExternalError(
+            f"{entry['note']} cannot be read: {error}", "power the secondary on and off again"
+        ) from error
+    if found is None:
+        raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
+    config: Mapping[str, str] = found["expanded_config"]
+    return config
 
 
 @contextmanager
