@@ -40,6 +40,8 @@ class FailoverSteps:
         self._hooks = OperatorsHooks(env, name, tell)
 
     def epoch_elsewhere(self) -> int:
+        with contextlib.suppress(ExternalError):  # the confirmation says it
+            self._be_asked()
         # The confirmation comes next.
         self._ports.ask()
         # A standby that does not answer is reported by the step that needs it.
@@ -66,6 +68,7 @@ class FailoverSteps:
                 return self._of_a_move(step, episode)
         match step:
             case Step.CONFIRM:
+                self._be_asked()
                 return confirm(subject, episode, self._ports.take())
             case Step.SHUTDOWN:
                 return shut_down(subject)
@@ -95,6 +98,13 @@ class FailoverSteps:
                 return verify(subject, episode)
             case _:
                 raise InternalError(f"{step} is no step of a {episode.request.verb}")
+
+    def _be_asked(self) -> None:
+        """Of a secondary on demand that boots: it is waited for."""
+        if self._subject.policy.on_demand:
+            from vcrecovery.operations.secondary_power import SecondaryPower
+
+            SecondaryPower(self._subject.env, self._subject.service.standby.secondary).be_asked()
 
     def _of_a_failback(self, step: Step, episode: Episode) -> Proof:
         # Loaded for those that need it: a failover does without.

@@ -1,4 +1,4 @@
-"""Secondaries on demand while the watcher runs: off when nothing needs them, and on when a standby is to serve there."""
+"""Secondaries on demand while the watcher runs: off when nothing needs them, on when a standby is to serve there."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class PowerKeeper:
         self._book = PoweredBook(env.journal)
         #: By the steady clock: since when nothing needs it.
         self._unused_since: float | None = None
+        self._noted_on = False
         self._say = SayOnce(log)
 
     def look(self) -> PowerDecision:
@@ -37,9 +38,10 @@ class PowerKeeper:
             self._unused_since = None
         elif self._unused_since is None:
             self._unused_since = now
-        if seen.power is Power.RUNNING:
+        if seen.power is Power.RUNNING and not self._noted_on:
             # Whoever has started it.
             self._book.is_on(self._name, self._env.clock.now(), "")
+        self._noted_on = seen.power is Power.RUNNING
         unused_for = 0.0 if self._unused_since is None else now - self._unused_since
         decision = decide_power(seen, unused_for, self._off_after)
         if decision.wrong:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +67,7 @@ class SecondaryPower:
         self._host = env.hosts[self._secondary.vm.hypervisor]
         self._domain = domain_of(name, self._secondary)
         self._lxd = env.on_demand_lxd(name)
-        self._place = place_of_disk(env.plan, name)
+        self.place = place_of_disk(env.plan, name)
         self._book = PoweredBook(env.journal)
 
     # -- what is seen ------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ class SecondaryPower:
             "" if vm is None else vm.reading.reason,
             detail if vm is None else "",
             vm is not None and vm.saved,
-            self._place.takes_files.exists() and self._env.is_mounted(self._place.disk),
+            self.place.takes_files.exists() and self._env.is_mounted(self.place.disk),
             serving,
             at_work,
             self._kept_on_until() > self._env.clock.now(),
@@ -107,7 +108,7 @@ class SecondaryPower:
 
     def keep_on(self, seconds: float) -> None:
         """From now on; 0: as its services need it."""
-        file = self._place.folder / "on-until"
+        file = self.place.folder / "on-until"
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
             file.write_text(f"{self._env.clock.now() + seconds!r}\n")
@@ -116,7 +117,7 @@ class SecondaryPower:
 
     def _kept_on_until(self) -> float:
         try:
-            return float((self._place.folder / "on-until").read_text())
+            return float((self.place.folder / "on-until").read_text())
         except (OSError, ValueError):
             return 0.0
 
@@ -175,11 +176,30 @@ class SecondaryPower:
                 tell(f"secondary {self.name}: waiting for its LXD, {told:.0f} s")
             clock.sleep(LOOK_EVERY)
 
+    def be_asked(self) -> None:
+        """Returns once its LXD can be asked, or the note of it: in the middle of a boot neither can.
+
+        One that ended while a standby served there is booted. Raises ExternalError, also after `power_on_within`.
+        """
+        clock = self._env.clock
+        deadline = clock.steady() + self._secondary.power_on_within
+        while not self._env.is_mounted(self.place.disk) and not self._answers():
+            seen = self.look()
+            if seen.power in OFF and seen.serving:
+                self.power_on("a standby is to serve there")
+                return
+            if seen.power in OFF and unusable(seen) is None:
+                self.mount()
+            elif seen.power is not Power.RUNNING or clock.steady() >= deadline:
+                said = decide_power(seen, 0.0, math.inf).sentence
+                raise ExternalError(f"LXD on secondary {self.name} does not answer: {said}")
+            clock.sleep(LOOK_EVERY)
+
     def _host_says_off(self) -> bool:
-        return self._vm().reading.power not in (Power.RUNNING,)
+        return self._vm().reading.power is not Power.RUNNING
 
     def _answers(self) -> bool:
-        if self._env.is_mounted(self._place.disk):
+        if self._env.is_mounted(self.place.disk):
             # The note would answer.
             return False
         try:
@@ -211,10 +231,10 @@ class SecondaryPower:
     def _take_disk(self) -> None:
         """Nobody writes there any more, and nothing has it. Under its lock."""
         with contextlib.suppress(FileNotFoundError):
-            self._place.takes_files.unlink()
+            self.place.takes_files.unlink()
         for name in self._names:
             end_sessions(self._env.plan.state_dir, name, SESSIONS_END_WITHIN)
-        self._env.unmount_disk(self.name, self.disk_of_one_that_is_off(), self._place.disk)
+        self._env.unmount_disk(self.name, self.disk_of_one_that_is_off(), self.place.disk)
 
     # -- off ---------------------------------------------------------------------------------------------------
 
@@ -231,7 +251,7 @@ class SecondaryPower:
             # A failover that begins after this waits for the lock.
             if why := self.look().needed:
                 raise RefusedError(f"secondary {self.name} stays on: {why}")
-            self._place.write(self._lxd.to_note(self._secondary.storage_pool))
+            self.place.write(self._lxd.to_note(self._secondary.storage_pool))
             self._shut_down(vm)
             self._book.is_off(self.name, self._env.clock.now())
             self._open(self._vm())
@@ -263,15 +283,15 @@ class SecondaryPower:
         seen = self._seen(vm, Power.ABSENT, "")
         if decide_power(seen, 0.0, 0.0).act is not PowerAct.MOUNT:
             return
-        self._env.mount_disk(self.name, self.disk_of_one_that_is_off(), self._place.disk)
+        self._env.mount_disk(self.name, self.disk_of_one_that_is_off(), self.place.disk)
         self._book.is_off(self.name, self._env.clock.now())
         for name in self._names:
             self._tell_receiver(name)
-        self._place.takes_files.touch()
+        self.place.takes_files.touch()
 
     def _tell_receiver(self, name: str) -> None:
         """Where it finds the standby, without reading the plan."""
-        place = self._place
+        place = self.place
         entry = {
             "container": name,
             "rootfs": str(place.rootfs(name)),

@@ -9,6 +9,7 @@ Standard library only: this runs at every change on a primary, and must start fa
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -30,12 +31,22 @@ from vcrecovery.transfer.rsync_words import reads, server_arguments
 
 #: How long a session waits for a restore point to be made, kept or restored.
 WAIT_SECONDS = 60.0
+_STANDBY_SERVES = """
+SELECT EXISTS (SELECT 1 FROM service WHERE name = ? AND side = 'standby') OR EXISTS (
+    SELECT 1 FROM step JOIN episode ON episode.id = step.episode
+    WHERE episode.service = ? AND episode.closed_at IS NULL AND step.step = 'start'
+)
+"""
 #: Seconds between two looks whether it takes files again.
 _LOOK = 0.5
 
 
 class KeepingError(ExternalError):
     """A failback keeps what the standby was: nothing may change in it until that is done."""
+
+
+class _NotHereError(ExternalError):
+    """The disk of a secondary on demand is in its VM."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,10 @@ def find_source(state_dir: Path, service: str) -> Target:
 
 def who_serves(state_dir: Path, service: str) -> str:
     """What a VM asks at its boot: `primary` or `standby`. Raises UsageError and ExternalError as `find_target` does."""
-    config, _rootfs = _container_of(state_dir, service)
+    try:
+        config, _rootfs = _container_of(state_dir, service)
+    except _NotHereError:
+        return STANDBY if _journal_says_standby(state_dir, service) else PRIMARY
     # What is a spare here has gone on to serve elsewhere.
     answer = {"standby": PRIMARY, "active": STANDBY, "spare": STANDBY}.get(config.get("user.vcrecovery.role", ""))
     if answer is None:
@@ -126,7 +140,7 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
 
 def _noted(entry: Mapping[str, str], service: str) -> Mapping[str, str]:
     """Of a secondary that is off most of the time, whose disk is mounted here then."""
-    away = ExternalError(
+    away = _NotHereError(
         f"the secondary of {service} is on, or about to be: its disk is not here", "files are taken once it is off"
     )
     # In this order: see `operations.secondary_power`.
@@ -142,6 +156,17 @@ def _noted(entry: Mapping[str, str], service: str) -> Mapping[str, str]:
         raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
     config: Mapping[str, str] = found["expanded_config"]
     return config
+
+
+def _journal_says_standby(state_dir: Path, service: str) -> bool:
+    """Its controller is on this machine; from when a start was tried, its standby may serve. Raises ExternalError."""
+    import sqlite3  # nobody else here needs it
+
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{state_dir}/journal.db?mode=ro", uri=True, timeout=5)) as db:
+            return bool(db.execute(_STANDBY_SERVES, (service, service)).fetchone()[0])
+    except sqlite3.Error as error:
+        raise ExternalError(f"the journal in {state_dir} cannot be read: {error}", "ask again later") from error
 
 
 @contextmanager
