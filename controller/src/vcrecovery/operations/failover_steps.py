@@ -12,6 +12,7 @@ from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.hooks import OperatorsHooks
+from vcrecovery.operations.secondary_power import be_asked
 from vcrecovery.operations.steps import moving
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
@@ -41,7 +42,7 @@ class FailoverSteps:
 
     def epoch_elsewhere(self) -> int:
         with contextlib.suppress(ExternalError):  # the confirmation says it
-            self._be_asked()
+            be_asked(self._subject.env, self._subject.name)
         # The confirmation comes next.
         self._ports.ask()
         # A standby that does not answer is reported by the step that needs it.
@@ -68,7 +69,7 @@ class FailoverSteps:
                 return self._of_a_move(step, episode)
         match step:
             case Step.CONFIRM:
-                self._be_asked()
+                be_asked(subject.env, subject.name)
                 return confirm(subject, episode, self._ports.take())
             case Step.SHUTDOWN:
                 return shut_down(subject)
@@ -98,13 +99,6 @@ class FailoverSteps:
                 return verify(subject, episode)
             case _:
                 raise InternalError(f"{step} is no step of a {episode.request.verb}")
-
-    def _be_asked(self) -> None:
-        """Of a secondary on demand that boots: it is waited for."""
-        if self._subject.policy.on_demand:
-            from vcrecovery.operations.secondary_power import SecondaryPower
-
-            SecondaryPower(self._subject.env, self._subject.service.standby.secondary).be_asked()
 
     def _of_a_failback(self, step: Step, episode: Episode) -> Proof:
         # Loaded for those that need it: a failover does without.

@@ -56,6 +56,13 @@ def on_demand_secondaries(env: Environment) -> list[str]:
     return [name for name, secondary in env.plan.secondaries.items() if is_on_demand(secondary)]
 
 
+def be_asked(env: Environment, service: str) -> None:
+    """Of the secondary of a service, where that is on demand: see `SecondaryPower.be_asked`."""
+    name = env.plan.services[service].standby.secondary
+    if is_on_demand(env.plan.secondaries[name]):
+        SecondaryPower(env, name).be_asked()
+
+
 class SecondaryPower:
     """Of secondary `name`, which is on demand."""
 
