@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from simulated.environment import SimulatedEnvironment
 from simulated.secondary_vm import SecondaryVm
 from simulated.site import Site
 from vcrecovery.core.episode import Outcome, Step
@@ -14,6 +15,12 @@ from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.service_state import Side
 from vcrecovery.operations.environment import place_of_disk
 from vcrecovery.operations.secondary_power import SecondaryPower
+from vcrecovery.report.findings import findings
+from vcrecovery.report.look import look
+from vcrecovery.report.protection import Protection, protection
+from vcrecovery.report.query_pool import QueryPool
+from vcrecovery.report.secondaries import of_secondaries
+from vcrecovery.report.view import ServiceView
 from vcrecovery.store.powered import PoweredBook
 
 
@@ -288,3 +295,33 @@ def test_a_failover_right_after_its_hypervisor_has_booted_mounts_the_disk_first(
     site.failover()
     serves(site)
     assert vm.boots == 1
+
+
+def shown(site: Site) -> tuple[ServiceView, list[str]]:
+    found: list[ServiceView] = []
+    others: list[str] = []
+
+    def look_at(env: SimulatedEnvironment) -> None:
+        pool = QueryPool(runtime=env.runtime, steady=env.clock.steady)
+        found.extend(look(env, ["web"], pool))
+        others.extend(str(finding) for finding in of_secondaries(env))
+
+    site.do(site._begin("operator", look_at))
+    return found[0], others
+
+
+def test_status_says_that_it_is_off_and_that_this_is_as_it_should_be(memory_path: Path) -> None:
+    site, vm = made(memory_path)
+    site.watch(15)
+    view, others = shown(site)
+    assert (view.standby.state, protection(view).level, findings(view), others) == (
+        *("off (on demand)", Protection.PROTECTED, []),
+        [],
+    )
+    vm.unmount()
+    vm.saved = True
+    _, others = shown(site)
+    said = (
+        "its memory was saved, and would go on with its disk as it was then: `virsh managedsave-remove sec1` drops that"
+    )
+    assert others == [f"sec1: {said}"]
