@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from simulated.environment import SimulatedEnvironment
 from simulated.secondary_vm import SecondaryVm
 from simulated.site import Site
+from vcrecovery.cli import standby_modes
 from vcrecovery.core.episode import Outcome, Step
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.service_state import Side
+from vcrecovery.errors import RefusedError
+from vcrecovery.operations.drill_preflight import objections
 from vcrecovery.operations.environment import place_of_disk
 from vcrecovery.operations.secondary_power import SecondaryPower
 from vcrecovery.report.findings import findings
@@ -106,15 +110,20 @@ def test_it_is_powered_off_a_while_after_the_way_back_and_takes_files_again(memo
     assert site.scheduler.broken is None
 
 
-def test_no_files_arrive_while_it_is_on(memory_path: Path) -> None:
+@pytest.mark.parametrize("relays", [True, False])
+def test_files_of_others_arrive_while_it_is_on_where_they_are_handed_on(relays: bool, memory_path: Path) -> None:
     site, vm = made(memory_path, "web", "db")
+    vm.relays = relays
     site.watch(1)
     site.crash("web")
     site.watch(40)
     before = site.world.services["db"].heartbeat_file
-    site.watch(30)
+    site.watch(300)
     assert vm.power is Power.RUNNING
-    assert site.world.services["db"].heartbeat_file == before
+    assert (site.world.services["db"].heartbeat_file != before) is relays
+    site.crash("db")
+    site.watch(30)
+    assert site.world.services["db"].serves is relays
 
 
 BOUNDARIES = range(1, 31)
@@ -325,3 +334,71 @@ def test_status_says_that_it_is_off_and_that_this_is_as_it_should_be(memory_path
         "its memory was saved, and would go on with its disk as it was then: `virsh managedsave-remove sec1` drops that"
     )
     assert others == [f"sec1: {said}"]
+
+
+def test_what_cannot_be_had_with_it_is_refused_in_one_line(memory_path: Path) -> None:
+    site, _ = failed_over(memory_path)
+    site.failback()
+    assert (
+        "its VM cannot fetch from secondary sec1, which is on demand: stop it, copy what it has written" in site.log[-1]
+    )
+    found: list[str] = []
+    site.by_hand(lambda env: found.extend(objections(env, ["web"])))
+    assert found == ["web: its secondary sec1 is on demand, where no drill is possible; a switchover shows as much"]
+    set_mode = standby_modes.set_mode.callback
+    assert set_mode is not None
+    with pytest.raises(RefusedError, match=r"the standby of web stays cold: secondary sec1 is off until a failover"):
+        set_mode(service="web", mode="frozen", timeout=5.0, plan_path=memory_path / "plan.yml")
+
+
+def test_an_operator_keeps_it_on(memory_path: Path) -> None:
+    site, vm = made(memory_path, secondary={"power_off_after": "1m"})
+    site.watch(1)
+
+    def on(env: SimulatedEnvironment) -> None:
+        power = SecondaryPower(env, "sec1")
+        power.keep_on(1800.0)
+        power.power_on("work on it")
+
+    site.do(site._begin("operator", on))
+    site.watch(1500)
+    assert vm.power is Power.RUNNING, site.log
+    site.watch(400)
+    assert takes_files(site, vm), site.log
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_one_of_the_two_has_the_disk(seed: int, memory_path: Path) -> None:
+    """Kills, ends and failovers in an order that the seed gives; the world looks for a disk that is in two places."""
+    random = Random(seed)  # noqa: S311
+    site, vm = made(memory_path, "web", "db", secondary={"power_off_after": "30s"})
+    site.watch(1)
+    for _ in range(12):
+        name = random.choice(["web", "db"])
+        match random.randrange(7):
+            case 0:
+                site.crash(name)
+            case 1:
+                vm.ends(random.choice(["crashed", "destroyed", ""]))
+            case 2:
+                site.kill_watcher()
+            case 3 if site.journal.state(name).standby_serves and vm.power is Power.RUNNING:
+                site.serve_from_primary(name)
+            case 4:
+                site.kill_at = site.boundaries + random.randrange(1, 12)
+            case 5:
+                vm.is_killed_after = 8.0
+            case _:
+                site.failover(name=name)
+        site.watch(random.choice([2, 15, 60, 120]), to_the_end=False)
+        assert not (vm.mounted and vm.power not in OFF)
+    site.kill_at = None
+    vm.is_killed_after = None
+    for name in ("web", "db"):
+        site.acknowledge(name)
+        site.crash(name)
+        site.failover(name=name)
+    site.watch(120)
+    for name in ("web", "db"):
+        assert site.world.services[name].serves, "\n".join(site.log[-25:])
+    assert site.scheduler.broken is None

@@ -36,6 +36,8 @@ class SecondaryVm:
     #: Seconds until its LXD answers; None: it hangs. And until it is off, once it is asked.
     boots_within: float | None = 20.0
     shuts_down_within: float | None = 3.0
+    #: The receiver hands files on to it while it is on.
+    relays: bool = True
     #: libvirt does not start it.
     fails_to_start: bool = False
     #: Seconds after a start, in which its QEMU is killed, once.
@@ -83,6 +85,8 @@ class SecondaryVm:
     def _is_up(self, boot: int) -> None:
         if self.power is Power.RUNNING and self.boots == boot:
             self.lxd_up = True
+            for place in self.there():
+                place.disk_is_elsewhere = not self.relays
             self.comes_back(self.name)
 
     def ends(self, reason: str, boot: int | None = None) -> None:
@@ -91,6 +95,7 @@ class SecondaryVm:
         self.told(f"the VM of {self.name} is off ({reason})")
         self.power, self.reason, self.lxd_up = Power.SHUTOFF, reason, False
         for place in self.there():
+            place.disk_is_elsewhere = True
             if reason == "shutdown" and place.serves:
                 self.violated(f"{self.name} is shut down while {place.name} serves there")
             place.container.status = STOPPED

@@ -305,12 +305,23 @@ class SecondaryPower:
             "disk": str(place.disk),
             "note": str(place.note),
             "takes_files": str(place.takes_files),
+            "relay": self._relay_of(name),
         }
         file = self._env.plan.state_dir / REGISTER / f"{name}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         scratch = file.with_suffix(".new")
         scratch.write_text(json.dumps(entry, indent=1) + "\n")
         scratch.replace(file)
+
+    def _relay_of(self, name: str) -> dict[str, str]:
+        """How the receiver hands files on while it is on; the role `secondary` makes the key."""
+        vm, folder = self._secondary.vm, self.place.folder / "relay"
+        return {
+            "address": "" if vm is None else str(vm.address.ip),
+            "port": str(self._secondary.receiver.port),
+            "key": str(folder / name),
+            "known_hosts": str(folder / "known_hosts"),
+        }
 
     # -- the disk, by whoever may mount ------------------------------------------------------------------------
 

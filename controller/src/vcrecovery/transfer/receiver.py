@@ -27,6 +27,7 @@ from vcrecovery.primary.answers import PRIMARY, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, jail, sessions
 from vcrecovery.transfer.failback_orders import Order, read_order
+from vcrecovery.transfer.hand_on import hand_on
 from vcrecovery.transfer.rsync_words import reads, server_arguments
 
 #: How long a session waits for a restore point to be made, kept or restored.
@@ -46,7 +47,9 @@ class KeepingError(ExternalError):
 
 
 class _NotHereError(ExternalError):
-    """The disk of a secondary on demand is in its VM."""
+    """The disk of a secondary on demand is in its VM. `relay`: how that is reached; None where it is not."""
+
+    relay: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,13 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
     return config, Path(entry["rootfs"])
 
 
-def _noted(entry: Mapping[str, str], service: str) -> Mapping[str, str]:
+def _noted(entry: Mapping[str, Any], service: str) -> Mapping[str, str]:
     """Of a secondary that is off most of the time, whose disk is mounted here then."""
     away = _NotHereError(
         f"the secondary of {service} is on, or about to be: its disk is not here", "files are taken once it is off"
     )
+    if entry.get("relay") and Path(entry["relay"]["key"]).exists():
+        away.relay = entry["relay"]
     # In this order: see `operations.secondary_power`.
     if not Path(entry["takes_files"]).exists() or not os.path.ismount(entry["disk"]):
         raise away
@@ -188,7 +193,13 @@ def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoRe
     with refusals_noted(service, command):
         arguments = server_arguments(command)
         read_only = reads(arguments)
-        target, session = (find_source(state_dir, service), None) if read_only else _join(state_dir, service)
+        try:
+            target, session = (find_source(state_dir, service), None) if read_only else _join(state_dir, service)
+        except _NotHereError as error:
+            if read_only or error.relay is None:
+                raise
+            sessions.join(state_dir, service, WAIT_SECONDS)
+            hand_on(error.relay, command)
     if not read_only:
         (published.withdraw if seeds else published.publish)(target.rootfs)
     jail.enter(target.rootfs, target.id_map, read_only=read_only, session=session)
