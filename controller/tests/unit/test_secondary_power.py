@@ -93,7 +93,7 @@ def test_one_that_is_off_answers_from_its_note(server: OnDemandServer, place: Pl
     assert server.size().cores == 2
     assert server.reading("standbys").containers == {}
     assert server.is_here
-    assert server.rootfs("standbys", "web") == place.disk / "containers/web/rootfs"
+    assert server.rootfs("standbys", "web") == place.disk / "pool/containers/web/rootfs"
 
 
 def test_its_files_are_those_of_now(server: OnDemandServer, place: Place) -> None:
@@ -194,7 +194,10 @@ def plan_with(folder: Path, secondary: dict[str, Any], service: dict[str, Any] |
     text = {
         "version": 1,
         "hypervisors": {"hv1": {"uri": "qemu+ssh://vcrecovery@hv1/system"}, "hv2": {}},
-        "secondaries": {"sec1": given, "sec2": {**given, "power": "always", "lxd": "/var/lib/lxd/unix.socket"}},
+        "secondaries": {
+            "sec1": given,
+            "sec2": {**given, "power": "always", "lxd": "/var/lib/lxd/unix.socket", "vm": None},
+        },
         "services": {
             "web": {
                 "primary": {
@@ -229,6 +232,7 @@ SPARE = {
         ({"vm": {**VM, "standbys_disk": None}}, {}, "needs `vm`, with a `standbys_disk`"),
         ({"vm": {**VM, "hypervisor": "hv1"}}, {}, "have the controller run there"),
         ({"lxd": "/var/lib/lxd/unix.socket"}, {}, "name its URL"),
+        ({"receiver": {"address": "192.0.2.20"}}, {}, "is the VM's, which is off"),
         ({"fence": {"command": ["off"]}}, {}, "for a secondary that has a spare"),
         ({}, {"mode": "frozen"}, "its standbys are cold"),
         ({}, {"restore_points": {"keep": 2}}, "makes no snapshots"),

@@ -46,7 +46,7 @@ class OnDemandSite(Site):
 
     def __init__(self, folder: Path, services: Mapping[str, int], **common: Any) -> None:
         super().__init__(folder, services, **common)
-        self.pool_source = f"source={MOUNTED}"
+        self.pool_source = f"source={MOUNTED}/pool"
         self.disk = folder / f"{self.secondary.name}-standbys.img"
         self.data["secondaries"][SECONDARY] |= {
             "power": "on-demand",
@@ -58,7 +58,8 @@ class OnDemandSite(Site):
                 "standbys_disk": "3GiB",
                 "image": "/none.img",
                 "network": BRIDGE,
-                "address": self.secondary.address,
+                # Of another network than the standbys', as the plan wants it; nobody is asked there.
+                "address": "192.0.2.20/24",
             },
         }
         self.plan.write_text(yaml.safe_dump(self.data))
@@ -96,6 +97,7 @@ class OnDemandSite(Site):
             run(words, timeout=60)
             libvirt.start(self.secondary.name)
             wait_until(lambda: machine.greets(self.secondary.ip), "its second boot", PATIENCE)
+            self.command(f"mkdir -m 711 {MOUNTED}/pool")
 
 
 @contextmanager

@@ -39,6 +39,8 @@ def _of_secondary(plan: Plan, secondary: Secondary, here: Key) -> Iterator[tuple
     if vm is not None and (host := plan.hypervisors.get(vm.hypervisor)) is not None and urlsplit(host.uri).hostname:
         said = "the disk of a secondary that is off is mounted on that hypervisor: have the controller run there"
         yield (*here, "vm", "hypervisor"), f"is another machine ({host.uri}); {said}, and name it by a local URI"
+    if vm is not None and secondary.receiver.address in (vm.address.ip, secondary.network.address.ip):
+        yield (*here, "receiver", "address"), "is the VM's, which is off when files arrive; name its hypervisor's"
     if not isinstance(secondary.lxd, LxdOverHttps):
         yield (*here, "lxd"), "is a socket, which is not there while the secondary is off; name its URL"
     if secondary.fence is not None:

@@ -55,8 +55,8 @@ class Place:
         return is_mounted(self.disk)
 
     def rootfs(self, instance: str) -> Path:
-        """As a pool with driver dir has it, whose source is the whole file system."""
-        return self.disk / "containers" / instance / "rootfs"
+        """As a pool with driver dir has it, in the folder that the role `secondary` gives it there."""
+        return self.disk / "pool" / "containers" / instance / "rootfs"
 
     def read(self) -> Mapping[str, Any]:
         """Raises OSError where there is none yet, and where it is none."""
