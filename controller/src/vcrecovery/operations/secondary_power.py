@@ -14,7 +14,6 @@ Whoever is killed in between has left a state from which the next one goes on: e
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -28,19 +27,17 @@ from vcrecovery.core.secondary_power import PowerAct, SeenSecondary, decide_powe
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.libvirt.by_name import NamedVm
 from vcrecovery.errors import BusyError, ExternalError, RefusedError, UsageError
-from vcrecovery.operations.environment import Environment, place_of_disk
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.standbys_disk import StandbysDisk
 from vcrecovery.plan.on_demand import domain_of, is_on_demand
-from vcrecovery.standby.container import REGISTER
 from vcrecovery.store.lock import service_lock
 from vcrecovery.store.powered import PoweredBook
-from vcrecovery.transfer.sessions import end_sessions
 
 log = logging.getLogger("vcrecovery.watch")
 
 #: What the role `secondary_vm` calls the file with that disk, behind the name of its VM.
 DISK_ENDS_WITH = "-standbys.img"
-#: Seconds for killed sessions to be gone, for a VM to begin, and for one that holds nothing to shut down.
-SESSIONS_END_WITHIN = 10.0
+#: Seconds for a VM to begin, and for one that holds nothing to shut down.
 STARTS_WITHIN = 60.0
 SHUTS_DOWN_WITHIN = 180.0
 #: Seconds after which it is asked to shut down once more: a system that has just booted overlooks its power button.
@@ -74,7 +71,8 @@ class SecondaryPower:
         self._host = env.hosts[self._secondary.vm.hypervisor]
         self._domain = domain_of(name, self._secondary)
         self._lxd = env.on_demand_lxd(name)
-        self.place = place_of_disk(env.plan, name)
+        self._disk = StandbysDisk(env, name)
+        self.place = self._disk.place
         self._book = PoweredBook(env.journal)
 
     # -- what is seen ------------------------------------------------------------------------------------------
@@ -95,19 +93,15 @@ class SecondaryPower:
             "" if vm is None else vm.reading.reason,
             detail if vm is None else "",
             vm is not None and vm.saved,
-            self.place.takes_files.exists() and self._env.is_mounted(self.place.disk),
+            self._disk.takes_files,
             serving,
             at_work,
             self._kept_on_until() > self._env.clock.now(),
         )
 
-    @property
-    def _names(self) -> list[str]:
-        return [name for name, service in self._env.plan.services.items() if service.standby.secondary == self.name]
-
     def _services(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Those that are to serve there: from when a start was tried, their files are live. And those at work."""
-        journal, names = self._env.journal, set(self._names)
+        journal, names = self._env.journal, set(self._disk.services)
         open_ones = [one for one in journal.open_episodes() if one.service in names]
         serving = {name for name, found in journal.who_serves().items() if found.side is Side.STANDBY}
         serving |= {one.service for one in open_ones if one.tried(Step.START) and not one.request.back}
@@ -190,7 +184,7 @@ class SecondaryPower:
         """
         clock = self._env.clock
         deadline = clock.steady() + self._secondary.power_on_within
-        while not self._env.is_mounted(self.place.disk) and not self._answers():
+        while not self._disk.is_mounted and not self._answers():
             seen = self.look()
             if seen.power in OFF and seen.serving:
                 self.power_on("a standby is to serve there")
@@ -206,7 +200,7 @@ class SecondaryPower:
         return self._vm().reading.power is not Power.RUNNING
 
     def _answers(self) -> bool:
-        if self._env.is_mounted(self.place.disk):
+        if self._disk.is_mounted:
             # The note would answer.
             return False
         try:
@@ -224,7 +218,7 @@ class SecondaryPower:
         seen = self._seen(vm, Power.ABSENT, "")
         if (trouble := unusable(seen)) is not None:
             raise ExternalError(f"secondary {self.name} is not started: {trouble}")
-        self._take_disk()
+        self._disk.take(self.disk_of_one_that_is_off())
         try:
             self._host.start(vm.uuid, with_host=False, timeout=STARTS_WITHIN)
         except ExternalError:
@@ -234,14 +228,6 @@ class SecondaryPower:
             raise
         self._book.is_on(self.name, self._env.clock.now(), why)
         return True
-
-    def _take_disk(self) -> None:
-        """Nobody writes there any more, and nothing has it. Under its lock."""
-        with contextlib.suppress(FileNotFoundError):
-            self.place.takes_files.unlink()
-        for name in self._names:
-            end_sessions(self._env.plan.state_dir, name, SESSIONS_END_WITHIN)
-        self._env.unmount_disk(self.name, self.disk_of_one_that_is_off(), self.place.disk)
 
     # -- off ---------------------------------------------------------------------------------------------------
 
@@ -290,38 +276,8 @@ class SecondaryPower:
         seen = self._seen(vm, Power.ABSENT, "")
         if decide_power(seen, 0.0, 0.0).act is not PowerAct.MOUNT:
             return
-        self._env.mount_disk(self.name, self.disk_of_one_that_is_off(), self.place.disk)
+        self._disk.give(self.disk_of_one_that_is_off())
         self._book.is_off(self.name, self._env.clock.now())
-        for name in self._names:
-            self._tell_receiver(name)
-        self.place.takes_files.touch()
-
-    def _tell_receiver(self, name: str) -> None:
-        """Where it finds the standby, without reading the plan."""
-        place = self.place
-        entry = {
-            "container": name,
-            "rootfs": str(place.rootfs(name)),
-            "disk": str(place.disk),
-            "note": str(place.note),
-            "takes_files": str(place.takes_files),
-            "relay": self._relay_of(name),
-        }
-        file = self._env.plan.state_dir / REGISTER / f"{name}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        scratch = file.with_suffix(".new")
-        scratch.write_text(json.dumps(entry, indent=1) + "\n")
-        scratch.replace(file)
-
-    def _relay_of(self, name: str) -> dict[str, str]:
-        """How the receiver hands files on while it is on; the role `secondary` makes the key."""
-        vm, folder = self._secondary.vm, self.place.folder / "relay"
-        return {
-            "address": "" if vm is None else str(vm.address.ip),
-            "port": str(self._secondary.receiver.port),
-            "key": str(folder / name),
-            "known_hosts": str(folder / "known_hosts"),
-        }
 
     # -- the disk, by whoever may mount ------------------------------------------------------------------------
 
