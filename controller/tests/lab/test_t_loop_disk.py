@@ -88,6 +88,20 @@ def test_one_that_a_vm_has_is_not_mounted(disk: Path, place: Path) -> None:
     loop_disk.mount(disk, place)
 
 
+def test_a_copy_in_a_mount_namespace_that_nobody_uses_goes_too(disk: Path, place: Path) -> None:
+    loop_disk.mount(disk, place)
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "cd / && echo ready && cat"]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        loop_disk.unmount(disk, place, CLOCK)
+        assert qemu_opens(disk)
+    finally:
+        other.kill()
+        other.communicate(timeout=30)
+
+
 def test_a_session_in_a_mount_namespace_of_its_own_keeps_it(
     disk: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ Needs root, and a machine of Linux with loop devices. ExternalError says what ca
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -74,7 +75,31 @@ def unmount(disk: Path, place: Path, clock: Clock) -> None:
         except ExternalError:
             if clock.steady() >= deadline:
                 raise
+            _unmount_elsewhere(disk)
         clock.sleep(_LOOK_EVERY)
+
+
+def _unmount_elsewhere(disk: Path) -> None:
+    """Whoever has made a mount namespace of his own meanwhile has a copy of the mount in it, which nobody uses."""
+    loops = [found.parents[1] for found in Path("/sys/block").glob("loop*/loop/backing_file") if _is_of(found, disk)]
+    numbers = {(loop / "dev").read_text().strip() for loop in loops}
+    seen = {Path("/proc/self/ns/mnt").readlink()}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ExternalError):  # it has ended, or shows it by another name
+            if (namespace := (process / "ns/mnt").readlink()) in seen:
+                continue
+            seen.add(namespace)
+            for line in (process / "mountinfo").read_text().splitlines():
+                _, _, number, _, place, *_ = line.split()
+                if number in numbers:
+                    run(["nsenter", "--mount", "--target", process.name, "umount", "--lazy", place], timeout=_TAKES)
+
+
+def _is_of(backing_file: Path, disk: Path) -> bool:
+    try:
+        return backing_file.read_text().strip() == str(disk)
+    except OSError:
+        return False
 
 
 def _must_be_free(disk: Path) -> None:
