@@ -115,7 +115,9 @@ def is_off(site: OnDemandSite) -> bool:
 
 
 @pytest.mark.usefixtures("primary")
-def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(site: OnDemandSite, sender: Sender) -> None:
+def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(
+    site: OnDemandSite, sender: Sender, tmp_path: Path
+) -> None:
     assert "off, and takes files" in done(site, "secondary", "off", "sec1")
     assert is_off(site)
     assert sender.asks_who_serves() == "primary"
@@ -134,9 +136,9 @@ def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(site: OnD
     assert sender.send({"/etc/later": "1"}).returncode == 0
     began = time.monotonic()
     said = done(site, "failover", NAME)
-    # For docs/secondaries.md.
+    # For docs/cold-secondaries.md: the boot of the VM apart.
     said += f"from the request to the end of the failover: {time.monotonic() - began:.1f} s\n"
-    (site.folder.parent / "on-demand.txt").write_text(said)
+    (tmp_path / "timeline.txt").write_text(said)
     assert "arrived while it was off" in page(site).decode()
     assert not is_mounted(site.folder / "state/secondaries/sec1/disk")
     assert "its disk is not here" in sender.send({}).stderr
