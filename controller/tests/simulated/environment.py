@@ -13,6 +13,7 @@ from simulated.dns import SimulatedZone
 from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
 from simulated.scheduler import SimulatedRuntime
+from simulated.secondary_vm import DISK
 from simulated.vm_orders import SimulatedVmOrders
 from simulated.world import Service, World
 from vcrecovery.core.episode import Episode, Step
@@ -219,6 +220,24 @@ class SimulatedEnvironment(Environment):
             name: SimulatedLxd(name, folder, self.simulated, self._world, self._starts, middle)
             for name in self.plan.secondaries
         }
+
+    def is_mounted(self, place: Path) -> bool:
+        return self._world.secondary_vms[place.parent.name].mounted
+
+    def mount_disk(self, secondary: str, disk: Path, place: Path) -> None:
+        assert str(disk) == DISK
+        self.simulated.scheduler.takes(0.2)
+        self._at("in the middle of mount", None)
+        if not self._world.secondary_vms[secondary].mount():
+            raise ExternalError(f"disk {disk} is in use")
+        self._at("mounted", None)
+
+    def unmount_disk(self, secondary: str, disk: Path, place: Path) -> None:
+        assert str(disk) == DISK
+        self.simulated.scheduler.takes(0.2)
+        self._at("in the middle of unmount", None)
+        self._world.secondary_vms[secondary].unmount()
+        self._at("unmounted", None)
 
     @cached_property
     def zones(self) -> dict[str, Any]:

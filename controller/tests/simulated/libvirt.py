@@ -8,6 +8,8 @@ from typing import TypeVar
 import libvirt
 
 from simulated.scheduler import Scheduler
+from simulated.secondary_vm import HOST as SECONDARIES_HOST
+from simulated.secondary_vm import SecondaryDomain, SecondaryVm
 from simulated.world import Service, World
 from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import OFF, Power
@@ -107,17 +109,35 @@ class _Domain:
         self._world.becomes(self._service, Power.RUNNING)
 
 
+def _shown(vm: SecondaryVm) -> SecondaryDomain:
+    numbers = {word: number for number, word in REASON.get(_STATE[vm.power], {}).items()}
+    reason = numbers[vm.reason] if vm.reason else 0
+    return SecondaryDomain(
+        vm, _STATE[vm.power], reason, lambda text: _LibvirtError(libvirt.VIR_ERR_INTERNAL_ERROR, text)
+    )
+
+
 class _Connection:
     """A connection to libvirtd, as python-libvirt shows it."""
 
     def __init__(self, host: str, world: World) -> None:
         self._host, self._world = host, world
 
-    def lookupByUUIDString(self, uuid: str) -> _Domain:  # noqa: N802
+    def lookupByUUIDString(self, uuid: str) -> _Domain | SecondaryDomain:  # noqa: N802
+        for vm in self._world.secondary_vms.values():
+            if vm.uuid == uuid and self._host == SECONDARIES_HOST:
+                return _shown(vm)
         service = self._world.by_uuid(uuid)
         if service is None or service.host != self._host:
             raise _LibvirtError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching uuid '{uuid}'")
         return _Domain(service, self._world)
+
+    def lookupByName(self, name: str) -> SecondaryDomain:  # noqa: N802
+        """Only secondaries are looked for by name."""
+        vm = self._world.secondary_vms.get(name)
+        if vm is None or self._host != SECONDARIES_HOST:
+            raise _LibvirtError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching name '{name}'")
+        return _shown(vm)
 
     def listAllDomains(self) -> list[_Domain]:  # noqa: N802
         return [_Domain(service, self._world) for service in self._world.on(self._host)]

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from simulated.scheduler import Scheduler, SimulatedInbox, SimulatedRuntime
 from simulated.world import MODES, Container, Service, World
@@ -57,7 +58,7 @@ class _Listening:
         with suppress(queue.Empty):
             found: Happening = self._inbox.get(timeout=timeout)
             return found
-        self._server.must_answer()
+        self._server.must_answer(noted=True)
         return None
 
 
@@ -80,11 +81,19 @@ class SimulatedLxd(LxdServer):
         self._in_the_middle = middle
         self._size = Size(max(1, starts // 2), max(1, starts) * _GIB)
 
-    def _asked(self, takes: float = TAKES) -> None:
+    def _asked(self, takes: float = TAKES, *, noted: bool = False) -> None:
+        """`noted`: also one that is off answers, from its note."""
         self._scheduler.takes(takes)
-        self.must_answer()
+        self.must_answer(noted=noted)
 
-    def must_answer(self) -> None:
+    def must_answer(self, *, noted: bool = False) -> None:
+        vm = self._world.secondary_vms.get(self.name)
+        if vm is not None and vm.mounted:
+            if not noted:
+                raise ExternalError(f"secondary {self.name} is off (power: on-demand)")
+            return
+        if vm is not None and not vm.lxd_up:
+            raise self._unreachable(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
         if any(place.machine_is_off or not place.lxd_answers for place in self._world.in_lxd(self.name)):
             raise self._unreachable(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
 
@@ -98,6 +107,17 @@ class SimulatedLxd(LxdServer):
             raise self._says("Instance not found")
         return service, service.container
 
+    def answers_soon(self, pool: str) -> bool:
+        self._asked()
+        return True
+
+    def to_note(self, pool: str) -> dict[str, Any]:
+        self._asked()
+        for place in self._world.in_lxd(self.name):
+            if place.container.status != STOPPED:
+                raise ExternalError(f"{place.name} runs on secondary {self.name}")
+        return {}
+
     def has(self, name: str) -> bool:
         return self._there(name) is not None
 
@@ -108,7 +128,7 @@ class SimulatedLxd(LxdServer):
     # -- instances ---------------------------------------------------------------------------------------------
 
     def get(self, instance: str) -> Instance | None:
-        self._asked()
+        self._asked(noted=True)
         if self._there(instance) is None:
             return None
         _, container = self._of(instance)
@@ -183,7 +203,7 @@ class SimulatedLxd(LxdServer):
 
     @contextmanager
     def lifecycle(self) -> Iterator[Happenings]:
-        self._asked()
+        self._asked(noted=True)
         listening = _Listening(self, self._scheduler)
         entry = (self.name, listening.report)
         self._world.listening_to_lxd.append(entry)
@@ -244,7 +264,7 @@ class SimulatedLxd(LxdServer):
     # -- files -------------------------------------------------------------------------------------------------
 
     def snapshots(self, instance: str) -> list[str]:
-        self._asked()
+        self._asked(noted=True)
         return list(self._of(instance)[0].restore_points) if self.has(instance) else []
 
     def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
@@ -273,11 +293,11 @@ class SimulatedLxd(LxdServer):
         service.restore_points = tuple(point for point in service.restore_points if point != snapshot)
 
     def pool_driver(self, pool: str) -> str | None:
-        self._asked()
+        self._asked(noted=True)
         return "dir"
 
     def pool_space(self, pool: str) -> tuple[int, int]:
-        self._asked()
+        self._asked(noted=True)
         free = int(min(service.pool_free for service in self._world.in_lxd(self.name)))
         return free, max(free, 100_000_000_000)
 
@@ -304,7 +324,7 @@ class SimulatedLxd(LxdServer):
         container.config = {key: value for key, value in then.items() if key not in (EPOCH_KEY, "boot.autostart")}
 
     def file(self, instance: str, path: str) -> bytes | None:
-        self._asked()
+        self._asked(noted=True)
         service = self._there(instance)
         return service.heartbeat_file if service is not None and path == HEARTBEAT else None
 
@@ -312,7 +332,7 @@ class SimulatedLxd(LxdServer):
         return self.file(instance, HEARTBEAT if name == TEMPLATE else name)
 
     def size(self) -> Size:
-        self._asked()
+        self._asked(noted=True)
         return self._size
 
     def reading(self, pool: str) -> Reading:

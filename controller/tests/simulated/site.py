@@ -19,6 +19,7 @@ from simulated.dns import NAME, name_of
 from simulated.environment import SimulatedEnvironment
 from simulated.lxd import socket_of
 from simulated.scheduler import START, KilledError, Process, Scheduler, SimulatedRuntime
+from simulated.secondary_vm import HOST, SecondaryVm
 from simulated.world import Container, Service, World, with_a_spare
 from vcrecovery.cli import recovery
 from vcrecovery.cli.watch import watching
@@ -28,10 +29,12 @@ from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect.event_meaning import EventMeaning
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.errors import VCRecoveryError
+from vcrecovery.operations.environment import place_of_disk
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.modes import Mode
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.standby.modes import ChosenModes, Level
 from vcrecovery.store.journal import Journal
 
@@ -53,6 +56,17 @@ def _spare(number: int, said: Mapping[str, Any]) -> dict[str, Any]:
     secondary = str(said["spare"])
     every = said.get("spare_every", "60s")
     return {"secondary": secondary, "address": f"{_network(secondary)}.{number + 10}", "every": every}
+
+
+def _on_demand(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    files = {key: f"/etc/vcrecovery/{key}" for key in ("certificate", "key", "server_certificate")}
+    vm = {"hypervisor": HOST, "standbys_disk": "10GiB", "image": "/debian.img", "network": "br0"}
+    return {
+        "lxd": {"url": f"https://{name}:8443", **files},
+        "power": "on-demand",
+        "vm": {**vm, "address": "192.0.2.20/24"},
+        **more.get("secondary", {}),
+    }
 
 
 def _names(service: str, said: Mapping[str, Any]) -> list[str]:
@@ -137,6 +151,9 @@ class Site:
         for number, (name, values) in enumerate(said.items()):
             self._service(number, name, {**(world or {}), **values})
         self.world.services = {name: self.world.services[name] for name in self.plan.services}
+        for name, secondary in self.plan.secondaries.items():
+            if is_on_demand(secondary):
+                self._secondary_vm(name)
         Site.left_open.append(self)
 
     def close(self) -> None:
@@ -199,10 +216,12 @@ class Site:
                     **({"fence": {"command": ["power-off", host]}} if host in fenced else {}),
                 }
                 for host, site in hosts.items()
-            },
+            }
+            | ({HOST: {"uri": "test:///default"}} if any(said.get("on_demand") for said in all_said) else {}),
             "secondaries": {
                 name: {
                     "lxd": str(socket_of(folder, name)),
+                    **(_on_demand(name, more) if any(said.get("on_demand") for said in all_said) else {}),
                     "network": {"bridge": "vcr0", "address": f"{_network(name)}.1/24"},
                     "receiver": {"address": "10.10.0.1"},
                     "starts_at_once": self.starts_at_once,
@@ -261,8 +280,18 @@ class Site:
             with_a_spare(service, values["spare"], _spare(number, values)["address"])
             assert service.other is not None
             service.other.lxd_tells = partial(self.world.lxd_tells, service.other)
-        of_the_plan = ("needs", "two_names", "spare", "spare_every", "secondary_fence")
+        of_the_plan = ("on_demand", "needs", "two_names", "spare", "spare_every", "secondary_fence")
         self.change([name], {key: value for key, value in values.items() if key not in of_the_plan})
+
+    def _secondary_vm(self, name: str) -> None:
+        """Off, as the watcher leaves it."""
+        there = partial(self.world.in_lxd, name)
+        vm = SecondaryVm(name, self.scheduler, there, self._violated, self.say, self.world.machine_is_back)
+        vm.mount()
+        folder = place_of_disk(self.plan, name)
+        folder.folder.mkdir(parents=True)
+        folder.takes_files.touch()
+        self.world.secondary_vms[name] = vm
 
     def _violated(self, what: str) -> None:
         self.say(f"VIOLATED: {what}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulated.scheduler import START, Scheduler
+from simulated.secondary_vm import SecondaryVm
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.operations.vm_orders import Given, Report
@@ -24,7 +25,7 @@ MODES: Mapping[str, tuple[float, float]] = {
     "hot": (0.02, 0.1),
 }
 #: What a VM does, by what its heartbeats depend on.
-_BEATS = frozenset({"power", "cpu", "network_cut", "syncs", "superseded", "clock_ahead"})
+_BEATS = frozenset({"disk_is_elsewhere", "power", "cpu", "network_cut", "syncs", "superseded", "clock_ahead"})
 #: On which of them it depends whether the primary serves, or anything answers, as seen from here.
 _SEEN = frozenset({"power", "cpu", "network_cut", "superseded", "primary_ports_open", "address_answers"})
 _SEEN |= {"hypervisor_answers", "libvirtd_hangs"}
@@ -84,6 +85,8 @@ class Service:
     address_answers: bool = False
     #: Whether what the primary writes arrives.
     syncs: bool = True
+    #: The disk of its standby, on a secondary on demand, is not where files arrive.
+    disk_is_elsewhere: bool = False
     #: Seconds by which the clock of its VM is ahead of the controller's.
     clock_ahead: float = 0.0
     #: Seconds from its power button to its end; None: it does not heed it.
@@ -221,7 +224,7 @@ class Service:
         """Up to now it has sent heartbeats, if it could."""
         has_stopped = self.final and self.told_boot == self.boots_so_far
         sends = self.syncs and not self.network_cut and not self.superseded and not has_stopped
-        sends = sends and "user.vcrecovery.keeping" not in self.container.config
+        sends = sends and "user.vcrecovery.keeping" not in self.container.config and not self.disk_is_elsewhere
         if self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
             self.heartbeat = self.scheduler.wall + self.clock_ahead
             self.beaten_at, self.off_for, self.beaten_ahead = self.scheduler.time, 0.0, self.clock_ahead
@@ -280,7 +283,7 @@ class Service:
     def shuts_down(self) -> None:
         """Its services have stopped, and their last files are sent."""
         self.beat()
-        takes_files = self.container.config.get("user.vcrecovery.role") == "standby"
+        takes_files = self.container.config.get("user.vcrecovery.role") == "standby" and not self.disk_is_elsewhere
         if self.sends_last_files and self.syncs and not self.network_cut and takes_files:
             self.heartbeat, self.final = self.scheduler.wall + self.clock_ahead, True
 
@@ -475,6 +478,9 @@ class World:
     unwritten_at: float = float("-inf")
     ways_that_hang: set[str] = field(default_factory=set)
     ways_that_fail: set[str] = field(default_factory=set)
+
+    #: Of secondaries on demand.
+    secondary_vms: dict[str, SecondaryVm] = field(default_factory=dict)
 
     def lxd_tells(self, place: Service, what: str, by: str) -> None:
         for secondary, report in list(self.listening_to_lxd):

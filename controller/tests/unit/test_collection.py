@@ -76,6 +76,7 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
         "monitoring_relay_user": "daemon",
         "monitoring_relay_state_dir": "/var/lib/vcrecovery/relay",
         "secondary_receiver_argv": ["/bin/true", "-D"],
+        "secondary_disk_argv": ["/bin/true", "secondary"],
         "dns_daemon": {"argv": ["/bin/true", "-f"]},
         "dns_zone_dir": "/var/lib/bind",
         "primary_config_dir": "/etc/vcrecovery",

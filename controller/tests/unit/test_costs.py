@@ -25,7 +25,7 @@ from vcrecovery.core.service_state import Side
 from vcrecovery.cost.alternatives import Alternative, Way, alternatives
 from vcrecovery.cost.book import PriceBook
 from vcrecovery.cost.money import NoRateError, Rate, Rates
-from vcrecovery.cost.month import Month, Served, day_of, month_of, served
+from vcrecovery.cost.month import Month, OnFor, Served, day_of, month_of, on_for, served
 from vcrecovery.cost.price_file import PriceFile
 from vcrecovery.cost.prices import MissingPriceError
 from vcrecovery.cost.spent import Sent, spent
@@ -33,6 +33,7 @@ from vcrecovery.cost.split import Part, split
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
+from vcrecovery.report.costs import month_table
 from vcrecovery.store.freshness_book import FreshnessBook, hour_of
 
 ON = date(2026, 11, 25)
@@ -519,6 +520,32 @@ def test_a_month_so_far_and_at_its_end(shop: Shop) -> None:
     assert found.booted == Decimal("5.652")
     assert split(plan, found.so_far)[0] == Part(
         "service web1", sum((line.a_month for line in found.so_far), Decimal(0)) / 4
+    )
+
+
+def test_a_secondary_on_demand_is_paid_for_while_it_is_on(shop: Shop) -> None:
+    secondary = shop.plan["secondaries"]["sec1"]
+    secondary["cost"] = {"machine": "t3.large"}
+    always = alternatives(*shop.loaded(), 1)[0]
+    files = {name: f"/{name}" for name in ("certificate", "key", "server_certificate")}
+    secondary["lxd"] = {"url": "https://192.0.2.20:8443", **files}
+    vm = {"hypervisor": "hv1", "standbys_disk": "9GiB", "image": "/i", "network": "br0", "address": "192.0.2.20/24"}
+    secondary |= {"power": "on-demand", "vm": vm}
+    plan, book = shop.loaded()
+    this = alternatives(plan, book, 1)[0]
+    assert this.title == "this plan: 1 secondary, sec1 off until a failure"
+    assert always.a_year is not None
+    assert this.a_year is not None
+    # For a day of the year.
+    assert this.a_year == pytest.approx(always.a_year / 365, rel=Decimal("0.01"))
+    month = Month("2026-11", 0.0, 720 * 3600.0, 180 * 3600.0)
+    on = on_for([(-7200.0, 3600.0), (36000.0, 50400.0), (178 * 3600.0, None)], month)
+    assert on == OnFor(1 + 4 + 2, 2)
+    by_service = {name: Served(0, 0) for name in plan.services}
+    found = spent(plan, book, month, this.lines, by_service, {}, {"sec1": on})
+    assert [(round(line.a_month, 3), line.why) for line in found.so_far] == [(Decimal("0.762"), "7 hours on")]
+    assert "sec1: on for 7 h, booted twice" in month_table(
+        found, "USD", split(plan, found.so_far), split(plan, found.forecast)
     )
 
 

@@ -54,6 +54,10 @@ CHANGES = {
     "report": {(HERE, "test_report")},
     "rollback": {("test_kill_anywhere.py", "test_killed_at_in_a_rollback")},
     "resume": {(R_KILLED, "test_words_about_protection")},
+    "secondary on": {("test_secondary_on_demand.py", "test_killed_at")},
+    "secondary off": {("test_secondary_on_demand.py", "test_killed_while_it_is_powered_off")},
+    "secondary mount": {("lab/test_t_loop_disk.py", "test_killed_while_it_mounts")},
+    "secondary unmount": {("lab/test_t_loop_disk.py", "test_killed_while_it_unmounts")},
     "standby apply": {(R_STANDBY, "test_apply")},
     "standby reset": {
         (R_KILLED, "test_standby_reset"),

@@ -146,6 +146,7 @@ LOADED_LATE = {
     "cli/failback.py": "completion and --help: the same",
     "cli/move.py": "completion and --help: the same",
     "cli/drain.py": "completion and --help: the same",
+    "cli/secondary.py": "completion and --help: the same",
     "cli/rebalance.py": "--help: the same",
     "cli/rollback.py": "completion and --help: the same",
     "cli/status.py": "completion and --help: what asks the hypervisors, secondaries and name servers (125)",
@@ -163,6 +164,7 @@ LOADED_LATE = {
     "drivers/probe.py": "a failover whose ports are plain needs no TLS",
     "drivers/process.py": "a failover that runs no program needs no ctypes (1)",
     "plan/model.py": "a plan without an exclude profile needs none (13)",
+    "transfer/receiver.py": "only a VM that asks who serves, of a secondary on demand that is on, needs SQLite (1)",
     "standby/container.py": "a failover makes no standby: excludes (13), cryptography (4)",
     "standby/modes.py": "a failover makes no standby: excludes (13)",
 }

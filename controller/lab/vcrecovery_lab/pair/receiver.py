@@ -21,16 +21,16 @@ from .waiting import wait_until
 class Receiver:
     """An sshd that can be stopped, started and cut."""
 
-    def __init__(self, folder: Path, state: Path, key: Path) -> None:
+    def __init__(self, folder: Path, state: Path, key: Path, name: str = NAME) -> None:
         self.folder = folder
         self.port = free_port()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.host_key = folder / "host_key"
         for file in (self.host_key, key):
-            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"vcrecovery:{NAME}", "-f", file], timeout=30)
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"vcrecovery:{name}", "-f", file], timeout=30)
         keys = folder / "authorized_keys"
         keys.write_text(
-            f'restrict,from="127.0.0.1",command="{PROGRAM} receive {NAME} --state-dir {state}" '
+            f'restrict,from="127.0.0.1",command="{PROGRAM} receive {name} --state-dir {state}" '
             + key.with_suffix(".pub").read_text()
         )
         keys.chmod(0o600)

@@ -76,6 +76,8 @@ class Site:
             f"https://{self.secondary.ip}:8443", folder / "site.crt", folder / "site.key", folder / "server.crt"
         )
         self.lxd = LxdServer(SECONDARY, self.place, SystemClock())
+        #: Where the pool lies, in LXD's word; empty: where LXD puts it.
+        self.pool_source = ""
         self.image: Image
         self.accelerator: Accelerator
         self.data: dict[str, Any] = {
@@ -143,7 +145,9 @@ class Site:
     def _trust(self, progress: Progress) -> None:
         make_certificate(self.folder, "site")
         with progress("secondary: LXD"):
-            self.command(f"lxd waitready --timeout=240 && lxc storage create {POOL} dir", timeout=PATIENCE)
+            self.command(
+                f"lxd waitready --timeout=240 && lxc storage create {POOL} dir {self.pool_source}", timeout=PATIENCE
+            )
             certificate = self.place.certificate.read_text()
             ssh = machine.ssh_command(self.secondary, self.image, self.folder)
             add = "lxc config trust add /root/site.crt --name site --type client --restricted --projects default"

@@ -11,7 +11,7 @@ from vcrecovery.cli.options import read_plan
 from vcrecovery.cli.output import say
 from vcrecovery.cost.alternatives import alternatives
 from vcrecovery.cost.book import PriceBook
-from vcrecovery.cost.month import Month, day_of, month_of, served
+from vcrecovery.cost.month import Month, OnFor, day_of, month_of, on_for, served
 from vcrecovery.cost.sources import sources_of
 from vcrecovery.cost.spent import Sent, spent
 from vcrecovery.cost.split import split
@@ -20,8 +20,11 @@ from vcrecovery.errors import ExternalError, UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.costs import Costs
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.report import costs as page
 from vcrecovery.store.freshness_book import FreshnessBook
+from vcrecovery.store.journal import Journal
+from vcrecovery.store.powered import PoweredBook
 
 #: So many of a service's episodes are read: more than a year has.
 _EPISODES = 10_000
@@ -48,7 +51,15 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
     plan, costs, book = book_of(plan_path, min(now, month.end - 1))
     journal = Environment(plan).journal
     by_service = {s: served(journal.history(s, _EPISODES), journal.state(s).side, month) for s in plan.services}
-    found = spent(plan, book, month, alternatives(plan, book, 1)[0].lines, by_service, _sent(plan, month))
+    found = spent(
+        plan,
+        book,
+        month,
+        alternatives(plan, book, 1)[0].lines,
+        by_service,
+        _sent(plan, month),
+        _on(plan, journal, month),
+    )
     parts = split(plan, found.so_far), split(plan, found.forecast)
     if as_json:
         click.echo(json.dumps(page.month_as_data(found, costs.currency, *parts), indent=2))
@@ -57,6 +68,15 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
     else:
         lines = page.month_table(found, costs.currency, *parts)
         click.echo("\n".join([*lines, *(["", *page.lines_origins(found.so_far, costs.currency)] if explain else [])]))
+
+
+def _on(plan: Plan, journal: Journal, month: Month) -> dict[str, OnFor]:
+    book = PoweredBook(journal)
+    return {
+        name: on_for([(one.on_at, one.off_at) for one in book.of(name)], month)
+        for name, secondary in plan.secondaries.items()
+        if is_on_demand(secondary)
+    }
 
 
 def _sent(plan: Plan, month: Month) -> dict[str, Sent]:

@@ -48,6 +48,7 @@ VERBS = {
     "report": ("report", "report", "Tell what a period was like: RTO, RPO, freshness, availability, cost."),
     "resume": ("protection", "resume", "Resume automatic failover."),
     "rollback": ("rollback", "rollback", "Undo a failback: back to what the standby was."),
+    "secondary": ("secondary", "secondary", "Power a secondary on demand on or off."),
     "snmp-agent": ("snmp_agent", "snmp_agent", "Serve a hypervisor's VM states by SNMP, with traps."),
     "standby": ("standby_verbs", "standby", "Manage the standbys on this secondary."),
     "status": ("status", "status", "Show who serves what, and how fresh the standbys are."),

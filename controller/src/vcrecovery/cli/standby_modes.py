@@ -11,9 +11,10 @@ import click
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan, seconds_of
 from vcrecovery.cli.standby import standby
-from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.errors import BusyError, ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.modes import Mode
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.modes import ChosenModes, refreshed
 
@@ -33,6 +34,11 @@ def set_mode(service: str, mode: str, timeout: float, plan_path: Path) -> None:
     """
     plan = read_plan(plan_path)
     entry = plan.services[known_service(plan, plan_path, service)]
+    if mode not in (PLAN, Mode.COLD) and is_on_demand(plan.secondaries[entry.standby.secondary]):
+        said = f"secondary {entry.standby.secondary} is off until a failover (power: on-demand)"
+        raise RefusedError(
+            f"the standby of {service} stays cold: {said}", "`vcrecovery plan check` names what it needs"
+        )
     chosen, wanted = ChosenModes(plan.state_dir), None if mode == PLAN else Mode(mode)
     if entry.restore_points.keep and (wanted or entry.mode) is not Mode.COLD:
         click.echo(f"{service}: no restore points are made in mode {wanted}: its container is never off", err=True)

@@ -22,6 +22,7 @@ _RUNNING_WORD = {
     Step.LAST_COPY: "the VM fetches the rest",
     Step.HAND_OVER: "the VM takes over",
     Step.FENCE: "fencing the primary",
+    Step.POWER_ON: "booting the secondary",
     Step.RESTORE: "restoring the standby",
     Step.START: "starting the standby",
     Step.PROBE: "waiting for its ports",

@@ -31,6 +31,8 @@ from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.drill_loop import command, keep_drilling
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.power_keeper import keep_power
+from vcrecovery.operations.secondary_power import on_demand_secondaries
 from vcrecovery.operations.spare_loop import keep_copying
 from vcrecovery.operations.unattended import Unattended
 from vcrecovery.plan.model import Plan
@@ -137,6 +139,9 @@ def watching(
     runtime.spawn(lambda: keeper.run(stop), "standbys")
     runtime.spawn(lambda: keep_addresses(addresses, stop), "addresses")
     runtime.spawn(lambda: keep_copying(spares, stop), "spares")
+    if on_demand_secondaries(env):
+        powers = env.another()
+        runtime.spawn(lambda: keep_power(powers, stop), "powers")
     rounds = Rounds()
     health = HealthWatch(env.another(), rounds)
     runtime.spawn(lambda: keep_asking(health, stop), "services")
@@ -166,8 +171,14 @@ def watching(
     metavar="UNIT",
     help="Have systemd start this unit, which calls `vcrecovery drill --due`, when a drill is due.",
 )
+@click.option(
+    "--disk-unit",
+    metavar="UNIT",
+    default="",
+    help="Have systemd mount disks of secondaries on demand, by UNIT-mount@ and UNIT-unmount@.",
+)
 @plan_option
-def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_path: Path) -> None:
+def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, disk_unit: str, plan_path: Path) -> None:
     """Watch every primary of the plan and fail over those that crash, hang, or lose their hypervisor."""
     logs.set_up(log_format, verbose=verbose)
     plan = read_plan(plan_path)
@@ -183,7 +194,7 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, plan_p
     noting = threading.Thread(target=keep_noting, args=(Environment(plan), stop), name="freshness", daemon=True)
     noting.start()
     watching(
-        Environment(plan),
+        Environment(plan, disk_unit=disk_unit),
         stop,
         lambda: tell_systemd("READY=1"),
         sign_of_life,

@@ -106,6 +106,8 @@ def _until_it_is_proved(episode: Episode, policy: Policy, now: float) -> Decisio
 
 
 def _up_to_the_start(episode: Episode, fence: StepRecord, readiness: Readiness, policy: Policy, now: float) -> Decision:
+    if policy.on_demand and not episode.is_powered_on:
+        return Run(Step.POWER_ON, "the primary is fenced: powering its secondary on")
     step = Step.START if episode.to_restore is None else Step.RESTORE
     match readiness:
         case Wait(reason):

@@ -17,7 +17,8 @@ from vcrecovery.core.power import Power
 class Step(StrEnum):
     """The steps of an operation, in the order in which the promises want them.
 
-    RESTORE is only there when the operator names a restore point; SHUTDOWN and LAST_FILES only in a switchover, and
+    POWER_ON is only there where the secondary is off until a failover needs it, and RESTORE when the operator names a
+    restore point; SHUTDOWN and LAST_FILES only in a switchover, and
     TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, and KEEP are
     those of a failback, in which START has the standby serve again. A move has COPY, STOP, LAST_COPY and TAKE_BACK.
     """
@@ -32,6 +33,7 @@ class Step(StrEnum):
     LAST_COPY = "last copy"
     HAND_OVER = "hand over"
     FENCE = "fence"
+    POWER_ON = "power on"
     RESTORE = "restore"
     START = "start"
     PROBE = "probe"
@@ -54,6 +56,7 @@ DONE_WORD: Mapping[Step, str] = {
     Step.LAST_COPY: "all copied",
     Step.HAND_OVER: "handed over",
     Step.FENCE: "fenced",
+    Step.POWER_ON: "powered on",
     Step.RESTORE: "restored",
     Step.START: "started",
     Step.PROBE: "ports open",
@@ -303,6 +306,14 @@ class Episode:
         looks = [record for record in reversed(self.steps) if record.step is Step.CONFIRM and record.was_done]
         running = list(takewhile(lambda look: look.saw.power is Power.RUNNING, looks))
         return running[0].begun_at - running[-1].begun_at if running else 0.0
+
+    @property
+    def is_powered_on(self) -> bool:
+        """Whether the secondary was, and nothing that was to be done there has failed since, or was cut short."""
+        since = list(takewhile(lambda record: record.step is not Step.POWER_ON, reversed(self.steps)))
+        if len(since) == len(self.steps) or self.done(Step.POWER_ON) is None:
+            return False
+        return all(record.ok for record in since if record.step in (Step.RESTORE, Step.START))
 
     @property
     def to_restore(self) -> str | None:

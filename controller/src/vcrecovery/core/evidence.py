@@ -171,6 +171,14 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class PoweredOn:
+    """The secondary is on, and its LXD answers. `seconds`: its boot; 0 for one that was on."""
+
+    summary: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Restored:
     """The standby is back at a restore point. `asked`: as the operator named it."""
 
@@ -247,6 +255,7 @@ Proof = (
     | Stopped
     | HandedOver
     | Fenced
+    | PoweredOn
     | Restored
     | Started
     | Answered

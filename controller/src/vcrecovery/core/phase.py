@@ -177,10 +177,10 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.FENCING: _GIVEN_UP | {Step.CONFIRM, Step.FENCE, Step.TAKE_BACK, Outcome.WITHDRAWN},
     Phase.FENCING_AGAIN: _GIVEN_UP | {Step.FENCE, Step.TAKE_BACK},
     # What was fenced long ago is fenced again.
-    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.START, Step.TAKE_BACK},
-    Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.RESTORE},
-    Phase.RESTORED: _GIVEN_UP | {Step.FENCE, Step.START},
-    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.START, Step.TAKE_BACK},
+    Phase.FENCED: _GIVEN_UP | {Step.FENCE, Step.POWER_ON, Step.START, Step.TAKE_BACK},
+    Phase.RESTORING: _GIVEN_UP | {Step.FENCE, Step.POWER_ON, Step.RESTORE},
+    Phase.RESTORED: _GIVEN_UP | {Step.FENCE, Step.POWER_ON, Step.START},
+    Phase.STARTING: _GIVEN_UP | {Step.FENCE, Step.POWER_ON, Step.START, Step.TAKE_BACK},
     Phase.STARTED: _GIVEN_UP | {Step.PROBE},
     Phase.PROBING: _GIVEN_UP | {Step.PROBE},
     # Done without a switch: where no DNS name follows the service.

@@ -17,7 +17,7 @@ _BACK = "the VM takes over again: "
 #: Seconds from the shutdown, within which the standby has to start: later, the VM may have run and stopped again.
 GOES_ON_WITHIN = 1200.0
 #: One of these that has failed ends a switchover: the next try is the operator's.
-_GOES_BACK_AFTER = (Step.SHUTDOWN, Step.LAST_FILES, Step.FENCE, Step.START)
+_GOES_BACK_AFTER = (Step.SHUTDOWN, Step.LAST_FILES, Step.FENCE, Step.POWER_ON, Step.START)
 
 
 def up_to_the_start(episode: Episode, now: float, readiness: Readiness) -> Decision | None:

@@ -19,6 +19,8 @@ class Policy:
     fence_valid_for: float = 60.0
     probe_valid_for: float = 15.0
     has_dns: bool = True
+    #: The secondary is off until a failover needs it.
+    on_demand: bool = False
     cpu_high: float = 95.0
     cpu_high_for: float = 60.0
     cpu_zero_for: float = 60.0

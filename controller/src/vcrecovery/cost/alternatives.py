@@ -17,6 +17,7 @@ from vcrecovery.cost.prices import GIB, OWN, YEAR_HOURS, Kind, MachineOffer, Mis
 from vcrecovery.errors import UsageError
 from vcrecovery.plan.costs import Machine, MachineSize, SecondaryCost, ServiceCost
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.on_demand import is_on_demand
 
 
 class Way(StrEnum):
@@ -79,7 +80,7 @@ class _Reckoning:
         found = [
             Alternative(
                 Way.THIS_PLAN,
-                f"this plan: {count}, in any mode",
+                f"this plan: {count}, {self._how()}",
                 self._secondaries_as(services),
                 notes=self._notes,
             ),
@@ -119,13 +120,19 @@ class _Reckoning:
         found = {name: self._plan.secondaries[name].cost for name in in_use}
         return {name: cost for name, cost in found.items() if cost is not None}
 
+    def _how(self) -> str:
+        off = [name for name in self._secondaries() if is_on_demand(self._plan.secondaries[name])]
+        return f"{', '.join(off)} off until a failure" if off else "in any mode"
+
     def _secondaries_as(
         self, services: Mapping[str, ServiceCost], hours: Decimal = YEAR_HOURS, providers: int | None = None
     ) -> list[Line]:
         """On for so many hours a year, and shared by so many; None: as the plan has it."""
         lines: list[Line] = []
         for name, cost in self._secondaries().items():
-            lines += self._machine(Of(Owner.SECONDARY, name), cost, hours, providers or cost.shared_by)
+            of = Of(Owner.SECONDARY, name)
+            on = self._failed_hours if is_on_demand(self._plan.secondaries[name]) else hours
+            lines += self._machine(of, cost, on, providers or cost.shared_by)
         return [*lines, *self._traffic(services)]
 
     def _vms(self, services: Mapping[str, ServiceCost], hours: Decimal, disk: Kind) -> list[Line]:

@@ -93,6 +93,21 @@ def served(history: Iterable[Episode], side: Side, month: Month) -> Served:
     return Served(hours, times, open_ended, moved)
 
 
+@dataclass(frozen=True)
+class OnFor:
+    """For how many hours of a month a secondary on demand was on, and how often it booted in it."""
+
+    hours: float
+    boots: int
+
+
+def on_for(periods: Iterable[tuple[float, float | None]], month: Month) -> OnFor:
+    """`periods`: when it was powered on, and off; None while it is on."""
+    found = list(periods)
+    hours = sum(_overlap(on, month.until if off is None else off, month) for on, off in found)
+    return OnFor(hours, sum(month.begin <= on < month.until for on, _ in found))
+
+
 def _overlap(begin: float, end: float, month: Month) -> float:
     """Hours of the month."""
     return max(0.0, min(end, month.until) - max(begin, month.begin)) / 3600

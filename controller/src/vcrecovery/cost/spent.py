@@ -1,19 +1,19 @@
 """What a month has cost so far, and will have cost at its end.
 
-Secondaries are paid for hour by hour, whoever serves; disks and addresses by the part of the month that is over;
-traffic by what the VMs have counted, and where they have not, by what the plan expects. How long standbys have served
-says what VMs that are booted on failure would have cost instead.
+Secondaries are paid for hour by hour, whoever serves, and those on demand while they are on; disks and addresses by the
+part of the month that is over; traffic by what the VMs have counted, and where they have not, by what the plan expects.
+How long standbys have served says what VMs that are booted on failure would have cost instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from vcrecovery.core.text import size_of
 from vcrecovery.cost.book import ON_DEMAND, Line, Of, Owner, PriceBook
-from vcrecovery.cost.month import Month, Served
+from vcrecovery.cost.month import Month, OnFor, Served
 from vcrecovery.cost.prices import GIB, MONTH_HOURS, MissingPriceError, Per
 from vcrecovery.plan.model import Plan
 
@@ -34,7 +34,7 @@ class Spent:
     """`so_far`, `forecast`: the plan's lines with the quantities of this month, and of all of it.
 
     `sent`: of the services whose VMs count it. `booted`: what VMs that had been booted for the failures of this month
-    would have cost; None where that is unknown.
+    would have cost; None where that is unknown. `on`: of the secondaries on demand.
     """
 
     month: Month
@@ -43,6 +43,7 @@ class Spent:
     served: Mapping[str, Served]
     booted: Decimal | None
     sent: Mapping[str, Sent]
+    on: Mapping[str, OnFor] = field(default_factory=dict)
 
 
 def spent(
@@ -52,6 +53,7 @@ def spent(
     lines: Sequence[Line],
     served: Mapping[str, Served],
     sent: Mapping[str, Sent],
+    on: Mapping[str, OnFor] | None = None,
 ) -> Spent:
     """`lines`: of this plan in an average month. Raises as `PriceBook.offer`."""
     past, whole = Decimal(str(month.past_hours)), Decimal(str(month.hours))
@@ -61,11 +63,23 @@ def spent(
         # Of a service's own, only its traffic is in a plan.
         if line.of.owner is Owner.SERVICE and line.of.name in counted:
             now, end = _counted(line, month, counted[line.of.name])
+        elif line.of.owner is Owner.SECONDARY and line.price.per is Per.HOUR and on and line.of.name in on:
+            now, end = _while_on(line, month, on[line.of.name])
         else:
             now, end = _in_hours(line, past, whole), _in_hours(line, whole, whole)
         so_far.append(now)
         forecast.append(end)
-    return Spent(month, so_far, forecast, served, _booted(plan, book, served), counted)
+    return Spent(month, so_far, forecast, served, _booted(plan, book, served), counted, on or {})
+
+
+def _while_on(line: Line, month: Month, on: OnFor) -> tuple[Line, Line]:
+    """Of a secondary on demand: the hours that it was on, and for the rest of the month the plan's figure."""
+    so_far = Decimal(str(on.hours))
+    rest = Decimal(str(month.hours - month.past_hours)) * line.quantity / MONTH_HOURS
+    why = f"{on.hours:.4g} hours on"
+    return replace(line, quantity=so_far, why=why), replace(
+        line, quantity=so_far + rest, why=f"{why}, going on as planned"
+    )
 
 
 def _counted(line: Line, month: Month, sent: Sent) -> tuple[Line, Line]:

@@ -14,6 +14,7 @@ from vcrecovery.errors import ExternalError
 from vcrecovery.operations.drill_clones import is_ours
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.room import copied_bytes
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.transfer.freshness import from_the_future, read_freshness
 
@@ -28,6 +29,9 @@ def objections(env: Environment, names: Sequence[str]) -> list[str]:
 def _of_service(env: Environment, name: str) -> Iterator[str]:
     service, state = env.plan.services[name], env.journal.state(name)
     lxd = env.lxd[service.standby.secondary]
+    if is_on_demand(secondary_of(env.plan, service)):
+        yield f"its secondary {lxd.name} is on demand, where no drill is possible; a switchover shows as much"
+        return
     if not lxd.is_here:
         yield f"its secondary {lxd.name} is another machine; call `vcrecovery drill` there"
         return

@@ -10,6 +10,7 @@ from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Run
 from vcrecovery.core.episode import Episode, Request, Step, StepRecord
 from vcrecovery.core.hooks import Moment
+from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover_steps import FailoverSteps
@@ -84,7 +85,7 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
         request = replace(request, again=True)
     if open_episode is not None and open_episode.has_acted:
         following = decide(open_episode, policy, env.clock.now())
-        left = [step for step in _steps_of(open_episode.request, policy.has_dns) if open_episode.done(step) is None]
+        left = [step for step in _steps_of(open_episode.request, policy) if open_episode.done(step) is None]
         if isinstance(following, Run) and following.step not in left:
             # On the way back.
             left = [following.step]
@@ -98,12 +99,14 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
         return DryRun(service, proof.summary, refused=decision.sentence, hint=decision.hint)
     moments = (Moment.AFTER_SWITCH,) if request.back else (Moment.BEFORE_START, Moment.AFTER_SWITCH)
     hooks = tuple(OperatorsHooks(env, service, lambda _episode, _text: None).in_words(moments))
-    return DryRun(service, proof.summary, steps=_timed(_steps_of(request, policy.has_dns), history), hooks=hooks)
+    return DryRun(service, proof.summary, steps=_timed(_steps_of(request, policy), history), hooks=hooks)
 
 
-def _steps_of(request: Request, has_dns: bool) -> list[Step]:
+def _steps_of(request: Request, policy: Policy) -> list[Step]:
     own = _BACK if request.back else _MOVE if request.moves else (*_ALWAYS, *(_PLANNED if request.planned else ()))
-    wanted = {*own, *(_DNS if has_dns else ())}
+    wanted = {*own, *(_DNS if policy.has_dns else ())}
+    if policy.on_demand and not request.back:
+        wanted.add(Step.POWER_ON)
     if request.restore_point is not None:
         wanted.add(Step.RESTORE)
     return [step for step in Step if step in wanted]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Runtime
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from vcrecovery.drivers.dns import Zone
     from vcrecovery.drivers.libvirt import LibvirtHost
     from vcrecovery.drivers.lxd import LxdServer, OverHttps
+    from vcrecovery.drivers.lxd.on_demand import Place as PlaceOfDisk
     from vcrecovery.drivers.probe import Probes
     from vcrecovery.drivers.virtual_ip import VirtualIp
     from vcrecovery.operations.neighbours import Neighbours
     from vcrecovery.operations.vm_orders import VmOrders
     from vcrecovery.operations.whereabouts import Whereabouts
     from vcrecovery.plan.model import Plan, Secondary
+
+
+#: Seconds for a unit that mounts or unmounts.
+_DISK_TAKES = 60.0
 
 
 class VirtualIps(Protocol):
@@ -32,6 +37,14 @@ class VirtualIps(Protocol):
     def take(self, wanted: VirtualIp, standby: str, clock: Clock) -> bool: ...
 
     def give_up(self, wanted: VirtualIp) -> None: ...
+
+
+class OnDemandLxd(Protocol):
+    """What only the LXD of a secondary on demand does."""
+
+    def answers_soon(self, pool: str) -> bool: ...
+
+    def to_note(self, pool: str) -> dict[str, Any]: ...
 
 
 class Notify(Protocol):
@@ -50,8 +63,10 @@ class Environment:
     Where standbys have spares, the journal is read, which says where they are. Raises RefusedError, and ExternalError.
     """
 
-    def __init__(self, plan: Plan, clock: Clock | None = None, runtime: Runtime = THREADS) -> None:
+    def __init__(self, plan: Plan, clock: Clock | None = None, runtime: Runtime = THREADS, disk_unit: str = "") -> None:
+        """`disk_unit`: the unit by which systemd mounts disks of secondaries on demand, where this program may not."""
         self.plan = plan
+        self.disk_unit = disk_unit
         self.clock: Clock = clock or SystemClock()
         self.runtime = runtime
         self.place_standbys()
@@ -78,11 +93,11 @@ class Environment:
 
     def another(self) -> Environment:
         """The same, with connections of its own: for whoever must not wait behind others' questions."""
-        return Environment(self.plan, self.clock, self.runtime)
+        return Environment(self.plan, self.clock, self.runtime, self.disk_unit)
 
     def apart(self) -> Environment:
         """As `another`, with a plan of its own: for whoever moves a standby that serves on as ever meanwhile."""
-        return Environment(with_own_places(self.plan), self.clock, self.runtime)
+        return Environment(with_own_places(self.plan), self.clock, self.runtime, self.disk_unit)
 
     @cached_property
     def hosts(self) -> dict[str, LibvirtHost]:
@@ -92,9 +107,46 @@ class Environment:
 
     @cached_property
     def lxd(self) -> dict[str, LxdServer]:
-        from vcrecovery.drivers.lxd import LxdServer
+        return {name: self._lxd_of(name, entry) for name, entry in self.plan.secondaries.items()}
 
-        return {name: LxdServer(name, _place(entry), self.clock) for name, entry in self.plan.secondaries.items()}
+    def _lxd_of(self, name: str, secondary: Secondary) -> LxdServer:
+        from vcrecovery.drivers.lxd import LxdServer, OnDemandServer, OverHttps
+        from vcrecovery.plan.on_demand import is_on_demand
+
+        place = _place(secondary)
+        if is_on_demand(secondary) and isinstance(place, OverHttps):
+            return OnDemandServer(name, place, self.clock, place_of_disk(self.plan, name))
+        return LxdServer(name, place, self.clock)
+
+    def on_demand_lxd(self, secondary: str) -> OnDemandLxd:
+        return cast("OnDemandLxd", self.lxd[secondary])
+
+    def is_mounted(self, place: Path) -> bool:
+        from vcrecovery.drivers.loop_disk import is_mounted
+
+        return is_mounted(place)
+
+    def mount_disk(self, secondary: str, disk: Path, place: Path) -> None:
+        """Mounts the disk of a secondary that is off. Raises ExternalError, also while a VM has it."""
+        from vcrecovery.drivers import loop_disk
+
+        if not self._mounts_by_unit("mount", secondary):
+            loop_disk.mount(disk, place)
+
+    def unmount_disk(self, secondary: str, disk: Path, place: Path) -> None:
+        """Returns once nothing has it any more. Raises ExternalError when something still does."""
+        from vcrecovery.drivers import loop_disk
+
+        if not self._mounts_by_unit("unmount", secondary):
+            loop_disk.unmount(disk, place, self.clock)
+
+    def _mounts_by_unit(self, verb: str, secondary: str) -> bool:
+        if not self.disk_unit:
+            return False
+        from vcrecovery.drivers.process import run
+
+        run(["systemctl", "start", f"{self.disk_unit}-{verb}@{secondary}.service"], timeout=_DISK_TAKES)
+        return True
 
     @cached_property
     def neighbours(self) -> Neighbours:
@@ -169,6 +221,13 @@ class Environment:
 def with_own_places(plan: Plan) -> Plan:
     """A plan in which standbys can be put elsewhere, and nobody else sees that."""
     return plan.model_copy(update={"services": dict(plan.services)})
+
+
+def place_of_disk(plan: Plan, secondary: str) -> PlaceOfDisk:
+    """Where its standbys' disk is mounted while it is off."""
+    from vcrecovery.drivers.lxd.on_demand import Place
+
+    return Place(plan.state_dir / "secondaries" / secondary)
 
 
 def _place(secondary: Secondary) -> Path | OverHttps:

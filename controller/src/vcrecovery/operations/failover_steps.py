@@ -12,6 +12,7 @@ from vcrecovery.errors import ExternalError, InternalError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.hooks import OperatorsHooks
+from vcrecovery.operations.secondary_power import be_asked
 from vcrecovery.operations.steps import moving
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
@@ -40,6 +41,8 @@ class FailoverSteps:
         self._hooks = OperatorsHooks(env, name, tell)
 
     def epoch_elsewhere(self) -> int:
+        with contextlib.suppress(ExternalError):  # the confirmation says it
+            be_asked(self._subject.env, self._subject.name)
         # The confirmation comes next.
         self._ports.ask()
         # A standby that does not answer is reported by the step that needs it.
@@ -66,6 +69,7 @@ class FailoverSteps:
                 return self._of_a_move(step, episode)
         match step:
             case Step.CONFIRM:
+                be_asked(subject.env, subject.name)
                 return confirm(subject, episode, self._ports.take())
             case Step.SHUTDOWN:
                 return shut_down(subject)
@@ -76,6 +80,11 @@ class FailoverSteps:
                     return take_back(subject, episode)
             case Step.FENCE:
                 return fence(subject, episode)
+            case Step.POWER_ON:
+                # Loaded for those that need it.
+                from vcrecovery.operations.steps.power_on import power_on
+
+                return power_on(subject, episode, lambda text: self._tell(episode, text))
             case Step.RESTORE:
                 with self._container(episode):
                     return restore(subject, episode)

@@ -13,6 +13,7 @@ from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
+from vcrecovery.operations.secondary_power import be_asked
 from vcrecovery.operations.serving import standby_runs, standby_serves
 from vcrecovery.operations.steps.moving import problem_of_the_copy
 from vcrecovery.operations.steps.subject import Subject
@@ -160,6 +161,7 @@ def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> b
             )
         return False
     if not request.automatic:
+        be_asked(env, state.service)
         return not standby_serves(env, state.service)
     return ended and not standby_runs(env, state.service)
 

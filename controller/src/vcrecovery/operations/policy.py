@@ -5,6 +5,7 @@ from __future__ import annotations
 from vcrecovery.core.policy import Policy
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
+from vcrecovery.plan.on_demand import is_on_demand
 
 
 def no_heartbeat_for(service: Service) -> float:
@@ -20,6 +21,7 @@ def policy_for(env: Environment, name: str) -> Policy:
     detection = env.plan.detection
     return Policy(
         max_staleness=service.max_staleness,
+        on_demand=is_on_demand(env.plan.secondaries[service.standby.secondary]),
         has_dns=bool(service.dns or service.virtual_ip),
         cpu_high=detection.cpu_high,
         cpu_high_for=detection.cpu_high_for,

@@ -20,6 +20,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.plan.places import places_of
 from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import service_lock
@@ -46,7 +47,9 @@ def read_load(env: Environment, secondary: str) -> Reading:
     """Raises ExternalError."""
     lxd = env.lxd[secondary]
     found = lxd.reading(env.plan.secondaries[secondary].storage_pool)
-    return replace(found, machine=env.machine()) if lxd.is_here else found
+    # The disk of one that is off is here; its machine is not.
+    here = lxd.is_here and not is_on_demand(env.plan.secondaries[secondary])
+    return replace(found, machine=env.machine()) if here else found
 
 
 def loads_over(

@@ -11,6 +11,7 @@ from vcrecovery.plan.lined_yaml import LinedYaml, NotYamlError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.names import record_problems, record_warnings
 from vcrecovery.plan.notify import notify_problems
+from vcrecovery.plan.on_demand import on_demand_problems
 from vcrecovery.plan.problems import Key, PlanError, Problem, dotted
 from vcrecovery.plan.references import reference_problems
 from vcrecovery.plan.services import service_problems
@@ -53,7 +54,8 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     problems += located(found)
     if plan is not None:
         checks = (service_problems, record_problems, group_problems, agent_problems, share_problems, vm_problems)
-        problems += located(found for check in checks for found in check(plan))
+        more = (on_demand_problems,)
+        problems += located(found for check in (*checks, *more) for found in check(plan))
         problems += located(notify_problems(plan.notify))
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))

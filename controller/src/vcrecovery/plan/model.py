@@ -111,6 +111,15 @@ class Secondary(Section):
         None, ge=1, description="how many standbys may start at the same time; null: as its cores and memory allow"
     )
     vm: SecondaryVm | None = Field(None, description="how `site.yml` makes it; null: it is a machine that exists")
+    power: Literal["always", "on-demand"] = Field(
+        "always",
+        description="on-demand: it is off, and a failover boots it; needs `vm` with a `standbys_disk`, which the "
+        "controller has on its own machine meanwhile",
+    )
+    power_on_within: Duration = Field(300.0, description="on-demand: from its start until LXD in it answers")
+    power_off_after: Duration = Field(
+        600.0, description="on-demand: how long it stays on after the last service has left it"
+    )
     cost: SecondaryCost | None = Field(None, description="what it costs, for `vcrecovery cost`")
 
 

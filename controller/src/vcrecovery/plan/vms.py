@@ -27,7 +27,8 @@ def vm_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
         if vm.gateway is not None and vm.gateway not in vm.address.network:
             yield (*here, "gateway"), f"{vm.gateway} is not in {vm.address.network}, the network of its address"
         its_own = (vm.address.ip, secondary.network.address.ip)
-        if secondary.receiver.address not in its_own:
+        # That of one on demand is its hypervisor's.
+        if secondary.power == "always" and secondary.receiver.address not in its_own:
             shown = " and ".join(str(address) for address in its_own)
             key = ("secondaries", name, "receiver", "address")
             yield key, f"{secondary.receiver.address} is no address of its VM, which has {shown}"

@@ -95,6 +95,8 @@ def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: S
     sums = [money(sum((line.a_month for line in lines), Decimal(0))) for lines in (spent.so_far, spent.forecast)]
     rows.append(("together", sums[0], "" if month.is_over else sums[1]))
     lines = [f"{month.name}{over}, in {currency}", "", *aligned(rows), ""]
+    for name, on in spent.on.items():
+        lines.append(f"{name}: on for {span(on.hours * 3600)}, booted {_times(on.boots)}")
     for name, served in spent.served.items():
         if served.times:
             moved = f"; moved to another secondary {_times(served.moves)}" if served.moves else ""
@@ -127,6 +129,7 @@ def month_as_data(spent: Spent, currency: str, so_far: Sequence[Part], forecast:
         ],
         "served": [{"service": name, **asdict(served)} for name, served in spent.served.items()],
         "sent": [{"service": name, **asdict(sent)} for name, sent in spent.sent.items()],
+        "on": [{"secondary": name, **asdict(on)} for name, on in spent.on.items()],
         "booted_instead": _sum(spent.booted),
     }
 

@@ -18,7 +18,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
-from vcrecovery.report.view import ServiceView
+from vcrecovery.report.view import OFF_ON_DEMAND, ServiceView
 from vcrecovery.store.notices import Unreached
 
 #: Of a pool: what may be free before it is nearly full, and before next to nothing more arrives.
@@ -266,7 +266,7 @@ def _mode(view: ServiceView) -> Iterator[Finding]:
         return
     refreshed_at = standby.refreshed_at
     due_at = standby.started_at if refreshed_at is None else refreshed_at + view.plan.refresh_every
-    if standby.state != wanted:
+    if standby.state not in (wanted, OFF_ON_DEMAND):
         # One that waits frozen runs while it boots, and while it is refreshed.
         begun = (standby.started_at, refreshed_at or 0.0, due_at)
         if (mode, standby.state) == ("frozen", "running") and any(abs(view.at - at) < TAKES_LONG for at in begun):

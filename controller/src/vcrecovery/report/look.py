@@ -22,13 +22,23 @@ from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Circumstances, Verdict, judge, with_health
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.environment import Environment, place_of_disk
 from vcrecovery.operations.records import Name, names_of
 from vcrecovery.operations.serving import targets
 from vcrecovery.plan.model import Spare
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.plan.records import VirtualAddress
 from vcrecovery.report.query_pool import Pending, QueryPool
-from vcrecovery.report.view import KeptView, NameView, PlanView, PoolView, ServiceView, SpareView, StandbyView
+from vcrecovery.report.view import (
+    OFF_ON_DEMAND,
+    KeptView,
+    NameView,
+    PlanView,
+    PoolView,
+    ServiceView,
+    SpareView,
+    StandbyView,
+)
 from vcrecovery.standby.copies import copied, is_whole
 from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.drills import DrillBook
@@ -139,7 +149,7 @@ class _Questions:
         age = None if ahead or fresh.synced_through is None else ran_for(fresh.synced_through, now, self._off)
         since = refreshed(instance)
         return StandbyView(
-            instance.status.lower(),
+            OFF_ON_DEMAND if self._is_off_on_demand else instance.status.lower(),
             ahead or fresh.detail,
             age,
             fresh,
@@ -147,6 +157,11 @@ class _Questions:
             None if since is None else since.since,
             self._read_kept(),
         )
+
+    @property
+    def _is_off_on_demand(self) -> bool:
+        env, name = self._env, self._secondary
+        return is_on_demand(env.plan.secondaries[name]) and env.is_mounted(place_of_disk(env.plan, name).disk)
 
     def _read_kept(self) -> KeptView | None:
         """By its newest failback; LXD is asked only where the journal knows of one that has kept something."""

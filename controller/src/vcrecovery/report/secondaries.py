@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from vcrecovery.core.notice import Topic
+from vcrecovery.core.secondary_power import decide_power
 from vcrecovery.core.text import day_and_time
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.secondary_power import SecondaryPower, on_demand_secondaries
 from vcrecovery.report.findings import Finding, Level
 from vcrecovery.store.drained import Drained, DrainedBook
 from vcrecovery.store.load_book import LoadBook, Seen
@@ -18,7 +21,18 @@ def of_secondaries(env: Environment) -> list[Finding]:
         return []
     loads = LoadBook(env.plan.state_dir).read(env.clock.now())
     drained = {name: one for name, one in DrainedBook(env.journal).all().items() if name in env.plan.secondaries}
-    return [*overloaded(loads), *being_drained(drained)]
+    return [*overloaded(loads), *being_drained(drained), *_not_powered_as_they_should_be(env)]
+
+
+def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:
+    """Of those on demand. That one is off, or on, is none."""
+    found = []
+    for name in on_demand_secondaries(env):
+        decision = decide_power(SecondaryPower(env, name).look(), 0.0, math.inf)
+        if decision.wrong:
+            sentence, _, hint = decision.sentence.partition("; ")
+            found.append(Finding(Level.ATTENTION, name, sentence, hint, Topic.UNPROTECTED))
+    return found
 
 
 def overloaded(loads: Mapping[str, Seen]) -> list[Finding]:

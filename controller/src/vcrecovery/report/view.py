@@ -20,6 +20,10 @@ from vcrecovery.transfer.freshness import Freshness
 _NOT_ASKED = Course()
 
 
+#: The state of a standby whose secondary is off until a failover needs it.
+OFF_ON_DEMAND = "off (on demand)"
+
+
 @dataclass(frozen=True)
 class KeptView:
     """What a failback keeps for a rollback; it is committed at `until`, in seconds since the epoch."""

@@ -34,6 +34,7 @@ from vcrecovery.store.schema import (
     JOURNAL_SCHEMA,
     NOTICE_SCHEMA,
     OUTAGE_SCHEMA,
+    POWERED_SCHEMA,
     QUARANTINE_INDEX,
     QUARANTINE_SCHEMA,
     STANDBY_END_SCHEMA,
@@ -97,6 +98,7 @@ class Journal:
                 + OUTAGE_SCHEMA
                 + STANDBY_END_SCHEMA
                 + DRAINED_SCHEMA
+                + POWERED_SCHEMA
                 + DRILL_SCHEMA
                 + NOTICE_SCHEMA
             )

@@ -65,6 +65,14 @@ CREATE TABLE IF NOT EXISTS drained (
     secondary TEXT PRIMARY KEY, since REAL NOT NULL, asked_by TEXT NOT NULL
 ) STRICT;
 """
+#: When a secondary on demand was on; `off_at` is NULL while it is.
+POWERED_SCHEMA = """
+CREATE TABLE IF NOT EXISTS powered (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    secondary TEXT NOT NULL, on_at REAL NOT NULL, off_at REAL, why TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_power ON powered (secondary) WHERE off_at IS NULL;
+"""
 #: A service has one outage at a time, whichever controllers see it.
 OUTAGE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS outage (

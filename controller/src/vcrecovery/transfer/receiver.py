@@ -9,6 +9,7 @@ Standard library only: this runs at every change on a primary, and must start fa
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -26,16 +27,29 @@ from vcrecovery.primary.answers import PRIMARY, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, jail, sessions
 from vcrecovery.transfer.failback_orders import Order, read_order
+from vcrecovery.transfer.hand_on import hand_on
 from vcrecovery.transfer.rsync_words import reads, server_arguments
 
 #: How long a session waits for a restore point to be made, kept or restored.
 WAIT_SECONDS = 60.0
+_STANDBY_SERVES = """
+SELECT EXISTS (SELECT 1 FROM service WHERE name = ? AND side = 'standby') OR EXISTS (
+    SELECT 1 FROM step JOIN episode ON episode.id = step.episode
+    WHERE episode.service = ? AND episode.closed_at IS NULL AND step.step = 'start'
+)
+"""
 #: Seconds between two looks whether it takes files again.
 _LOOK = 0.5
 
 
 class KeepingError(ExternalError):
     """A failback keeps what the standby was: nothing may change in it until that is done."""
+
+
+class _NotHereError(ExternalError):
+    """The disk of a secondary on demand is in its VM. `relay`: how that is reached; None where it is not."""
+
+    relay: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,10 @@ def find_source(state_dir: Path, service: str) -> Target:
 
 def who_serves(state_dir: Path, service: str) -> str:
     """What a VM asks at its boot: `primary` or `standby`. Raises UsageError and ExternalError as `find_target` does."""
-    config, _rootfs = _container_of(state_dir, service)
+    try:
+        config, _rootfs = _container_of(state_dir, service)
+    except _NotHereError:
+        return STANDBY if _journal_says_standby(state_dir, service) else PRIMARY
     # What is a spare here has gone on to serve elsewhere.
     answer = {"standby": PRIMARY, "active": STANDBY, "spare": STANDBY}.get(config.get("user.vcrecovery.role", ""))
     if answer is None:
@@ -107,6 +124,8 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
         entry = json.loads(file.read_text())
     except FileNotFoundError as error:
         raise UsageError(f"no standby of service {service!r} is on this machine", "run the role `secondary`") from error
+    if "note" in entry:
+        return _noted(entry, service), Path(entry["rootfs"])
     connection = _UnixConnection(entry["socket"])
     try:
         connection.request("GET", f"/1.0/instances/{entry['container']}")
@@ -120,6 +139,39 @@ def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Pat
         raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
     config: Mapping[str, str] = body["metadata"]["expanded_config"]
     return config, Path(entry["rootfs"])
+
+
+def _noted(entry: Mapping[str, Any], service: str) -> Mapping[str, str]:
+    """Of a secondary that is off most of the time, whose disk is mounted here then."""
+    away = _NotHereError(
+        f"the secondary of {service} is on, or about to be: its disk is not here", "files are taken once it is off"
+    )
+    if entry.get("relay") and Path(entry["relay"]["key"]).exists():
+        away.relay = entry["relay"]
+    # In this order: see `operations.secondary_power`.
+    if not Path(entry["takes_files"]).exists() or not os.path.ismount(entry["disk"]):
+        raise away
+    try:
+        found = json.loads(Path(entry["note"]).read_text())["instances"].get(entry["container"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ExternalError(
+            f"{entry['note']} cannot be read: {error}", "power the secondary on and off again"
+        ) from error
+    if found is None:
+        raise ExternalError(f"LXD knows no container {entry['container']}", "run the role `secondary`")
+    config: Mapping[str, str] = found["expanded_config"]
+    return config
+
+
+def _journal_says_standby(state_dir: Path, service: str) -> bool:
+    """Its controller is on this machine; from when a start was tried, its standby may serve. Raises ExternalError."""
+    import sqlite3  # nobody else here needs it
+
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{state_dir}/journal.db?mode=ro", uri=True, timeout=5)) as db:
+            return bool(db.execute(_STANDBY_SERVES, (service, service)).fetchone()[0])
+    except sqlite3.Error as error:
+        raise ExternalError(f"the journal in {state_dir} cannot be read: {error}", "ask again later") from error
 
 
 @contextmanager
@@ -141,7 +193,13 @@ def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoRe
     with refusals_noted(service, command):
         arguments = server_arguments(command)
         read_only = reads(arguments)
-        target, session = (find_source(state_dir, service), None) if read_only else _join(state_dir, service)
+        try:
+            target, session = (find_source(state_dir, service), None) if read_only else _join(state_dir, service)
+        except _NotHereError as error:
+            if read_only or error.relay is None:
+                raise
+            sessions.join(state_dir, service, WAIT_SECONDS)
+            hand_on(error.relay, command)
     if not read_only:
         (published.withdraw if seeds else published.publish)(target.rootfs)
     jail.enter(target.rootfs, target.id_map, read_only=read_only, session=session)

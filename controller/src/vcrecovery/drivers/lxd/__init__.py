@@ -7,6 +7,7 @@ for it to do, and it is not loaded (see `unix_socket`).
 
 from vcrecovery.drivers.lxd.connection import OverHttps, TryAgainError
 from vcrecovery.drivers.lxd.instances import Instance
+from vcrecovery.drivers.lxd.on_demand import OnDemandServer
 from vcrecovery.drivers.lxd.server import LxdServer
 
-__all__ = ["Instance", "LxdServer", "OverHttps", "TryAgainError"]
+__all__ = ["Instance", "LxdServer", "OnDemandServer", "OverHttps", "TryAgainError"]

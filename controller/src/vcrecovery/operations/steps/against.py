@@ -9,6 +9,7 @@ from vcrecovery.operations import records
 from vcrecovery.operations.serving import standby_serves
 from vcrecovery.operations.steps.moving import against_a_move
 from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.primary.who_serves import NETWORK_MANAGER
 from vcrecovery.transfer.rootfs import Rootfs
 
@@ -33,6 +34,9 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
 
 def _against_a_failback(subject: Subject, episode: Episode) -> list[str]:
     name, lxd = subject.name, subject.lxd
+    if is_on_demand(subject.secondary):
+        how = f"stop it, copy what it has written to its VM, then `vcrecovery standby reset {name}`"
+        return [f"its VM cannot fetch from secondary {lxd.name}, which is on demand: {how}"]
     if not lxd.is_here:
         return [f"its VM fetches from secondary {lxd.name}, which is another machine: run it there"]
     if not standby_serves(subject.env, name):

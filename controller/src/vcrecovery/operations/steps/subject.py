@@ -98,6 +98,10 @@ class Subject:
             return None
         return self._read[1]
 
+    def forget_standby(self) -> None:
+        """What was read of it came from elsewhere."""
+        self._read = None
+
     def startable(self, episode: Episode, known: Instance | None = None) -> Instance:
         """The standby, if this episode may start it. `known`: as it was read a moment ago."""
         instance = known or self.read_standby()

@@ -1,0 +1,296 @@
+"""Powers a secondary on demand on and off, and hands its disk from one side to the other.
+
+While its VM is off, its hypervisor, which this runs on, has the disk with the standbys mounted, and the receiver there
+writes into them. Who hands it over does this, each with a lock that others wait for:
+
+- on: `takes_files` goes, so that no session begins; those that are open end; the disk is unmounted, which is proved by
+  its lock (see `drivers.loop_disk`); then the VM starts.
+- off: LXD, in which nothing runs any more, is asked for the last time, and that is noted; the VM shuts down; then the
+  disk is mounted, the receiver is told where the standbys are, and `takes_files` comes.
+
+Whoever is killed in between has left a state from which the next one goes on: each act looks first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vcrecovery.core.episode import Step
+from vcrecovery.core.evidence import PoweredOn
+from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.secondary_power import PowerAct, SeenSecondary, decide_power, unusable
+from vcrecovery.core.service_state import Side
+from vcrecovery.drivers.libvirt.by_name import NamedVm
+from vcrecovery.errors import BusyError, ExternalError, RefusedError, UsageError
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.standbys_disk import StandbysDisk
+from vcrecovery.plan.on_demand import domain_of, is_on_demand
+from vcrecovery.store.lock import service_lock
+from vcrecovery.store.powered import PoweredBook
+
+log = logging.getLogger("vcrecovery.watch")
+
+#: What the role `secondary_vm` calls the file with that disk, behind the name of its VM.
+DISK_ENDS_WITH = "-standbys.img"
+#: Seconds for a VM to begin, and for one that holds nothing to shut down.
+STARTS_WITHIN = 60.0
+SHUTS_DOWN_WITHIN = 180.0
+#: Seconds after which it is asked to shut down once more: a system that has just booted overlooks its power button.
+ASK_AGAIN_AFTER = 30.0
+#: So often one is started that ends during its boot.
+STARTS = 3
+LOOK_EVERY = 0.5
+#: Seconds between two lines about a boot.
+TELL_EVERY = 15.0
+
+
+def on_demand_secondaries(env: Environment) -> list[str]:
+    return [name for name, secondary in env.plan.secondaries.items() if is_on_demand(secondary)]
+
+
+def be_asked(env: Environment, service: str) -> None:
+    """Of the secondary of a service, where that is on demand: see `SecondaryPower.be_asked`."""
+    name = env.plan.services[service].standby.secondary
+    if is_on_demand(env.plan.secondaries[name]):
+        SecondaryPower(env, name).be_asked()
+
+
+class SecondaryPower:
+    """Of secondary `name`, which is on demand."""
+
+    def __init__(self, env: Environment, name: str) -> None:
+        self._env, self.name = env, name
+        self._secondary = env.plan.secondaries[name]
+        if self._secondary.vm is None or not is_on_demand(self._secondary):
+            raise UsageError(f"secondary {name} is not on demand", f"set secondaries.{name}.power to on-demand")
+        self._host = env.hosts[self._secondary.vm.hypervisor]
+        self._domain = domain_of(name, self._secondary)
+        self._lxd = env.on_demand_lxd(name)
+        self._disk = StandbysDisk(env, name)
+        self.place = self._disk.place
+        self._book = PoweredBook(env.journal)
+
+    # -- what is seen ------------------------------------------------------------------------------------------
+
+    def look(self) -> SeenSecondary:
+        """Raises ExternalError when the journal cannot be used. A hypervisor that does not answer is seen."""
+        try:
+            vm = self._host.find(self._domain)
+        except ExternalError as error:
+            return self._seen(None, Power.UNREACHABLE, error.message)
+        return self._seen(vm, Power.ABSENT, f"hypervisor {self._host.name} has no VM {self._domain}")
+
+    def _seen(self, vm: NamedVm | None, otherwise: Power, detail: str) -> SeenSecondary:
+        serving, at_work = self._services()
+        return SeenSecondary(
+            self._domain,
+            otherwise if vm is None else vm.reading.power,
+            "" if vm is None else vm.reading.reason,
+            detail if vm is None else "",
+            vm is not None and vm.saved,
+            self._disk.takes_files,
+            serving,
+            at_work,
+            self._kept_on_until() > self._env.clock.now(),
+        )
+
+    def _services(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those that are to serve there: from when a start was tried, their files are live. And those at work."""
+        journal, names = self._env.journal, set(self._disk.services)
+        open_ones = [one for one in journal.open_episodes() if one.service in names]
+        serving = {name for name, found in journal.who_serves().items() if found.side is Side.STANDBY}
+        serving |= {one.service for one in open_ones if one.tried(Step.START) and not one.request.back}
+        return tuple(sorted(serving & names)), tuple(sorted(one.service for one in open_ones))
+
+    def keep_on(self, seconds: float) -> None:
+        """From now on; 0: as its services need it."""
+        file = self.place.folder / "on-until"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+            file.write_text(f"{self._env.clock.now() + seconds!r}\n")
+        except OSError as error:
+            raise ExternalError(f"{file} cannot be written: {error.strerror}", "free some space") from error
+
+    def _kept_on_until(self) -> float:
+        try:
+            return float((self.place.folder / "on-until").read_text())
+        except (OSError, ValueError):
+            return 0.0
+
+    def _vm(self) -> NamedVm:
+        vm = self._host.find(self._domain)
+        if vm is None:
+            raise ExternalError(f"hypervisor {self._host.name} has no VM {self._domain}", "site.yml makes it")
+        return vm
+
+    @contextmanager
+    def _alone(self, patience: float) -> Iterator[None]:
+        """Holds its power. Raises ExternalError when another still does after so many seconds."""
+        state_dir, clock = self._env.plan.state_dir, self._env.clock
+        with contextlib.ExitStack() as held:
+            try:
+                lock = service_lock(state_dir, self.name, brief=True, part="power", patience=patience, clock=clock)
+                held.enter_context(lock)
+            except BusyError as error:
+                said = f"another controller powers secondary {self.name} on or off"
+                raise ExternalError(said, "run it again") from error
+            yield
+
+    # -- on ----------------------------------------------------------------------------------------------------
+
+    def power_on(self, why: str, tell: Callable[[str], None] = lambda _text: None) -> PoweredOn:
+        """Returns once its LXD answers. Several that want it share one boot.
+
+        Raises ExternalError when it does not come up in time. One that could not even be started has given its disk
+        back; one that has started and hangs keeps it.
+        """
+        clock, within = self._env.clock, self._secondary.power_on_within
+        began, starts, told = clock.steady(), 0, 0.0
+        while True:
+            left = began + within - clock.steady()
+            if self._host_says_off():
+                if starts == STARTS or left <= 0:
+                    raise ExternalError(
+                        f"the VM of secondary {self.name} ends during its boot", f"`virsh console {self._domain}`"
+                    )
+                with self._alone(max(1.0, left)):
+                    if self._start(why):
+                        starts += 1
+                        tell(f"secondary {self.name} boots")
+            if self._answers():
+                took = clock.steady() - began
+                if starts == 0 and took < 1.0:
+                    return PoweredOn(f"secondary {self.name} is on")
+                return PoweredOn(f"secondary {self.name}: LXD answers after {took:.1f} s", took)
+            if clock.steady() - began >= within:
+                raise ExternalError(
+                    f"LXD on secondary {self.name} does not answer {within:.0f} s after its VM was to boot",
+                    f"see `virsh console {self._domain}`, then run it again",
+                )
+            if clock.steady() - began - told >= TELL_EVERY:
+                told = clock.steady() - began
+                tell(f"secondary {self.name}: waiting for its LXD, {told:.0f} s")
+            clock.sleep(LOOK_EVERY)
+
+    def be_asked(self) -> None:
+        """Returns once its LXD can be asked, or the note of it: in the middle of a boot neither can.
+
+        One that ended while a standby served there is booted. Raises ExternalError, also after `power_on_within`.
+        """
+        clock = self._env.clock
+        deadline = clock.steady() + self._secondary.power_on_within
+        while not self._disk.is_mounted and not self._answers():
+            seen = self.look()
+            if seen.power in OFF and seen.serving:
+                self.power_on("a standby is to serve there")
+                return
+            if seen.power in OFF and unusable(seen) is None:
+                self.mount()
+            elif seen.power is not Power.RUNNING or clock.steady() >= deadline:
+                said = decide_power(seen, 0.0, math.inf).sentence
+                raise ExternalError(f"LXD on secondary {self.name} does not answer: {said}")
+            clock.sleep(LOOK_EVERY)
+
+    def _host_says_off(self) -> bool:
+        return self._vm().reading.power is not Power.RUNNING
+
+    def _answers(self) -> bool:
+        if self._disk.is_mounted:
+            # The note would answer.
+            return False
+        try:
+            return self._lxd.answers_soon(self._secondary.storage_pool)
+        except ExternalError:
+            return False
+
+    def _start(self, why: str) -> bool:
+        """Whether it was off. Under its lock."""
+        vm = self._vm()
+        if vm.reading.power not in OFF:
+            if vm.reading.power is Power.PAUSED:
+                raise ExternalError(f"the VM of secondary {self.name} is paused", f"`virsh resume {self._domain}`")
+            return False
+        seen = self._seen(vm, Power.ABSENT, "")
+        if (trouble := unusable(seen)) is not None:
+            raise ExternalError(f"secondary {self.name} is not started: {trouble}")
+        self._disk.take(self.disk_of_one_that_is_off())
+        try:
+            self._host.start(vm.uuid, with_host=False, timeout=STARTS_WITHIN)
+        except ExternalError:
+            with contextlib.suppress(ExternalError):  # the watcher tries again
+                if not seen.serving:
+                    self._open(self._vm())
+            raise
+        self._book.is_on(self.name, self._env.clock.now(), why)
+        return True
+
+    # -- off ---------------------------------------------------------------------------------------------------
+
+    def power_off(self) -> bool:
+        """Shuts it down, and mounts its disk here; whether it was on.
+
+        Raises RefusedError while something needs it, and ExternalError.
+        """
+        with self._alone(5.0):
+            vm = self._vm()
+            if vm.reading.power in OFF:
+                self._open(vm)
+                return False
+            # A failover that begins after this waits for the lock.
+            if why := self.look().needed:
+                raise RefusedError(f"secondary {self.name} stays on: {why}")
+            self.place.write(self._lxd.to_note(self._secondary.storage_pool))
+            self._shut_down(vm)
+            self._book.is_off(self.name, self._env.clock.now())
+            self._open(self._vm())
+        return True
+
+    def _shut_down(self, vm: NamedVm) -> None:
+        clock = self._env.clock
+        began, asked = clock.steady(), 0
+        while True:
+            waited = clock.steady() - began
+            if waited >= asked * ASK_AGAIN_AFTER:
+                asked += 1
+                self._host.shut_down(vm.uuid)
+            if self._vm().reading.power in OFF:
+                return
+            if waited >= SHUTS_DOWN_WITHIN:
+                raise ExternalError(
+                    f"secondary {self.name} has not shut down within {waited:.0f} s", f"`virsh console {self._domain}`"
+                )
+            clock.sleep(LOOK_EVERY)
+
+    def mount(self) -> None:
+        """Has files arrive on the disk of one that is off. Raises ExternalError when they cannot."""
+        with self._alone(5.0):
+            self._open(self._vm())
+
+    def _open(self, vm: NamedVm) -> None:
+        """Under its lock."""
+        seen = self._seen(vm, Power.ABSENT, "")
+        if decide_power(seen, 0.0, 0.0).act is not PowerAct.MOUNT:
+            return
+        self._disk.give(self.disk_of_one_that_is_off())
+        self._book.is_off(self.name, self._env.clock.now())
+
+    # -- the disk, by whoever may mount ------------------------------------------------------------------------
+
+    def disk_of_one_that_is_off(self) -> Path:
+        """The file. Raises ExternalError unless libvirt says that its VM is off."""
+        vm = self._vm()
+        if vm.reading.power not in OFF or vm.saved:
+            said = "its memory was saved" if vm.saved else f"it is {vm.reading.power}"
+            raise ExternalError(f"the disk of secondary {self.name} stays with its VM: {said}")
+        found = [disk for disk in vm.disks if disk.name.endswith(DISK_ENDS_WITH)]
+        if len(found) != 1:
+            raise ExternalError(
+                f"VM {self._domain} has {len(found)} disks whose file ends with {DISK_ENDS_WITH}",
+                "the role `secondary_vm` gives it one",
+            )
+        return found[0]

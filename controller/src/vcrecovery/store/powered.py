@@ -1,0 +1,41 @@
+"""When secondaries on demand were on: what they cost, and how often they booted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vcrecovery.store.journal import Journal
+
+
+@dataclass(frozen=True)
+class Powered:
+    """Seconds since the epoch. `off_at`: None while it is on."""
+
+    on_at: float
+    off_at: float | None
+    why: str = ""
+
+
+class PoweredBook:
+    """In the journal. Its methods raise ExternalError when that cannot be used."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def of(self, secondary: str) -> list[Powered]:
+        """All that are known, the first one first."""
+        rows = self._journal.rows("SELECT on_at, off_at, why FROM powered WHERE secondary = ? ORDER BY id", secondary)
+        return [Powered(*row) for row in rows]
+
+    def is_on(self, secondary: str, at: float, why: str) -> None:
+        """The first word counts."""
+        with self._journal.transaction() as db:
+            db.execute("INSERT OR IGNORE INTO powered (secondary, on_at, why) VALUES (?, ?, ?)", (secondary, at, why))
+
+    def is_off(self, secondary: str, at: float) -> None:
+        if not any(one.off_at is None for one in self.of(secondary)):
+            return
+        with self._journal.transaction() as db:
+            db.execute("UPDATE powered SET off_at = ? WHERE secondary = ? AND off_at IS NULL", (at, secondary))
