@@ -331,7 +331,7 @@ def test_what_was_seen_is_forgotten(site: Callable[[str], Site]) -> None:
 @pytest.mark.parametrize(
     ("balance", "said"),
     [
-        ("balance: {target: 95}", "target has to be below cpu_high and memory_high"),
+        ("balance: {target: 95}", "target has to be below cpu_high, memory_high and network_high"),
         ("balance: {pinned: [wep]}", "no service is called 'wep'"),
         ("balance: {apart: [[web, db7]]}", "no service is called 'db7'"),
         ("balance: {apart: [[web]]}", "at least 2"),

@@ -10,7 +10,7 @@ from statistics import median
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import Choice, Container, Machine, choose
 from vcrecovery.balance.load import Load, Reading, load_between
-from vcrecovery.balance.overload import Limits
+from vcrecovery.balance.overload import Limits, container_amounts, machine_amounts, not_told
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import ServiceState, Side
@@ -39,7 +39,15 @@ _POOL = 0.9
 
 
 def limits_of(balance: Balance) -> Limits:
-    return Limits(balance.cpu_high / 100, balance.memory_high / 100, balance.target / 100, balance.high_for)
+    network = None if balance.network_high is None else balance.network_high / 100
+    return Limits(
+        balance.cpu_high / 100,
+        balance.memory_high / 100,
+        balance.target / 100,
+        balance.high_for,
+        balance.disk_latency_high,
+        network,
+    )
 
 
 def read_load(env: Environment, secondary: str) -> Reading:
@@ -80,12 +88,14 @@ def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[st
     env.place_standbys()
     drained = DrainedBook(env.journal).all()
     share = env.plan.balance.target / 100
-    targets = Amounts(share, share, _POOL)
-    machines = [
-        # What moves leaves its files behind, as the spare of where it goes: no disk is relieved.
-        Machine(name, load.size, load.used._replace(disk=0.0) if name in relieve else load.used, name not in drained)
-        for name, load in loads.items()
-    ]
+    targets = Amounts(share, share, _POOL, share, share)
+    limits = limits_of(env.plan.balance)
+    machines = []
+    for name, load in loads.items():
+        size, used = machine_amounts(load, limits)
+        # What moves leaves its files behind, as the spare of where it goes: no pool is relieved.
+        used = used._replace(disk=0.0) if name in relieve else used
+        machines.append(Machine(name, size, used, name not in drained))
     return choose(
         machines,
         _containers(env, loads, relieve, unasked=unasked),
@@ -100,11 +110,12 @@ def _containers(
     """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from."""
     serving = {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
     groups = [frozenset(group) for group in env.plan.balance.apart]
+    limits = limits_of(env.plan.balance)
     found = []
     for name, service in env.plan.services.items():
         on, spare = service.standby.secondary, service.standby.spare
         apart = frozenset[str]().union(*(group for group in groups if name in group)) - {name}
-        uses = loads[on].containers.get(name) if on in loads else None
+        uses = container_amounts(loads[on], name, limits) if on in loads else None
         if (name not in serving and uses is None) or (on not in relieve and not apart):
             continue
         found.append(
@@ -118,6 +129,7 @@ def _containers(
                 apart & serving,
                 _why_it_stays(env, env.journal.state(name), known=uses is not None)
                 or (_why_not_again(env, name) if unasked and on in relieve else ""),
+                not_told(loads[on], name, limits) if on in loads else "",
             )
         )
     return found
