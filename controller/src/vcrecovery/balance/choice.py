@@ -66,14 +66,16 @@ class Move:
 
 @dataclass(frozen=True)
 class Choice:
-    """`short`: what is said of those that stay overloaded. `kept`: why containers stay on an overloaded one; `on`: on
-    which.
+    """`short`: what is said of those that stay overloaded; `over`: what is to be taken off them still.
+
+    `kept`: why containers stay on an overloaded one; `on`: on which.
     """
 
     moves: tuple[Move, ...] = ()
     short: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
     on: Mapping[str, str] = field(default_factory=dict)
+    over: Mapping[str, Amounts] = field(default_factory=dict)
 
     @property
     def to_copy(self) -> float:
@@ -103,9 +105,10 @@ def choose(
     ]
     placed, rooms = _placed(items, rooms)
     moves = tuple(_move(one, placed[one.name], known, rooms, targets) for one in on_them if one.name in placed)
-    short = {name: _what_is_left(name, need) for name, need in rooms.needs.items() if any(need)}
+    over = {name: need for name, need in rooms.needs.items() if any(need)}
+    short = {name: _what_is_left(name, need) for name, need in over.items()}
     kept = {one.name: _why_it_stays(one, known, rooms, short, targets) for one in on_them if one.name not in placed}
-    return Choice(moves, short, kept, {one.name: one.on for one in on_them if one.name in kept})
+    return Choice(moves, short, kept, {one.name: one.on for one in on_them if one.name in kept}, over)
 
 
 def _excess(machine: Machine, targets: Amounts) -> Amounts:

@@ -115,9 +115,9 @@ class ZabbixHealth:
             self._way.put(f"vcr.seconds[{name}]", f"{course.seconds:.6f}", at)
 
     def _put_loads(self, at: float) -> None:
-        """Of those whose load is known. The reason first, as above."""
+        """Of those whose load is known, and that Zabbix has items of. The reason first, as above."""
         for name, seen in self._loads().items():
-            if seen.load is None:
+            if seen.load is None or name not in self._secondaries:
                 continue
             overloaded = seen.since is not None
             self._way.put(f"vcr.relief[{name}]", "; ".join([seen.why, *seen.proposal]) if overloaded else "", at)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import median
 
@@ -20,7 +20,8 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
-from vcrecovery.plan.places import places_of
+from vcrecovery.plan.leased import leased_of
+from vcrecovery.plan.places import may_be_lent, places_of
 from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import service_lock
 
@@ -80,8 +81,18 @@ def _read_quietly(env: Environment, secondary: str) -> Reading | ExternalError:
         return error
 
 
-def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False) -> Choice:
-    """What to move off those. `loads`: of all secondaries of which it is known. Raises ExternalError.
+@dataclass(frozen=True)
+class Question:
+    """What the choice of moves is made by."""
+
+    machines: Sequence[Machine]
+    containers: Sequence[Container]
+    targets: Amounts
+    relieve: Sequence[str]
+
+
+def question(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool) -> Question:
+    """`loads`: of all secondaries of which it is known. Raises ExternalError.
 
     `unasked`: nobody has asked for it, so what was moved just now, or in vain, is left alone for a while.
     """
@@ -96,12 +107,14 @@ def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[st
         # What moves leaves its files behind, as the spare of where it goes: no pool is relieved.
         used = used._replace(disk=0.0) if name in relieve else used
         machines.append(Machine(name, size, used, name not in drained))
-    return choose(
-        machines,
-        _containers(env, loads, relieve, unasked=unasked),
-        targets,
-        [name for name in relieve if name in loads],
-    )
+    containers = _containers(env, loads, relieve, unasked=unasked)
+    return Question(machines, containers, targets, [name for name in relieve if name in loads])
+
+
+def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False) -> Choice:
+    """What to move off those. The rest as above."""
+    asked = question(env, loads, relieve, unasked=unasked)
+    return choose(asked.machines, asked.containers, asked.targets, asked.relieve)
 
 
 def _containers(
@@ -110,7 +123,7 @@ def _containers(
     """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from."""
     serving = {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
     groups = [frozenset(group) for group in env.plan.balance.apart]
-    limits = limits_of(env.plan.balance)
+    limits, lent = limits_of(env.plan.balance), leased_of(env.plan)
     found = []
     for name, service in env.plan.services.items():
         on, spare = service.standby.secondary, service.standby.spare
@@ -123,7 +136,10 @@ def _containers(
                 name,
                 on,
                 uses or Amounts(),
-                (spare.secondary,) if spare is not None else (),
+                (
+                    *((spare.secondary,) if spare is not None else ()),
+                    *(there for there in lent if may_be_lent(env.plan, name, there)),
+                ),
                 uses.disk if uses is not None else 0.0,
                 _down(env, name) if on in relieve else 0.0,
                 apart & serving,
@@ -172,7 +188,7 @@ def moves_lately(env: Environment) -> dict[int, list[str]]:
     """
     now, calm = env.clock.now(), env.plan.balance.again_after
     return {
-        one.id: places_of(env.plan.services[one.service])
+        one.id: [*places_of(env.plan.services[one.service]), *([one.request.to] if one.request.to else [])]
         for one in env.journal.since(now - calm - _NOT_LONGER, _LATEST)
         if one.request.moves and one.service in env.plan.services
         if one.closed_at is None or 0 <= now - one.closed_at < calm

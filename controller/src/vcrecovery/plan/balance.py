@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from vcrecovery.plan.elastic import Elastic
 from vcrecovery.plan.fields import Duration, Name, Section
 
 #: Per cent.
@@ -44,6 +45,9 @@ class Balance(Section):
         examples=[[["db1", "db2"]]],
     )
     pinned: list[Name] = Field([], description="services that `rebalance` does not move")
+    elastic: Elastic | None = Field(
+        None, description="do: move: secondaries that are made when there is no room; null: none"
+    )
 
     @model_validator(mode="after")
     def _has_room_between(self) -> Self:
@@ -51,4 +55,6 @@ class Balance(Section):
             raise ValueError(
                 "target has to be below cpu_high, memory_high and network_high, or moves would go back and forth"
             )
+        if self.elastic is not None and self.do == "nothing":
+            raise ValueError("elastic needs somebody who looks at the loads: `do: move`, or leave elastic out")
         return self

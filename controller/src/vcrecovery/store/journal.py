@@ -32,6 +32,7 @@ from vcrecovery.store.schema import (
     DRILL_SCHEMA,
     EVENT_SCHEMA,
     JOURNAL_SCHEMA,
+    LEASE_SCHEMA,
     NOTICE_SCHEMA,
     OUTAGE_SCHEMA,
     QUARANTINE_INDEX,
@@ -97,6 +98,7 @@ class Journal:
                 + OUTAGE_SCHEMA
                 + STANDBY_END_SCHEMA
                 + DRAINED_SCHEMA
+                + LEASE_SCHEMA
                 + DRILL_SCHEMA
                 + NOTICE_SCHEMA
             )
