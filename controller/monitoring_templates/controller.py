@@ -142,7 +142,14 @@ _SERVICES = rule(
 
 
 def _secondary(
-    key: str, name: str, about: str, *kinds: str, words: str = "", value_type: str = "", percent: bool = False
+    key: str,
+    name: str,
+    about: str,
+    *kinds: str,
+    words: str = "",
+    value_type: str = "",
+    percent: bool = False,
+    units: str = "",
 ) -> Part:
     return item(
         NAME,
@@ -151,9 +158,9 @@ def _secondary(
         about,
         _OF_SECONDARY,
         words=words,
-        value_type="FLOAT" if percent else value_type,
-        units="%" if percent else "",
-        trends=percent,
+        value_type="FLOAT" if percent or units else value_type,
+        units="%" if percent else units,
+        trends=percent or bool(units),
         history="7d",
         triggers=_on(*kinds),
         prototype=True,
@@ -170,16 +177,31 @@ _SECONDARIES = rule(
         _secondary("vcr.cpu", "CPU of {#SECONDARY}",
             "Of its cores, how much is in use. Of another machine than the controller's it is what its containers use."
             " None comes while it cannot be read.", percent=True),
+        _secondary("vcr.diskbusy", "Disk use of {#SECONDARY}",
+            "In how much of the time the disk was in use that was waited for most. Disks and network are known of the"
+            " controller's own machine.", percent=True),
+        _secondary("vcr.disklatency", "Disk latency of {#SECONDARY}",
+            "Mean time for a read or write on that disk.", units="s"),
+        _secondary("vcr.dropped", "Packets dropped by {#SECONDARY}", "By its network cards, each second.",
+            units="packets/s"),
         _secondary("vcr.memory", "Memory of {#SECONDARY}", "How much of it is in use, without caches.", percent=True),
+        _secondary("vcr.network", "Network use of {#SECONDARY}",
+            "Of the speed of its busiest card, in the direction in which there is more. None comes where nobody knows"
+            " the speed, as in most VMs.", percent=True),
         _secondary("vcr.overloaded", "Overload of {#SECONDARY}",
             "Whether it is overloaded, as the plan's section balance has it.", "overload", words="Overload"),
+        _secondary("vcr.received", "Network in of {#SECONDARY}", "By all its network cards.", units="Bps"),
         _secondary("vcr.relief", "What would relieve {#SECONDARY}",
             "What it has too much to do with, and what would be moved. Empty while it is not overloaded.",
             value_type="TEXT"),
+        _secondary("vcr.sent", "Network out of {#SECONDARY}", "By all its network cards.", units="Bps"),
     ],
     graphs=[
+        graph(NAME, "Disk latency of {#SECONDARY}", [("vcr.disklatency[{#SECONDARY}]", "2774A4")]),
         graph(NAME, "Load of {#SECONDARY}",
-            [("vcr.cpu[{#SECONDARY}]", "1A7C11"), ("vcr.memory[{#SECONDARY}]", "F63100")], percent=True)
+            [("vcr.cpu[{#SECONDARY}]", "1A7C11"), ("vcr.memory[{#SECONDARY}]", "F63100")], percent=True),
+        graph(NAME, "Network of {#SECONDARY}",
+            [("vcr.received[{#SECONDARY}]", "1A7C11"), ("vcr.sent[{#SECONDARY}]", "F63100")]),
     ],
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from view_cases import DONE, DOWN, OPEN, view
 
 from reference_pages.markdown import code, head, table
 from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.devices import DiskLoad, NetworkLoad, Traffic
 from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Latencies
 from vcrecovery.core.service_state import ServiceState
@@ -28,7 +29,15 @@ _ALERTS_HEAD = """
 In `templates/prometheus/alerts.yml`, to copy.
 
 """
-_LOAD = Load(Amounts(2.0), Amounts(1.0), {"web": Amounts(1.0)}, pressure={"cpu": 1.0, "memory": 1.0, "io": 1.0})
+_LOAD = Load(
+    Amounts(2.0),
+    Amounts(1.0),
+    {"web": Amounts(1.0)},
+    pressure={"cpu": 1.0, "memory": 1.0, "io": 1.0},
+    disk=DiskLoad("vda", 0.01, 0.5, 1.0),
+    network=NetworkLoad(1.0, 1.0, 0.0, 0.5, 2.0),
+    traffic={"web": Traffic(1.0, 1.0, 1.0)},
+)
 SEEN = {"sec1": Seen(0.0, _LOAD)}
 #: More words than these are data, such as a version or an address.
 _WORDS = {"side", "power", "verdict", "outcome", "level", "resource"}

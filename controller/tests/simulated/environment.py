@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from simulated.cloud import SimulatedCloud
 from simulated.dns import SimulatedZone
 from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
@@ -18,6 +19,7 @@ from simulated.vm_orders import SimulatedVmOrders
 from simulated.world import Service, World
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Evidence
+from vcrecovery.core.lease import Lease
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.dns import Key, Server
@@ -25,7 +27,8 @@ from vcrecovery.drivers.notify import TIMEOUT as NOTIFY_TIMEOUT
 from vcrecovery.drivers.probe import Probes, Result, label_of
 from vcrecovery.drivers.virtual_ip import VirtualIp
 from vcrecovery.errors import ExternalError
-from vcrecovery.operations.environment import Environment, with_own_places
+from vcrecovery.operations.environment import Environment, Servers, with_own_places
+from vcrecovery.plan.elastic import Elastic
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.probes import Port
 from vcrecovery.store.journal import Journal
@@ -211,15 +214,21 @@ class SimulatedEnvironment(Environment):
 
     @cached_property
     def lxd(self) -> dict[str, Any]:
-        folder = self.plan.state_dir.parent
+        return Servers(self.plan, lambda name, _entry: self._simulated_lxd(name))
 
+    def provisioner(self, _elastic: Elastic) -> SimulatedCloud:
+        """The site has one, which makes the machine on which a service's other place is."""
+        return self._world.cloud
+
+    def lxd_of(self, lease: Lease) -> Any:
+        return self._simulated_lxd(lease.name)
+
+    def _simulated_lxd(self, name: str) -> Any:
         def middle(act: str) -> None:
             self._at(f"in the middle of {act}", None)
 
-        return {
-            name: SimulatedLxd(name, folder, self.simulated, self._world, self._starts, middle)
-            for name in self.plan.secondaries
-        }
+        folder = self.plan.state_dir.parent
+        return SimulatedLxd(name, folder, self.simulated, self._world, self._starts, middle)
 
     def is_mounted(self, place: Path) -> bool:
         return self._world.secondary_vms[place.parent.name].mounted

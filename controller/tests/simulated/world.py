@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulated.cloud import SimulatedCloud
 from simulated.scheduler import START, Scheduler
 from simulated.secondary_vm import SecondaryVm
 from vcrecovery.core.power import OFF, Power
@@ -476,6 +477,8 @@ class World:
     told: list[tuple[str, str, str]] = field(default_factory=list)
     #: When something could not be written into the journal the last time.
     unwritten_at: float = float("-inf")
+    #: Who makes secondaries.
+    cloud: SimulatedCloud = field(default_factory=SimulatedCloud)
     ways_that_hang: set[str] = field(default_factory=set)
     ways_that_fail: set[str] = field(default_factory=set)
 

@@ -11,6 +11,7 @@ import yaml
 from view_cases import DONE, DOWN, NOW, OPEN, PLAN, SLOW, standby, view
 
 from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.devices import DiskLoad, NetworkLoad, Traffic
 from vcrecovery.balance.load import Load
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.drill import Drill, DrillOutcome, DrillsOf
@@ -94,7 +95,14 @@ def test_outages_that_are_over() -> None:
 
 
 LOAD = Load(
-    Amounts(2.0, 4e9, 9e9), Amounts(1.5, 3e9, 1e9), {"web": Amounts(0.5, 1e9)}, whole=True, pressure={"cpu": 30.0}
+    Amounts(2.0, 4e9, 9e9),
+    Amounts(1.5, 3e9, 1e9),
+    {"web": Amounts(0.5, 1e9)},
+    whole=True,
+    pressure={"cpu": 30.0},
+    disk=DiskLoad("vda", 0.06, 0.9, 5e6),
+    network=NetworkLoad(7e6, 2e6, 0.5),
+    traffic={"web": Traffic(4e6), "db": Traffic(None, 3.0, 8.0)},
 )
 SEEN = {"sec1": Seen(NOW, LOAD, NOW - 60, "95 % of its cores"), "sec2": Seen(NOW, trouble="no answer")}
 
@@ -105,7 +113,14 @@ def test_how_loaded_secondaries_are() -> None:
     assert found["vcrecovery_secondary_memory_used_bytes"] == {'secondary="sec1"': 3e9}
     assert found["vcrecovery_secondary_pressure_ratio"] == {'secondary="sec1",resource="cpu"': 0.3}
     assert found["vcrecovery_container_cores_used"] == {'secondary="sec1",container="web"': 0.5}
+    assert found["vcrecovery_secondary_disk_latency_seconds"] == {'secondary="sec1"': 0.06}
+    assert found["vcrecovery_secondary_disk_busy_ratio"] == {'secondary="sec1"': 0.9}
+    assert found["vcrecovery_secondary_network_receive_bytes_per_second"] == {'secondary="sec1"': 7e6}
+    assert found["vcrecovery_secondary_network_dropped_packets_per_second"] == {'secondary="sec1"': 0.5}
+    assert found["vcrecovery_container_disk_bytes_per_second"] == {'secondary="sec1",container="web"': 4e6}
+    assert found["vcrecovery_container_network_bytes_per_second"] == {'secondary="sec1",container="db"': 8.0}
     # What is not known has no sample.
+    assert "vcrecovery_secondary_network_used_ratio" not in found
     assert found["vcrecovery_secondary_overloaded"] == {'secondary="sec1"': 1.0}
     assert found["vcrecovery_secondary_drained"] == {'secondary="sec1"': 0.0, 'secondary="sec2"': 1.0}
 

@@ -14,6 +14,7 @@ import pytest
 from view_cases import CRASHED, DONE, NOW, OPEN, PLAN, SLOW, standby, view
 
 from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.devices import DiskLoad, NetworkLoad, Traffic
 from vcrecovery.balance.load import Load
 from vcrecovery.cli.main import VERBS
 from vcrecovery.core.drill import Drill, DrillOutcome, DrillsOf, DrillStep, StepDone
@@ -58,7 +59,15 @@ def everything() -> list[Family]:
             spare=SpareView("sec2", "stopped", 3600.0, NOW - 60, whole=True),
         ),
     ]
-    load = Load(Amounts(2.0, 4e9), Amounts(1.0, 1e9), {"web": Amounts(1.0)}, pressure={"cpu": 30.0})
+    load = Load(
+        Amounts(2.0, 4e9),
+        Amounts(1.0, 1e9),
+        {"web": Amounts(1.0)},
+        pressure={"cpu": 30.0},
+        disk=DiskLoad("vda", 0.06, 0.9, 5e6),
+        network=NetworkLoad(7e6, 2e6, 0.5, 0.5, 125e6),
+        traffic={"web": Traffic(4e6, 3.0, 8.0)},
+    )
     seen = {"sec1": Seen(NOW, load)}
     return [
         *families(views, {}, "0.1.0", 0.1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +19,14 @@ from evidence_cases import proof
 from vcrecovery.balance.load import ContainerReading, Load, Reading
 from vcrecovery.cli.main import cli
 from vcrecovery.core.episode import Outcome, Request, Step
+from vcrecovery.core.lease import LeaseState
 from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
+from vcrecovery.operations.elastic.room import growth_of, would_make
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rebalance import loads_over, proposed, request_of
 from vcrecovery.operations.steps import moving
@@ -34,6 +37,7 @@ from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.standby import copies
 from vcrecovery.store.drained import Drained, DrainedBook
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.leases import LeaseBook
 from vcrecovery.store.load_book import LoadBook
 
 GIB = 1 << 30
@@ -331,7 +335,7 @@ def test_what_was_seen_is_forgotten(site: Callable[[str], Site]) -> None:
 @pytest.mark.parametrize(
     ("balance", "said"),
     [
-        ("balance: {target: 95}", "target has to be below cpu_high and memory_high"),
+        ("balance: {target: 95}", "target has to be below cpu_high, memory_high and network_high"),
         ("balance: {pinned: [wep]}", "no service is called 'wep'"),
         ("balance: {apart: [[web, db7]]}", "no service is called 'db7'"),
         ("balance: {apart: [[web]]}", "at least 2"),
@@ -436,3 +440,151 @@ def test_loads_that_nobody_can_read_are_no_success(plan_file: Path) -> None:
     done = CliRunner().invoke(cli, ["rebalance", "--plan", str(plan_file)])
     assert "sec1  not known: " in done.stdout
     assert isinstance(done.exception, ExternalError)
+
+
+# -- secondaries that are made for a while ---------------------------------------------------------------------------
+
+ELASTIC = """balance:
+  do: move
+  cpu_high: 50
+  target: 48
+  pinned: []
+  elastic:
+    template: {cores: 2, memory: 4GiB, networks: [10.30.1.1/24]}
+    provisioner: {command: [cloud]}
+    certificate: /x
+    key: /x
+    release_after: 1h"""
+
+
+def joins(here: Site) -> str:
+    """What the keeper does, once the cloud has made it."""
+    book = LeaseBook(here.env.journal)
+    (lease,) = book.open()
+    book.change(lease, LeaseState.JOINED, joined_at=here.clock.now(), address="192.0.2.50", port=8443)
+    here.lxd[lease.name] = Lxd(here.clock)
+    return lease.name
+
+
+def test_where_nothing_has_room_one_is_asked_for_once(
+    site: Callable[[str], Site], caplog: pytest.LogCaptureFixture
+) -> None:
+    here = site(ELASTIC)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.lxd["sec2"].uses(0.0, 0.9)
+    here.go_on(600)
+    (lease,) = LeaseBook(here.env.journal).open()
+    assert lease.why == "sec1 is overloaded (55 % of its cores), and no other secondary has room"
+    assert (lease.network, dict(lease.addresses)) == ("10.30.1.1/24", {"web": "10.30.1.2"})
+    assert here.moves == []
+    asked = [record.message for record in caplog.records if "asked for" in record.message]
+    assert asked == [f"elastic-1: asked for: {lease.why}"]
+
+
+def test_it_goes_there_and_home_again_when_the_load_is_gone(site: Callable[[str], Site]) -> None:
+    here = site(ELASTIC)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.lxd["sec2"].uses(0.0, 0.9)
+    here.go_on(300)
+    name = joins(here)
+    here.go_on(90)
+    assert [(service, to) for service, to, _ in here.moves] == [("web", name)]
+    assert here.env.journal.standbys_elsewhere() == {"web": name}
+    # The load goes on: nothing goes home, whatever time passes.
+    here.lxd["sec1"].uses(0.0, 0.9)
+    here.lxd[name].uses(0.5)
+    here.go_on(3 * 3600)
+    assert len(here.moves) == 1
+    # It is gone for a while, and comes again: the time begins anew.
+    here.lxd["sec1"].uses(0.0, 0.1)
+    here.go_on(1800)
+    here.lxd["sec1"].uses(0.0, 0.9)
+    here.go_on(300)
+    here.lxd["sec1"].uses(0.0, 0.1)
+    here.go_on(3000)
+    assert len(here.moves) == 1
+    here.go_on(900)
+    assert [(service, to, why) for service, to, why in here.moves[1:]] == [
+        ("web", "sec1", "sec1 has room for it again")
+    ]
+    here.lxd[name].uses(0.0)
+    here.lxd["sec1"].uses(0.4, 0.1)
+    here.go_on(120)
+    assert LeaseBook(here.env.journal).open()[0].state is LeaseState.RELEASING
+    assert DrainedBook(here.env.journal).all()[name].asked_by == "balance"
+
+
+def test_one_on_which_nobody_serves_is_given_back_whatever_the_watcher_may_move(site: Callable[[str], Site]) -> None:
+    here = site(ELASTIC.replace("do: move", "do: propose"))
+    book = LeaseBook(here.env.journal)
+    assert book.ask("x", "x", "10.30.1.1/24", {"web": "10.30.1.2"}, here.clock.now(), 1) is not None
+    joins(here)
+    here.lxd["sec1"].uses(0.5, 0.1)
+    here.go_on(3500)
+    assert book.open()[0].state is LeaseState.JOINED
+    here.go_on(300)
+    assert book.open()[0].state is LeaseState.RELEASING
+
+
+@pytest.mark.parametrize("how", ["propose", "failed lately", "failing over"])
+def test_when_none_is_asked_for(site: Callable[[str], Site], how: str) -> None:
+    here = site(ELASTIC.replace("do: move", "do: propose") if how == "propose" else ELASTIC)
+    book, now = LeaseBook(here.env.journal), here.clock.now()
+    if how == "failed lately":
+        lease = book.ask("x", "x", "10.30.1.1/24", {}, now, 1)
+        assert lease is not None
+        book.change(lease, LeaseState.GONE, gone_at=now)
+    if how == "failing over":
+        here.env.journal.open("web", "x", Request(again=True), 3.0)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.lxd["sec2"].uses(0.0, 0.9)
+    here.go_on(600)
+    assert book.open() == []
+    if how == "failed lately":
+        here.go_on(600)
+        assert len(book.open()) == 1
+
+
+def test_rebalance_says_that_it_would_make_one(site: Callable[[str], Site]) -> None:
+    here = site(ELASTIC)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.lxd["sec2"].uses(0.0, 0.9)
+    loads = {
+        name: load
+        for name, load in loads_over(here.env, ["sec1", "sec2"], lambda: here.clock.sleep(5)).items()
+        if isinstance(load, Load)
+    }
+    elastic = here.env.plan.balance.elastic
+    assert elastic is not None
+    said = would_make(elastic, growth_of(here.env, elastic, loads, ["sec1"]))
+    assert said[0] == "would make a secondary with 2 cores and 4 GiB of memory:"
+    assert said[1].startswith(
+        "  web to new-1: takes 0.5 cores and 256 MiB of memory off sec1; new-1 has 30 % of its cores"
+    )
+    assert LeaseBook(here.env.journal).open() == []
+
+
+def test_a_day_of_loads_makes_one_and_gives_it_back_once(site: Callable[[str], Site]) -> None:
+    """Busy from ten to four, noisy all the time."""
+    rng = random.Random(26)  # noqa: S311  loads, no secrets
+    here = site(ELASTIC)
+    here.lxd["sec2"].uses(0.0, 0.9)
+    name = ""
+    for look in range(int(86400 / 60)):
+        busy = 600 <= look < 960
+        other = max(0.0, rng.gauss(0.75 if busy else 0.15, 0.05))
+        on_it = bool(here.env.journal.standbys_elsewhere())
+        here.lxd["sec1"].uses(0.0 if on_it else max(0.0, rng.gauss(0.45, 0.05)), other)
+        if name:
+            here.lxd[name].uses(max(0.0, rng.gauss(0.45, 0.05)) if on_it else 0.0)
+        here.go_on(60)
+        leases = LeaseBook(here.env.journal).newest(9)
+        if leases and leases[0].state is LeaseState.ASKED:
+            name = joins(here)
+        if leases and leases[0].state is LeaseState.RELEASING:
+            LeaseBook(here.env.journal).change(leases[0], LeaseState.GONE, gone_at=here.clock.now())
+            DrainedBook(here.env.journal).forget(leases[0].name)
+            name = ""
+    assert [(service, to) for service, to, _ in here.moves] == [("web", "elastic-1"), ("web", "sec1")]
+    assert LeaseBook(here.env.journal).newest(9)[0].state is LeaseState.GONE
+    assert len(LeaseBook(here.env.journal).newest(9)) == 1

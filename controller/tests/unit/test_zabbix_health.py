@@ -14,6 +14,7 @@ import pytest
 from lab.waiting import wait_for
 from relay_bench.recorder import Recorder
 from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.devices import DiskLoad, NetworkLoad
 from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Course, Health
 from vcrecovery.detect import zabbix_health
@@ -252,15 +253,26 @@ def test_a_zabbix_without_the_host_is_told_all_once_it_has_it(told: Told, caplog
 
 
 def test_how_loaded_the_secondaries_are(told: Told) -> None:
-    load = Load(Amounts(2.0, 4e9), Amounts(1.9, 1e9))
+    load = Load(
+        Amounts(2.0, 4e9),
+        Amounts(1.9, 1e9),
+        disk=DiskLoad("vda", 0.06, 0.9, 5e6),
+        network=NetworkLoad(7e6, 2e6, 0.5, 0.56, 125e6),
+    )
     told.comes("vcr.secondaries", json.dumps([{"{#SECONDARY}": "sec1"}, {"{#SECONDARY}": "sec2"}]))
     told.loads = {
         "sec1": Seen(1.0, load, 0.5, "95 % of its cores", proposal=("web to sec2",)),
         "sec2": Seen(1.0, trouble="it does not answer"),
+        # Made for a while: Zabbix has no items of it.
+        "elastic-1": Seen(1.0, load),
     }
     told.clock.ahead += SIGN_EVERY
     told.comes("vcr.cpu[sec1]", "95.0")
     told.comes("vcr.memory[sec1]", "25.0")
     told.comes("vcr.overloaded[sec1]", "1")
     told.comes("vcr.relief[sec1]", "95 % of its cores; web to sec2")
+    told.comes("vcr.disklatency[sec1]", "0.060000")
+    told.comes("vcr.diskbusy[sec1]", "90.0")
+    told.comes("vcr.received[sec1]", "7000000")
+    told.comes("vcr.network[sec1]", "56.0")
     assert told.texts("vcr.overloaded[sec2]") == []

@@ -211,7 +211,11 @@ def test_the_values_have_their_items_and_words() -> None:
     assert sent == {f"vcr.{what}[{{#SERVICE}}]" for what in ("health", "seconds", "serves", "status", "why")}
     assert secondaries["key"] == SECONDARIES
     assert [item["key"] for item in secondaries["item_prototypes"]] == [
-        f"vcr.{what}[{{#SECONDARY}}]" for what in ("cpu", "memory", "overloaded", "relief")
+        f"vcr.{what}[{{#SECONDARY}}]"
+        for what in (
+            *("cpu", "diskbusy", "disklatency", "dropped", "memory", "network"),
+            *("overloaded", "received", "relief", "sent"),
+        )
     ]
     assert words("Health") == {number: health.value for health, number in NUMBERS.items()}
     assert words("Protection") == {number: level.value for level, number in zabbix_values.PROTECTIONS.items()}

@@ -6,21 +6,26 @@ from typing import NamedTuple
 
 
 class Amounts(NamedTuple):
-    """`cpu` in cores, `memory` and `disk` in bytes."""
+    """`cpu` in cores, `memory` and `disk` (of its pool) in bytes, `network` in bytes a second.
+
+    `io`: of the disk latency that the plan allows, from 0 to 1.
+    """
 
     cpu: float = 0.0
     memory: float = 0.0
     disk: float = 0.0
+    io: float = 0.0
+    network: float = 0.0
 
     def plus(self, other: Amounts) -> Amounts:
-        return Amounts(self.cpu + other.cpu, self.memory + other.memory, self.disk + other.disk)
+        return Amounts(*(own + more for own, more in zip(self, other, strict=True)))
 
     def minus(self, other: Amounts) -> Amounts:
-        return Amounts(self.cpu - other.cpu, self.memory - other.memory, self.disk - other.disk)
+        return Amounts(*(own - less for own, less in zip(self, other, strict=True)))
 
     def times(self, share: Amounts) -> Amounts:
-        return Amounts(self.cpu * share.cpu, self.memory * share.memory, self.disk * share.disk)
+        return Amounts(*(own * part for own, part in zip(self, share, strict=True)))
 
     def holds(self, other: Amounts) -> bool:
         """Whether all of `other` fits into it."""
-        return self.cpu >= other.cpu and self.memory >= other.memory and self.disk >= other.disk
+        return all(own >= wanted for own, wanted in zip(self, other, strict=True))

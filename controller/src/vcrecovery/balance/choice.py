@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.search import Item, Placing, Rooms, greedy, left, search, taken
@@ -17,7 +18,7 @@ from vcrecovery.core.text import size_of, span
 #: With more containers to choose from, each overloaded secondary is relieved by itself.
 _TOGETHER = 24
 #: What is less is not worth a word.
-_MIB = 1 << 20
+_MIB, _PERCENT = 1 << 20, 0.01
 #: Steps of the search, for all of it: well below a second; and for each that is relieved by itself at least.
 _STEPS, _STEPS_EACH = 20_000, 100
 
@@ -37,6 +38,7 @@ class Container:
     """One that serves. `uses`: of the machine it is on. `to_copy`: bytes; `down`: seconds that it is down for a move.
 
     `places`: where else it may go. `apart`: those that are never on a machine with it. `stays`: why it is not moved.
+    `not_told`: what of its use, that matters, nobody knows.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Container:
     down: float = 0.0
     apart: frozenset[str] = frozenset()
     stays: str = ""
+    not_told: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,16 @@ class Move:
 
 @dataclass(frozen=True)
 class Choice:
-    """`short`: what is said of those that stay overloaded. `kept`: why containers stay on an overloaded one; `on`: on
-    which.
+    """`short`: what is said of those that stay overloaded; `over`: what is to be taken off them still.
+
+    `kept`: why containers stay on an overloaded one; `on`: on which.
     """
 
     moves: tuple[Move, ...] = ()
     short: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
     on: Mapping[str, str] = field(default_factory=dict)
+    over: Mapping[str, Amounts] = field(default_factory=dict)
 
     @property
     def to_copy(self) -> float:
@@ -100,9 +105,10 @@ def choose(
     ]
     placed, rooms = _placed(items, rooms)
     moves = tuple(_move(one, placed[one.name], known, rooms, targets) for one in on_them if one.name in placed)
-    short = {name: _what_is_left(name, need) for name, need in rooms.needs.items() if any(need)}
+    over = {name: need for name, need in rooms.needs.items() if any(need)}
+    short = {name: _what_is_left(name, need) for name, need in over.items()}
     kept = {one.name: _why_it_stays(one, known, rooms, short, targets) for one in on_them if one.name not in placed}
-    return Choice(moves, short, kept, {one.name: one.on for one in on_them if one.name in kept})
+    return Choice(moves, short, kept, {one.name: one.on for one in on_them if one.name in kept}, over)
 
 
 def _excess(machine: Machine, targets: Amounts) -> Amounts:
@@ -187,20 +193,24 @@ def _why_not_there(one: Container, place: str, known: Mapping[str, Machine], roo
         return f"{place} would have {_shares(then, there.size)} in use"
     if others := sorted(one.apart & rooms.holds.get(place, frozenset())):
         return f"{', '.join(others)}, which it is to be apart from, is on {place}"
-    return f"it would take little off {one.on}"
+    return one.not_told or f"it would take little off {one.on}"
 
 
 def _amounts(amounts: Amounts) -> str:
     said = [f"{amounts.cpu:.1f} cores"] if amounts.cpu >= 0.05 else []
     said += [f"{size_of(int(amounts.memory))} of memory"] if amounts.memory >= _MIB else []
     said += [f"{size_of(int(amounts.disk))} of disk"] if amounts.disk >= _MIB else []
+    said += [f"{100 * amounts.io:.0f} % of the disk latency allowed"] if amounts.io >= _PERCENT else []
+    said += [f"{size_of(int(amounts.network))}/s of network"] if amounts.network >= _MIB else []
     return " and ".join(said) or "next to nothing"
 
 
 def _shares(used: Amounts, size: Amounts) -> str:
-    words = ("of its cores", "of its memory", "of its pool")
+    words = ("of its cores", "of its memory", "of its pool", "of the disk latency allowed", "of its network")
     return ", ".join(
-        f"{100 * own / whole:.0f} % {word}" for own, whole, word in zip(used, size, words, strict=True) if whole > 0
+        f"{100 * own / whole:.0f} % {word}"
+        for own, whole, word in zip(used, size, words, strict=True)
+        if whole > 0 and isfinite(whole)
     )
 
 

@@ -6,27 +6,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vcrecovery.balance.amounts import Amounts
+from vcrecovery.balance.devices import (
+    CardReading,
+    DiskLoad,
+    DiskReading,
+    NetworkLoad,
+    Traffic,
+    disk_load,
+    network_load,
+)
 
 
 @dataclass(frozen=True)
 class ContainerReading:
-    """`cpu`: seconds of CPU since its start. `started_at`: by LXD, in seconds since the epoch."""
+    """`cpu`: seconds of CPU since its start. `started_at`: by LXD, in seconds since the epoch.
+
+    `moved`: bytes that it has read from disks and written; `received` and `sent`: over its network. None: not known.
+    """
 
     cpu: float
     memory: int
     disk: int = 0
     started_at: float = 0.0
+    moved: int | None = None
+    received: int | None = None
+    sent: int | None = None
 
 
 @dataclass(frozen=True)
 class MachineReading:
     """What only the machine itself tells. `busy`: seconds of CPU since its boot, over all cores; `stolen`: of these,
     those that its hypervisor gave to others. `pressure`: per cent of the last minute in which somebody waited for it.
+    `disks` and `cards`: by name; None where the kernel does not say it.
     """
 
     busy: float
     stolen: float
     pressure: Mapping[str, float]
+    disks: Mapping[str, DiskReading] | None = None
+    cards: Mapping[str, CardReading] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,7 @@ class Load:
     """`containers`: those of which it is known. `whole`: the CPU is the machine's, and not only its containers'.
 
     `stolen`: cores that its hypervisor gave to others meanwhile. `seconds`: for how long that was looked at.
+    `disk`, `network`: of the machine; None: not known. `traffic`: what of that each container does.
     """
 
     size: Amounts
@@ -57,6 +76,9 @@ class Load:
     stolen: float = 0.0
     pressure: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    disk: DiskLoad | None = None
+    network: NetworkLoad | None = None
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
     @property
     def shares(self) -> Amounts:
@@ -78,17 +100,21 @@ def load_between(before: Reading, after: Reading) -> Load | None:
         for name, now in after.containers.items()
         if _goes_on(before.containers.get(name), now)
     }
+    traffic = {name: _traffic(before.containers[name], after.containers[name], seconds) for name in containers}
     cpu, stolen, pressure = sum(own.cpu for own in containers.values()), 0.0, dict[str, float]()
+    disk, network = None, None
     if before.machine is not None and after.machine is not None:
         cpu = (after.machine.busy - before.machine.busy) / seconds
         stolen = (after.machine.stolen - before.machine.stolen) / seconds
         pressure = dict(after.machine.pressure)
+        disk = disk_load(before.machine.disks, after.machine.disks, seconds)
+        network = network_load(before.machine.cards, after.machine.cards, seconds)
     elif len(containers) < len(after.containers):
         return None
     size = Amounts(float(after.cores), float(after.memory), float(after.pool))
     used = Amounts(min(cpu, float(after.cores)), float(after.memory_used), float(after.pool - after.free))
     whole = after.machine is not None
-    return Load(size, used, containers, whole, max(0.0, stolen), pressure, seconds)
+    return Load(size, used, containers, whole, max(0.0, stolen), pressure, seconds, disk, network, traffic)
 
 
 def belongs_to(before: Reading, after: Reading) -> bool:
@@ -111,6 +137,13 @@ def load_over(readings: Sequence[Reading]) -> Load | None:
 
 def _goes_on(then: ContainerReading | None, now: ContainerReading) -> bool:
     return then is not None and then.started_at == now.started_at and now.cpu >= then.cpu
+
+
+def _traffic(then: ContainerReading, now: ContainerReading, seconds: float) -> Traffic:
+    def rate(before: int | None, after: int | None) -> float | None:
+        return None if before is None or after is None or after < before else (after - before) / seconds
+
+    return Traffic(rate(then.moved, now.moved), rate(then.received, now.received), rate(then.sent, now.sent))
 
 
 def _true_share(reading: Reading) -> float:

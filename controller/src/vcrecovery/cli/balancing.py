@@ -9,16 +9,20 @@ from pathlib import Path
 
 from vcrecovery.balance.choice import Choice, told
 from vcrecovery.balance.load import Load
+from vcrecovery.balance.new_machines import Growth
 from vcrecovery.balance.overload import high_in
 from vcrecovery.balance.words import in_use, load_as_data
 from vcrecovery.cli.moves import Wanted, all_moved, begun_moves, move_all, tell_all
 from vcrecovery.cli.options import colour, operator, read_plan
 from vcrecovery.cli.output import say
+from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.elastic.room import growth_of, would_make
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rebalance import limits_of, loads_over, proposed
 from vcrecovery.operations.several import Result, as_data
 from vcrecovery.plan.places import places_of
+from vcrecovery.store.leases import LeaseBook
 from vcrecovery.store.load_book import LoadBook
 
 #: Seconds of a measurement, where no watcher looks all the time.
@@ -41,16 +45,24 @@ def run(plan_path: Path, *, dry_run: bool, as_json: bool) -> None:
     begun = begun_moves(env)
     found = _found(env, quietly=as_json)
     choice = proposed(env, found.loads, list(found.why))
+    elastic = env.plan.balance.elastic
+    growth = (
+        growth_of(env, elastic, found.loads, list(found.why))
+        if elastic is not None and choice.short
+        else Growth(choice)
+    )
+    makes = would_make(elastic, growth) if elastic is not None else []
     wanted = begun + [
         Wanted(move.container, move.to, f"secondary {move.source} is overloaded ({found.why[move.source]})")
         for move in choice.moves
     ]
     if not as_json:
-        for line in _lines(found, begun, choice):
+        for line in [*_lines(found, begun, choice), *_of_leases(env, makes)]:
             say(line)
     results = [] if dry_run else move_all(env, wanted, operator(), as_json=as_json)
     if as_json:
-        say(json.dumps(_data(found, begun, choice, results, dry_run=dry_run), indent=2))
+        data = _data(found, begun, choice, results, dry_run=dry_run)
+        say(json.dumps({**data, "would_make": makes}, indent=2))
     elif dry_run:
         say("dry run: nothing was touched")
     else:
@@ -58,6 +70,19 @@ def run(plan_path: Path, *, dry_run: bool, as_json: bool) -> None:
     if not dry_run:
         all_moved("rebalance", results)
     _refuse_what_is_left(found, choice)
+
+
+def _of_leases(env: Environment, makes: Sequence[str]) -> list[str]:
+    """What is being made, or would be."""
+    if env.plan.balance.elastic is None:
+        return []
+    coming = [lease for lease in LeaseBook(env.journal).open() if lease.is_coming]
+    lines = [f"{lease.name} is being made since {day_and_time(lease.asked_at)}: {lease.why}" for lease in coming]
+    if makes and env.plan.balance.do != "move":
+        lines += [*makes, "  with `balance: {do: move}` the watcher does that"]
+    elif makes:
+        lines += [*makes, "  the watcher does that"]
+    return lines
 
 
 def _found(env: Environment, *, quietly: bool) -> _Found:

@@ -30,6 +30,7 @@ from vcrecovery.drivers.runtime import Event
 from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.drill_loop import command, keep_drilling
+from vcrecovery.operations.elastic.keeper import LeaseKeeper, keep_leases
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.power_keeper import keep_power
 from vcrecovery.operations.secondary_power import on_demand_secondaries
@@ -154,6 +155,9 @@ def watching(
     if plan.balance.do != "nothing":
         loads = LoadWatch(env.apart(), LogTimeline(), rounds, recover.working_on)
         runtime.spawn(lambda: keep_looking_at_loads(loads, stop), "loads")
+    if plan.balance.elastic is not None:
+        leases = LeaseKeeper(env.another(), plan.balance.elastic)
+        runtime.spawn(lambda: keep_leases(leases, stop), "leases")
     hold_returning(env.another(), stop, rounds)
     _take_zabbix_events(env, recover, stop)
     _tell_zabbix_health(env, health, stop)

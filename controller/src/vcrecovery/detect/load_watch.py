@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
@@ -12,6 +12,7 @@ from vcrecovery.balance.choice import Choice, Move, told
 from vcrecovery.balance.load import Load, Reading, belongs_to, load_between, load_over
 from vcrecovery.balance.overload import Course, after
 from vcrecovery.core.move import BALANCE
+from vcrecovery.detect.guests import Guests
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, results
 from vcrecovery.errors import BusyError, CalledOffError, ExternalError, VCRecoveryError, bug_in_words
@@ -46,9 +47,9 @@ class LoadWatch:
         self._steady, self._now = env.clock.steady, env.clock.now
         self._limits = limits_of(env.plan.balance)
         self._book = LoadBook(env.plan.state_dir)
-        self._courses = {name: Course() for name in env.plan.secondaries}
+        self._courses: dict[str, Course] = defaultdict(Course)
         #: As many as cover `high_for`.
-        self._readings: dict[str, deque[Reading]] = {name: deque() for name in env.plan.secondaries}
+        self._readings: dict[str, deque[Reading]] = defaultdict(deque)
         self._trouble: dict[str, str] = {}
         #: Since when it was overloaded, and which services were said to be moved.
         self._told: dict[str, tuple[float | None, tuple[str, ...]]] = {}
@@ -59,6 +60,7 @@ class LoadWatch:
         self._movers: set[str] = set()
         self._tried_at: dict[str, float] = {}
         self._seen: set[int] = set()
+        self._guests = Guests(env)
 
     def turn(self) -> None:
         """One look at each. Raises ExternalError when the journal or the folder cannot be used."""
@@ -70,7 +72,10 @@ class LoadWatch:
         for name in list(self._changed):
             self._changed.discard(name)
             self._readings[name].clear()
-        names = list(self._courses)
+        self._env.place_standbys()
+        names = list(self._env.plan.secondaries)
+        for gone in self._courses.keys() - set(names):
+            del self._courses[gone]
         newest = dict(zip(names, results(self._env.runtime, self._read, names, "load", _AT_ONCE), strict=True))
         self._rounds.begin(TASK)
         loads = {}
@@ -86,7 +91,15 @@ class LoadWatch:
         for name in overloaded:
             self._tell(name, choice)
         if moves_itself and choice.moves:
-            self._begin(choice, {place for places in lately.values() for place in places})
+            self._begin(choice.moves, {place for places in lately.values() for place in places})
+        if (elastic := self._env.plan.balance.elastic) is not None and not failing_over(self._env):
+            if moves_itself and choice.short:
+                why = "; ".join(f"{name} is overloaded ({self._courses[name].why})" for name in overloaded)
+                self._guests.ask(elastic, loads, overloaded, why)
+            # Also where nothing is moved: one on which nobody serves is given back.
+            homeward = self._guests.homeward(elastic, loads, overloaded)
+            # Whoever is sent home has been calm for long: the next one need not wait.
+            self._begin(homeward if moves_itself else (), (), calm=False)
         self._write(loads, choice)
         self._rounds.begin(TASK)
 
@@ -144,13 +157,13 @@ class LoadWatch:
 
     # -- do: move ----------------------------------------------------------------------------------------------
 
-    def _begin(self, choice: Choice, busy: Collection[str]) -> None:
-        """`busy`: from or to which one is moved, or was just now, whoever asked."""
+    def _begin(self, moves: Sequence[Move], busy: Collection[str], *, calm: bool = True) -> None:
+        """`busy`: from or to which one is moved, or was just now, whoever asked. `calm`: time passes between two."""
         if failing_over(self._env):
             return
-        for move in choice.moves:
+        for move in moves:
             pair = {move.source, move.to}
-            if pair & {*busy, *self._moving} or any(self._was_tried(name) for name in pair):
+            if pair & {*busy, *self._moving} or (calm and any(self._was_tried(name) for name in pair)):
                 continue
             self._moving |= pair
             self._movers.add(move.container)
@@ -169,7 +182,8 @@ class LoadWatch:
         self._moving -= {move.source, move.to}
 
     def _carry_out(self, move: Move) -> None:
-        why = f"secondary {move.source} is overloaded ({self._courses[move.source].why})"
+        overload = self._courses[move.source].why
+        why = f"secondary {move.source} is overloaded ({overload})" if overload else move.why
         try:
             # Everybody else sees it serve where it does, until it does so elsewhere.
             env = self._env.apart()

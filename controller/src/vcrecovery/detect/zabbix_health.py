@@ -7,9 +7,10 @@ changes are queued, up to CAPACITY. What is over sooner than a request to a Zabb
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Course, Health
 from vcrecovery.detect.zabbix_way import CAPACITY, RETRY_AFTER, ZabbixWay
 from vcrecovery.drivers.clock import Clock
@@ -114,12 +115,27 @@ class ZabbixHealth:
             self._way.put(f"vcr.seconds[{name}]", f"{course.seconds:.6f}", at)
 
     def _put_loads(self, at: float) -> None:
-        """Of those whose load is known. The reason first, as above."""
+        """Of those whose load is known, and that Zabbix has items of. The reason first, as above."""
         for name, seen in self._loads().items():
-            if seen.load is None:
+            if seen.load is None or name not in self._secondaries:
                 continue
             overloaded = seen.since is not None
             self._way.put(f"vcr.relief[{name}]", "; ".join([seen.why, *seen.proposal]) if overloaded else "", at)
             self._way.put(f"vcr.overloaded[{name}]", str(int(overloaded)), at)
             self._way.put(f"vcr.cpu[{name}]", f"{100 * seen.load.shares.cpu:.1f}", at)
             self._way.put(f"vcr.memory[{name}]", f"{100 * seen.load.shares.memory:.1f}", at)
+            for key, value in _devices(seen.load):
+                self._way.put(f"{key}[{name}]", value, at)
+
+
+def _devices(load: Load) -> Iterator[tuple[str, str]]:
+    """Of its disks and its network, what is known."""
+    if load.disk is not None:
+        yield "vcr.disklatency", f"{load.disk.latency:.6f}"
+        yield "vcr.diskbusy", f"{100 * load.disk.busy:.1f}"
+    if load.network is not None:
+        yield "vcr.received", f"{load.network.received:.0f}"
+        yield "vcr.sent", f"{load.network.sent:.0f}"
+        yield "vcr.dropped", f"{load.network.dropped:.2f}"
+        if load.network.share is not None:
+            yield "vcr.network", f"{100 * load.network.share:.1f}"

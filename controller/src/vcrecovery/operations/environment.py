@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -13,15 +13,19 @@ from vcrecovery.store.journal import Journal
 
 if TYPE_CHECKING:
     from vcrecovery.balance.load import MachineReading
+    from vcrecovery.core.lease import Lease
     from vcrecovery.drivers.dns import Zone
     from vcrecovery.drivers.libvirt import LibvirtHost
     from vcrecovery.drivers.lxd import LxdServer, OverHttps
     from vcrecovery.drivers.lxd.on_demand import Place as PlaceOfDisk
     from vcrecovery.drivers.probe import Probes
+    from vcrecovery.drivers.provisioner import Made
     from vcrecovery.drivers.virtual_ip import VirtualIp
     from vcrecovery.operations.neighbours import Neighbours
     from vcrecovery.operations.vm_orders import VmOrders
     from vcrecovery.operations.whereabouts import Whereabouts
+    from vcrecovery.plan.elastic import Elastic
+    from vcrecovery.plan.leased import LeasedSecondary
     from vcrecovery.plan.model import Plan, Secondary
 
 
@@ -57,6 +61,16 @@ class Notify(Protocol):
     def send(self, url_file: Path, url: int, title: str, body: str) -> None: ...
 
 
+class Provisioner(Protocol):
+    """What `drivers.provisioner` does: each says which machines of the lease there are then. Raises ExternalError."""
+
+    def create(self, order: Mapping[str, Any]) -> list[Made]: ...
+
+    def describe(self, order: Mapping[str, Any]) -> list[Made]: ...
+
+    def destroy(self, order: Mapping[str, Any]) -> list[Made]: ...
+
+
 class Environment:
     """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used.
 
@@ -76,8 +90,22 @@ class Environment:
 
         Raises RefusedError for one that serves where the plan has no place for it, and ExternalError.
         """
-        if all(service.standby.spare is None for service in self.plan.services.values()) or not self.has_a_journal():
+        elastic = self.plan.balance.elastic
+        spares = any(service.standby.spare is not None for service in self.plan.services.values())
+        if not (elastic or spares) or not self.has_a_journal():
             return
+        if elastic is not None:
+            from vcrecovery.plan.leased import lend
+            from vcrecovery.store.leases import LeaseBook
+
+            lend(
+                self.plan,
+                {
+                    lease.name: leased_secondary(self.plan, lease)
+                    for lease in LeaseBook(self.journal).open()
+                    if lease.joined_at is not None
+                },
+            )
         from vcrecovery.plan.places import put
 
         elsewhere = self.journal.standbys_elsewhere()
@@ -107,7 +135,7 @@ class Environment:
 
     @cached_property
     def lxd(self) -> dict[str, LxdServer]:
-        return {name: self._lxd_of(name, entry) for name, entry in self.plan.secondaries.items()}
+        return Servers(self.plan, self._lxd_of)
 
     def _lxd_of(self, name: str, secondary: Secondary) -> LxdServer:
         from vcrecovery.drivers.lxd import LxdServer, OnDemandServer, OverHttps
@@ -147,6 +175,18 @@ class Environment:
 
         run(["systemctl", "start", f"{self.disk_unit}-{verb}@{secondary}.service"], timeout=_DISK_TAKES)
         return True
+
+    def provisioner(self, elastic: Elastic) -> Provisioner:
+        """Who makes machines."""
+        from vcrecovery.drivers.provisioner import CommandProvisioner
+
+        return CommandProvisioner(elastic.provisioner.command, elastic.provisioner.timeout)
+
+    def lxd_of(self, lease: Lease) -> LxdServer:
+        """Of one that has not joined: where it is may change."""
+        from vcrecovery.drivers.lxd import LxdServer
+
+        return LxdServer(lease.name, _place(leased_secondary(self.plan, lease)), self.clock)
 
     @cached_property
     def neighbours(self) -> Neighbours:
@@ -218,9 +258,49 @@ class Environment:
         }
 
 
+class Servers(dict[str, "LxdServer"]):
+    """Those of a plan; one that is made for a while comes when it is asked for."""
+
+    def __init__(self, plan: Plan, make: Callable[[str, Secondary], LxdServer]) -> None:
+        super().__init__({name: make(name, entry) for name, entry in plan.secondaries.items()})
+        self._plan, self._make = plan, make
+
+    def __missing__(self, name: str) -> LxdServer:
+        made = self[name] = self._make(name, self._plan.secondaries[name])
+        return made
+
+
+def leased_secondary(plan: Plan, lease: Lease) -> LeasedSecondary:
+    """As a section of the plan. Its LXD has shown that it is the one whose certificate lies in the state folder."""
+    from vcrecovery.plan.leased import LeasedSecondary
+
+    elastic = plan.balance.elastic
+    assert elastic is not None  # noqa: S101  it was made by it
+    return LeasedSecondary.model_validate(
+        {
+            "lxd": {
+                "url": f"https://{lease.address}:{lease.port}",
+                "certificate": elastic.certificate,
+                "key": elastic.key,
+                "server_certificate": folder_of(plan, lease) / "server.crt",
+            },
+            "storage_pool": elastic.template.storage_pool,
+            "network": {"bridge": elastic.template.bridge, "address": lease.network},
+            "receiver": {"address": lease.address},
+            "cost": elastic.template.cost,
+            "addresses": lease.addresses,
+        }
+    )
+
+
+def folder_of(plan: Plan, lease: Lease) -> Path:
+    """Of its certificate; and of its key, until it has joined."""
+    return plan.state_dir / "elastic" / lease.name
+
+
 def with_own_places(plan: Plan) -> Plan:
     """A plan in which standbys can be put elsewhere, and nobody else sees that."""
-    return plan.model_copy(update={"services": dict(plan.services)})
+    return plan.model_copy(update={"services": dict(plan.services), "secondaries": dict(plan.secondaries)})
 
 
 def place_of_disk(plan: Plan, secondary: str) -> PlaceOfDisk:

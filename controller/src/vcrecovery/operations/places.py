@@ -11,7 +11,7 @@ from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.plan.places import is_elsewhere, places_of, put
+from vcrecovery.plan.places import comes_from, is_elsewhere, may_be_lent, places_of, put
 from vcrecovery.store.drained import DrainedBook
 
 
@@ -42,7 +42,7 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
             f"{name} is served by its primary: only a standby that serves goes on on another secondary",
             f"`vcrecovery switchover {name}`, or `vcrecovery failover {name}`",
         )
-    if request.to not in places_of(service):
+    if request.to not in places_of(service) and not may_be_lent(env.plan, name, request.to):
         raise RefusedError(
             f"the plan has no place for the standby of {name} on {request.to}",
             f"name it: services.{name}.standby.spare: {{secondary: {request.to}, address: ...}}",
@@ -64,6 +64,7 @@ def on_its_way(env: Environment, request: Request, name: str) -> Iterator[None]:
         yield
         return
     put(env.plan, name, request.to)
+    comes_from(env.plan, name, env.journal.state(name).standby_on)
     try:
         yield
     finally:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import median
 
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import Choice, Container, Machine, choose
 from vcrecovery.balance.load import Load, Reading, load_between
-from vcrecovery.balance.overload import Limits
+from vcrecovery.balance.overload import Limits, container_amounts, machine_amounts, not_told
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import ServiceState, Side
@@ -20,8 +20,9 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
+from vcrecovery.plan.leased import leased_of
 from vcrecovery.plan.on_demand import is_on_demand
-from vcrecovery.plan.places import places_of
+from vcrecovery.plan.places import may_be_lent, places_of
 from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import service_lock
 
@@ -40,7 +41,15 @@ _POOL = 0.9
 
 
 def limits_of(balance: Balance) -> Limits:
-    return Limits(balance.cpu_high / 100, balance.memory_high / 100, balance.target / 100, balance.high_for)
+    network = None if balance.network_high is None else balance.network_high / 100
+    return Limits(
+        balance.cpu_high / 100,
+        balance.memory_high / 100,
+        balance.target / 100,
+        balance.high_for,
+        balance.disk_latency_high,
+        network,
+    )
 
 
 def read_load(env: Environment, secondary: str) -> Reading:
@@ -75,26 +84,40 @@ def _read_quietly(env: Environment, secondary: str) -> Reading | ExternalError:
         return error
 
 
-def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False) -> Choice:
-    """What to move off those. `loads`: of all secondaries of which it is known. Raises ExternalError.
+@dataclass(frozen=True)
+class Question:
+    """What the choice of moves is made by."""
+
+    machines: Sequence[Machine]
+    containers: Sequence[Container]
+    targets: Amounts
+    relieve: Sequence[str]
+
+
+def question(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool) -> Question:
+    """`loads`: of all secondaries of which it is known. Raises ExternalError.
 
     `unasked`: nobody has asked for it, so what was moved just now, or in vain, is left alone for a while.
     """
     env.place_standbys()
     drained = DrainedBook(env.journal).all()
     share = env.plan.balance.target / 100
-    targets = Amounts(share, share, _POOL)
-    machines = [
-        # What moves leaves its files behind, as the spare of where it goes: no disk is relieved.
-        Machine(name, load.size, load.used._replace(disk=0.0) if name in relieve else load.used, name not in drained)
-        for name, load in loads.items()
-    ]
-    return choose(
-        machines,
-        _containers(env, loads, relieve, unasked=unasked),
-        targets,
-        [name for name in relieve if name in loads],
-    )
+    targets = Amounts(share, share, _POOL, share, share)
+    limits = limits_of(env.plan.balance)
+    machines = []
+    for name, load in loads.items():
+        size, used = machine_amounts(load, limits)
+        # What moves leaves its files behind, as the spare of where it goes: no pool is relieved.
+        used = used._replace(disk=0.0) if name in relieve else used
+        machines.append(Machine(name, size, used, name not in drained))
+    containers = _containers(env, loads, relieve, unasked=unasked)
+    return Question(machines, containers, targets, [name for name in relieve if name in loads])
+
+
+def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False) -> Choice:
+    """What to move off those. The rest as above."""
+    asked = question(env, loads, relieve, unasked=unasked)
+    return choose(asked.machines, asked.containers, asked.targets, asked.relieve)
 
 
 def _containers(
@@ -103,11 +126,12 @@ def _containers(
     """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from."""
     serving = {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
     groups = [frozenset(group) for group in env.plan.balance.apart]
+    limits, lent = limits_of(env.plan.balance), leased_of(env.plan)
     found = []
     for name, service in env.plan.services.items():
         on, spare = service.standby.secondary, service.standby.spare
         apart = frozenset[str]().union(*(group for group in groups if name in group)) - {name}
-        uses = loads[on].containers.get(name) if on in loads else None
+        uses = container_amounts(loads[on], name, limits) if on in loads else None
         if (name not in serving and uses is None) or (on not in relieve and not apart):
             continue
         found.append(
@@ -115,12 +139,16 @@ def _containers(
                 name,
                 on,
                 uses or Amounts(),
-                (spare.secondary,) if spare is not None else (),
+                (
+                    *((spare.secondary,) if spare is not None else ()),
+                    *(there for there in lent if may_be_lent(env.plan, name, there)),
+                ),
                 uses.disk if uses is not None else 0.0,
                 _down(env, name) if on in relieve else 0.0,
                 apart & serving,
                 _why_it_stays(env, env.journal.state(name), known=uses is not None)
                 or (_why_not_again(env, name) if unasked and on in relieve else ""),
+                not_told(loads[on], name, limits) if on in loads else "",
             )
         )
     return found
@@ -163,7 +191,7 @@ def moves_lately(env: Environment) -> dict[int, list[str]]:
     """
     now, calm = env.clock.now(), env.plan.balance.again_after
     return {
-        one.id: places_of(env.plan.services[one.service])
+        one.id: [*places_of(env.plan.services[one.service]), *([one.request.to] if one.request.to else [])]
         for one in env.journal.since(now - calm - _NOT_LONGER, _LATEST)
         if one.request.moves and one.service in env.plan.services
         if one.closed_at is None or 0 <= now - one.closed_at < calm

@@ -26,7 +26,8 @@ COPIED_WITHIN = 6 * 3600.0
 
 def keep_copying(env: Environment, stop: Event) -> None:
     """Returns when `stop` is set. One copy at a time: what it takes of the two machines, services there lack."""
-    names = [name for name, service in env.plan.services.items() if service.standby.spare is not None]
+    may_be_lent = env.plan.balance.elastic is not None
+    names = [name for name, service in env.plan.services.items() if may_be_lent or service.standby.spare is not None]
     keep(
         names,
         lambda name: see_to(env, name),

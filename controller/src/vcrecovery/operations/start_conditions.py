@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -58,7 +59,7 @@ class LiveConditions:
         self._chosen = ChosenModes(env.plan.state_dir)
         self._most: dict[str, int] = {}
         # One for each: a secondary that hangs must not hold back what starts on the others.
-        self._one_asks = {name: env.runtime.lock() for name in env.plan.secondaries}
+        self._one_asks = defaultdict(env.runtime.lock, {name: env.runtime.lock() for name in env.plan.secondaries})
 
     def needs(self, service: str) -> Sequence[str]:
         return self._env.plan.services[service].needs

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vcrecovery.plan.agents import agent_problems, agent_warnings
 from vcrecovery.plan.groups import group_problems
+from vcrecovery.plan.leased import leased_problems
 from vcrecovery.plan.lined_yaml import LinedYaml, NotYamlError
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.names import record_problems, record_warnings
@@ -53,9 +54,11 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     plan, found = validated(Plan, raw, "the plan")
     problems += located(found)
     if plan is not None:
-        checks = (service_problems, record_problems, group_problems, agent_problems, share_problems, vm_problems)
-        more = (on_demand_problems,)
-        problems += located(found for check in (*checks, *more) for found in check(plan))
+        checks = (
+            *(leased_problems, service_problems, record_problems, group_problems),
+            *(agent_problems, share_problems, vm_problems, on_demand_problems),
+        )
+        problems += located(found for check in checks for found in check(plan))
         problems += located(notify_problems(plan.notify))
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))

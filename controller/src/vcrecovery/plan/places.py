@@ -1,13 +1,33 @@
-"""Where a standby is: on its secondary, or on its spare. A plan is of the one moment for which it was placed."""
+"""Where a standby is: on its secondary, on its spare, or on one that was made for a while.
+
+A plan is of the one moment for which it was placed.
+"""
 
 from __future__ import annotations
 
 from vcrecovery.errors import RefusedError
+from vcrecovery.plan.leased import LeasedSecondary
 from vcrecovery.plan.model import Plan, Service, Spare, Standby
 
 
 class Elsewhere(Standby):
     """One that serves on its spare. What is its spare now is the secondary on which it stands by for its VM."""
+
+
+class OnLeased(Elsewhere):
+    """One that serves on a secondary that was made for a while. `origin`: as it is at home, with its spare."""
+
+    origin: Standby
+
+
+class FromLeased(Standby):
+    """One that goes home from there: where it served is its spare until it has done so."""
+
+    origin: Standby
+
+
+#: Seconds between two copies home, of a service that has no spare.
+_EVERY = 600.0
 
 
 def place(plan: Plan, name: str, secondary: str | None) -> bool:
@@ -16,7 +36,15 @@ def place(plan: Plan, name: str, secondary: str | None) -> bool:
     False when the plan has no such place for it, and stays as it was. Whoever shares the plan sees it from then on.
     """
     service = plan.services[name]
-    here, spare = service.standby, service.standby.spare
+    here = service.standby
+    if isinstance(here, OnLeased | FromLeased):
+        if isinstance(here, OnLeased) and secondary == here.secondary:
+            return True
+        service = service.model_copy(update={"standby": here.origin})
+        plan.services[name], here = service, here.origin
+    if secondary is not None and isinstance(leased := plan.secondaries.get(secondary), LeasedSecondary):
+        return _lend(plan, name, secondary, leased)
+    spare = here.spare
     home = spare.secondary if isinstance(here, Elsewhere) and spare is not None else here.secondary
     wanted = secondary or home
     if wanted == here.secondary:
@@ -39,6 +67,54 @@ def place(plan: Plan, name: str, secondary: str | None) -> bool:
     )
     plan.services[name] = service.model_copy(update={"standby": moved})
     return True
+
+
+def _lend(plan: Plan, name: str, secondary: str, leased: LeasedSecondary) -> bool:
+    """It goes there from home only: that is its spare then."""
+    place(plan, name, None)
+    service, address = plan.services[name], leased.addresses.get(name)
+    if address is None:
+        return False
+    home = service.standby
+    spare = Spare.model_construct(
+        secondary=home.secondary,
+        address=home.address,
+        address6=home.address6,
+        every=home.spare.every if home.spare is not None else _EVERY,
+        pause=home.spare.pause if home.spare is not None else True,
+    )
+    standby = OnLeased.model_construct(
+        secondary=secondary, address=address, address6=None, host_keys=home.host_keys, spare=spare, origin=home
+    )
+    plan.services[name] = service.model_copy(update={"standby": standby})
+    return True
+
+
+def comes_from(plan: Plan, name: str, secondary: str | None) -> None:
+    """Has the plan say where one served that is at home now, if that was made for a while."""
+    if secondary is None:
+        return
+    service, leased = plan.services[name], plan.secondaries.get(secondary)
+    address = leased.addresses.get(name) if isinstance(leased, LeasedSecondary) else None
+    home = service.standby
+    if address is None or isinstance(home, Elsewhere | FromLeased):
+        return
+    spare = Spare.model_construct(secondary=secondary, address=address, address6=None, every=_EVERY, pause=True)
+    standby = FromLeased.model_construct(
+        secondary=home.secondary,
+        address=home.address,
+        address6=home.address6,
+        host_keys=home.host_keys,
+        spare=spare,
+        origin=home,
+    )
+    plan.services[name] = service.model_copy(update={"standby": standby})
+
+
+def may_be_lent(plan: Plan, name: str, secondary: str) -> bool:
+    """Whether it may go on on that secondary, which was made for a while."""
+    leased = plan.secondaries.get(secondary)
+    return isinstance(leased, LeasedSecondary) and name in leased.addresses and not is_elsewhere(plan.services[name])
 
 
 def put(plan: Plan, name: str, secondary: str | None) -> None:

@@ -176,8 +176,9 @@ def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Itera
 
     known_loads = [(name, one, one.load) for name, one in seen.items() if one.load is not None]
 
-    def each(name: str, meaning: str, value: Callable[[Load], float]) -> Family:
-        samples = [Sample({"secondary": secondary}, value(load)) for secondary, _, load in known_loads]
+    def each(name: str, meaning: str, value: Callable[[Load], float | None]) -> Family:
+        found = [(secondary, value(load)) for secondary, _, load in known_loads]
+        samples = [Sample({"secondary": secondary}, seen) for secondary, seen in found if seen is not None]
         return Family(f"vcrecovery_secondary_{name}", "gauge", meaning, samples)
 
     def each_of(name: str, label: str, meaning: str, values: Callable[[Load], Mapping[str, float]]) -> Family:
@@ -199,6 +200,49 @@ def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Itera
             "resource",
             "In how much of the last minute somebody waited for it; of the machine that the watcher is on.",
             lambda load: {resource: percent / 100 for resource, percent in load.pressure.items()},
+        ),
+        each(
+            "disk_latency_seconds",
+            "The mean time for a read or write on the disk that was waited for most; of "
+            "the machine that the watcher is on.",
+            lambda load: None if load.disk is None else load.disk.latency,
+        ),
+        each(
+            "disk_busy_ratio",
+            "In how much of the time that disk was in use.",
+            lambda load: None if load.disk is None else load.disk.busy,
+        ),
+        each(
+            "network_receive_bytes_per_second",
+            "Of the network cards of the machine that the watcher is on.",
+            lambda load: None if load.network is None else load.network.received,
+        ),
+        each(
+            "network_transmit_bytes_per_second",
+            "The same of what they send.",
+            lambda load: None if load.network is None else load.network.sent,
+        ),
+        each(
+            "network_dropped_packets_per_second",
+            "Those that they dropped.",
+            lambda load: None if load.network is None else load.network.dropped,
+        ),
+        each(
+            "network_used_ratio",
+            "Of the speed of the busiest card, where that is known, in its busier direction.",
+            lambda load: None if load.network is None else load.network.share,
+        ),
+        each_of(
+            "container_disk_bytes_per_second",
+            "container",
+            "What each container reads and writes, where LXD tells it.",
+            lambda load: {name: own.disk for name, own in load.traffic.items() if own.disk is not None},
+        ),
+        each_of(
+            "container_network_bytes_per_second",
+            "container",
+            "What each container receives or sends, whichever is more.",
+            lambda load: {name: own.network for name, own in load.traffic.items() if own.network is not None},
         ),
         each_of(
             "container_cores_used",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from vcrecovery.core.lease import Lease, LeaseState
 from vcrecovery.core.notice import Topic
 from vcrecovery.core.secondary_power import decide_power
 from vcrecovery.core.text import day_and_time
@@ -12,16 +13,17 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.secondary_power import SecondaryPower, on_demand_secondaries
 from vcrecovery.report.findings import Finding, Level
 from vcrecovery.store.drained import Drained, DrainedBook
+from vcrecovery.store.leases import LeaseBook
 from vcrecovery.store.load_book import LoadBook, Seen
 
 
 def of_secondaries(env: Environment) -> list[Finding]:
-    """Of those that are overloaded, or drained. Raises ExternalError when that cannot be read."""
+    """Of those that are overloaded, drained, or made for a while. Raises ExternalError when that cannot be read."""
     if not env.has_a_journal():
         return []
     loads = LoadBook(env.plan.state_dir).read(env.clock.now())
     drained = {name: one for name, one in DrainedBook(env.journal).all().items() if name in env.plan.secondaries}
-    return [*overloaded(loads), *being_drained(drained), *_not_powered_as_they_should_be(env)]
+    return [*overloaded(loads), *being_drained(drained), *_not_powered_as_they_should_be(env), *_lent(env)]
 
 
 def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:
@@ -33,6 +35,49 @@ def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:
             sentence, _, hint = decision.sentence.partition("; ")
             found.append(Finding(Level.ATTENTION, name, sentence, hint, Topic.UNPROTECTED))
     return found
+
+
+def _lent(env: Environment) -> list[Finding]:
+    serving: dict[str, list[str]] = {}
+    leases = LeaseBook(env.journal).open()
+    for service, where in env.journal.standbys_elsewhere().items() if leases else ():
+        serving.setdefault(where, []).append(service)
+    return lent(leases, serving)
+
+
+def lent(leases: Sequence[Lease], serving: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """`serving`: the services on each. Pure."""
+    return [
+        Finding(
+            # What may be paid for without end is for now.
+            Level.ATTENTION if lease.state is LeaseState.RELEASING and lease.trouble else Level.WARNING,
+            lease.name,
+            *_of_a_lease(lease, sorted(serving.get(lease.name, []))),
+            Topic.LOAD,
+        )
+        for lease in leases
+    ]
+
+
+def _of_a_lease(lease: Lease, services: Sequence[str]) -> tuple[str, str]:
+    """What it is at, and the way out."""
+    if lease.is_coming:
+        return f"being made since {day_and_time(lease.asked_at)}, since {lease.why}", "the watcher goes on with it"
+    if lease.state is LeaseState.RELEASING:
+        if lease.trouble:
+            return lease.trouble, ""
+        why = f"; {lease.failure}" if lease.failure else ""
+        return f"being given back since {day_and_time(lease.releasing_at or 0.0)}{why}", ""
+    there = (
+        f"{', '.join(services)} {'serves' if len(services) == 1 else 'serve'} there"
+        if services
+        else "nobody serves there"
+    )
+    trouble = f"; {lease.trouble}" if lease.trouble else ""
+    return (
+        f"made for a while, since {day_and_time(lease.made_at or 0.0)}: {there}{trouble}",
+        f"`vcrecovery drain {lease.name}` gives it back before its time",
+    )
 
 
 def overloaded(loads: Mapping[str, Seen]) -> list[Finding]:

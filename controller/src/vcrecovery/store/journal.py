@@ -32,6 +32,7 @@ from vcrecovery.store.schema import (
     DRILL_SCHEMA,
     EVENT_SCHEMA,
     JOURNAL_SCHEMA,
+    LEASE_SCHEMA,
     NOTICE_SCHEMA,
     OUTAGE_SCHEMA,
     POWERED_SCHEMA,
@@ -99,6 +100,7 @@ class Journal:
                 + STANDBY_END_SCHEMA
                 + DRAINED_SCHEMA
                 + POWERED_SCHEMA
+                + LEASE_SCHEMA
                 + DRILL_SCHEMA
                 + NOTICE_SCHEMA
             )

@@ -73,6 +73,18 @@ CREATE TABLE IF NOT EXISTS powered (
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_power ON powered (secondary) WHERE off_at IS NULL;
 """
+#: Secondaries that are made for a while. A number is never used again.
+LEASE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS lease (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    token TEXT NOT NULL UNIQUE, state TEXT NOT NULL, why TEXT NOT NULL, network TEXT NOT NULL,
+    asked_at REAL NOT NULL, made_at REAL, joined_at REAL, releasing_at REAL, gone_at REAL,
+    machine TEXT NOT NULL DEFAULT '', address TEXT NOT NULL DEFAULT '', port INTEGER NOT NULL DEFAULT 0,
+    failure TEXT NOT NULL DEFAULT '', trouble TEXT NOT NULL DEFAULT '',
+    tries INTEGER NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0,
+    addresses TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+"""
 #: A service has one outage at a time, whichever controllers see it.
 OUTAGE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS outage (

@@ -65,8 +65,12 @@ class Instances(Connection):
 
     def all_with(self, key: str, value: str) -> list[Instance]:
         """Those whose configuration has this value of the key; not to be written by, since they have no ETag."""
+        return [found for found in self.all() if found.config.get(key) == value]
+
+    def all(self) -> list[Instance]:
+        """All of them, as those."""
         found = self._guard(lambda api: api.instances.get(params={"recursion": "1"})).json()["metadata"]
-        return [_instance(data["name"], data, "") for data in found if data["config"].get(key) == value]
+        return [_instance(data["name"], data, "") for data in found]
 
     def create_empty(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
         """A container without an image; its files come from elsewhere."""
