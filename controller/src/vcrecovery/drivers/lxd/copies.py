@@ -38,23 +38,26 @@ class Copies(Instances):
         timeout: float,
         *,
         paused: bool = False,
+        takes_memory: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
         look: Callable[[], None] = lambda: None,
     ) -> None:
         """Makes the stopped instance here what it is on `source`, running or not; it keeps `config` and `devices`.
 
-        `paused`: the source is frozen for the last moments, so that what arrives is of one moment. `tell` gets LXD's
-        words for how far it is; `look` is called at each look at the copy, and ends it by raising ExternalError. One
-        that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in any case.
+        `takes_memory`: one that this makes can be started from the memory of its source. LXD asks for that when it
+        makes it, and never again. `paused`: the source is frozen for the last moments, so that what arrives is of one
+        moment. `tell` gets LXD's words for how far it is; `look` is called at each look at the copy, and ends it by
+        raising ExternalError. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
+        any case.
         """
         wanted = {**config, INCOMPLETE_KEY: "true"}
-        self._make_ready(instance, wanted, devices)
+        self._make_ready(instance, wanted, devices, by_the_copy=takes_memory)
         found = source.get(instance)
         if found is None:
             raise ExternalError(f"secondary {source.name} has no container {instance}")
         sent = source._send(instance, paused)
         try:
-            self._receive(source, sent, instance, wanted, devices, timeout, tell, look)
+            self._receive(source, sent, instance, wanted, devices, takes_memory, timeout, tell, look)
         finally:
             if found.running:
                 with contextlib.suppress(ExternalError):  # what went wrong is told anyway
@@ -63,7 +66,14 @@ class Copies(Instances):
         done = {**config, INCOMPLETE_KEY: ""}
         self.reconfigure(lambda: self.must_get(instance), lambda _found: done, devices)
 
-    def _make_ready(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
+    def _make_ready(
+        self,
+        instance: str,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        *,
+        by_the_copy: bool,
+    ) -> None:
         if self.get(instance) is not None:
             try:
                 self.reconfigure(lambda: self.must_get(instance), lambda _found: config, devices)
@@ -74,7 +84,8 @@ class Copies(Instances):
                 self.delete(instance)
             else:
                 return
-        self.create_empty(instance, config, devices)
+        if not by_the_copy:
+            self.create_empty(instance, config, devices)
 
     def _thaw(self, instance: str) -> None:
         """One that LXD has frozen for the last moments, and was itself ended before it could thaw it."""
@@ -103,6 +114,7 @@ class Copies(Instances):
         instance: str,
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
+        takes_memory: bool,
         timeout: float,
         tell: Callable[[str], None],
         look: Callable[[], None],
@@ -114,6 +126,7 @@ class Copies(Instances):
             "type": "container",
             "architecture": like["architecture"],
             "profiles": [],
+            "stateful": takes_memory,
             "config": {key: value for key, value in config.items() if value},
             "devices": {name: dict(device) for name, device in devices.items()},
             "source": {
