@@ -25,7 +25,7 @@ _LIVE = "live"
 )
 @click.option(
     "--how",
-    type=click.Choice([*How, _LIVE]),
+    type=click.Choice([*(how.value for how in How), _LIVE]),
     default=How.WARM.value,
     show_default=True,
     help="`warm`: its files; it ends here and boots there. `stateful`: its memory and its connections too (CRIU).",
