@@ -31,16 +31,16 @@ class CheckpointingLxd(PrivateLxd):
     def __init__(self, network: str, number: int) -> None:
         super().__init__(network)
         self.namespace = f"{network}-{number}"
-        self._programs = self.folder / "programs"
-        self._programs.mkdir()
-        shutil.copy2(_WRAPPER, self._programs / "criu")
+        self.programs = self.folder / "programs"
+        self.programs.mkdir()
+        shutil.copy2(_WRAPPER, self.programs / "criu")
 
     def command(self) -> list[str]:
         within = ["nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--mount", "--propagation", "private"]
         return [*within, "bash", "-c", _START, "lxd", str(self.folder)]
 
     def environment(self) -> Mapping[str, str]:
-        path = os.pathsep.join([str(self._programs), str(criu_folder()), os.environ["PATH"]])
+        path = os.pathsep.join([str(self.programs), str(criu_folder()), os.environ["PATH"]])
         return {"LXD_DIR": "/var/lib/lxd", "PATH": path}
 
     def start(self) -> None:

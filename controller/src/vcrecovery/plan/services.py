@@ -63,9 +63,10 @@ def _in_its_network(plan: Plan, place: Standby | Spare, here: Key) -> Iterator[t
 def _of_the_spare(plan: Plan, service: Service, spare: Spare, here: Key) -> Iterator[tuple[Key, str]]:
     if spare.secondary == service.standby.secondary:
         yield (*here, "standby", "spare", "secondary"), "is the standby's own: it would fail with it"
-    networks = [plan.secondaries[place.secondary].network.address.network for place in (service.standby, spare)]
-    if spare.address == service.standby.address and networks[0] != networks[1]:
-        said = f"is the standby's own, but the secondaries' networks differ: {networks[0]} and {networks[1]}"
+    here_and_there = [plan.secondaries.get(place.secondary) for place in (service.standby, spare)]
+    networks = {str(one.network.address.network) for one in here_and_there if one is not None}
+    if spare.address == service.standby.address and len(networks) > 1:
+        said = f"is the standby's own, but the secondaries' networks differ: {' and '.join(sorted(networks))}"
         yield (*here, "standby", "spare", "address"), said
     if service.standby.address6 and not spare.address6:
         yield (*here, "standby", "spare", "address6"), "is needed, since the standby has one"

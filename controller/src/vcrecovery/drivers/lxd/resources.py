@@ -13,6 +13,15 @@ CHECKPOINTS_KEY = "user.vcrecovery.criu"
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """`maps_owners`: LXD has it map the owners of containers' files, where the file system can do that."""
+
+    version: str
+    architecture: str
+    maps_owners: bool
+
+
+@dataclass(frozen=True)
 class Size:
     """`cores` counts threads of the CPUs; `memory` is all of it, in bytes."""
 
@@ -23,10 +32,10 @@ class Size:
 class Resources(Connection):
     """The hardware of one server."""
 
-    def kernel(self) -> tuple[str, str]:
-        """The version of its kernel, and its architecture."""
+    def kernel(self) -> Kernel:
         found = self._guard(lambda api: api.get()).json()["metadata"]["environment"]
-        return str(found["kernel_version"]), str(found["kernel_architecture"])
+        mounts = (found.get("kernel_features") or {}).get("idmapped_mounts")
+        return Kernel(str(found["kernel_version"]), str(found["kernel_architecture"]), mounts == "true")
 
     def says_of_checkpoints(self) -> str:
         """What the role `secondary` has found out of CRIU there; empty where it was not asked to.

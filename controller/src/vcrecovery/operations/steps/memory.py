@@ -12,6 +12,8 @@ from vcrecovery.standby.promote import promote_again
 WRITTEN_WITHIN = 300.0
 #: Seconds for the look into the container, and for a start: LXD needs 30 to notice that CRIU has failed in it.
 _LOOKS_WITHIN, STARTS_WITHIN = 10.0, 120.0
+#: What has LXD itself map the owners of files.
+_OFF = "set LXD_IDMAPPED_MOUNTS_DISABLE=1 for LXD, and restart it and the container,"
 #: Namespaces that CRIU cannot take where they differ from those of the container's init.
 _OWN = ("uts", "ipc", "pid", "user")
 #: Tells of each process in a namespace of its own, and of file systems that CRIU does not know.
@@ -47,12 +49,26 @@ def problems(subject: Subject, source: LxdServer) -> list[str]:
         driver = lxd.pool_driver(subject.env.plan.secondaries[lxd.name].storage_pool)
         if driver not in (None, "dir"):
             found.append(f"{lxd.name}: a memory is carried by pools of driver dir alone, not {driver}")
-    kernels = [lxd.kernel() for lxd in (source, here)]
-    if kernels[0] != kernels[1]:
-        said = ", ".join(f"{lxd.name} {' '.join(kernel)}" for lxd, kernel in zip((source, here), kernels, strict=True))
-        found.append(f"the kernels differ ({said}): boot both secondaries with the same one")
+    found += _differences(source, here)
+    if source.must_get(subject.name).config.get("volatile.last_state.idmap") == "[]":
+        found.append(
+            f"the kernel maps the owners of its files, which CRIU does not bring back: {_OFF} on both secondaries"
+        )
     if not found and (inside := _cannot_be_taken(subject.name, source)):
         found.append(f"CRIU cannot take what runs in it: {', '.join(inside)}; leave --how out")
+    return found
+
+
+def _differences(source: LxdServer, here: LxdServer) -> list[str]:
+    before, after = source.kernel(), here.kernel()
+    found = []
+    if (before.version, before.architecture) != (after.version, after.architecture):
+        said = (f"{lxd.name} {k.version} {k.architecture}" for lxd, k in ((source, before), (here, after)))
+        found.append(f"the kernels differ ({', '.join(said)}): boot both secondaries with the same one")
+    if before.maps_owners != after.maps_owners:
+        found.append(
+            f"one of the secondaries has its kernel map the owners of files, the other has not: {_OFF} on both"
+        )
     return found
 
 
@@ -67,7 +83,7 @@ def checkpoints_problem(lxd: LxdServer) -> str:
     state, _, rest = said.partition(" ")
     if state != "ok":
         return f"CRIU on secondary {lxd.name} does not work: {rest or said}"
-    if (kernel := lxd.kernel()[0]) not in rest.split():
+    if (kernel := lxd.kernel().version) not in rest.split():
         return f"CRIU on secondary {lxd.name} was not checked with its kernel {kernel}: run the role `secondary`"
     return ""
 
