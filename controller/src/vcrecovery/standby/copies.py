@@ -171,7 +171,7 @@ def put_aside(
         lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch),
         lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value},
     )
-    if found.status != STOPPED:
+    if found.status != STOPPED or (with_memory and not found.stateful):
         (lxd.stop_with_memory if with_memory else lxd.shut_down)(name, timeout)
     ended = lxd.get(name)
     if ended is not None and ended.status != STOPPED:

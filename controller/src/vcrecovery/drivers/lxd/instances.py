@@ -17,6 +17,8 @@ STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 ERROR = "Error"
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
+#: Seconds from the end of one that is stopped with its memory to LXD's note of that.
+_NOTED_WITHIN = 10.0
 #: So often an instance is started that ends right after.
 _STARTS = 2
 #: Bytes that a disk gets beyond its limit when it is full, for what LXD itself writes there.
@@ -237,16 +239,24 @@ class Instances(Connection):
                 self.stop(instance, timeout)
 
     def stop_with_memory(self, instance: str, timeout: float) -> None:
-        """Has CRIU write down what it is, and ends it; nothing happens to one that has ended.
+        """Has CRIU write down what it is, and ends it; nothing happens to one that has ended, with its memory or without.
 
         Raises ExternalError when that cannot be done: it goes on then.
         """
         deadline = self._clock.steady() + timeout
-        while (found := self.get(instance)) is not None and found.status != STOPPED:
+        ended_at: float | None = None
+        while (found := self.get(instance)) is not None and not (found.status == STOPPED and found.stateful):
+            now = self._clock.steady()
+            if found.status == STOPPED:
+                # LXD notes the memory a moment after the end: one may be under way, for a controller that was killed.
+                ended_at = now if ended_at is None else ended_at
+                if now - ended_at > _NOTED_WITHIN:
+                    return
+                self._clock.sleep(_BUSY_DELAY)
+                continue
             try:
                 self._set_state(instance, "stop", timeout, f"the stop of {instance}", stateful=True)
             except TryAgainError:
-                # Such as with the same, for a controller that was killed.
                 if self._clock.steady() >= deadline:
                     raise
                 self._clock.sleep(_BUSY_DELAY)
