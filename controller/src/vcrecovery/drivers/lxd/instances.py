@@ -239,7 +239,7 @@ class Instances(Connection):
                 self.stop(instance, timeout)
 
     def stop_with_memory(self, instance: str, timeout: float) -> None:
-        """Has CRIU write down what it is, and ends it; nothing happens to one that has ended, with its memory or without.
+        """Has CRIU write down what it is, and ends it; nothing happens to one that has ended, with it or without.
 
         Raises ExternalError when that cannot be done: it goes on then.
         """
