@@ -68,3 +68,17 @@ class CheckpointingLxd(PrivateLxd):
     def close(self) -> None:
         super().close()
         run(["ip", "netns", "delete", self.namespace], timeout=30, check=False)
+
+
+def join(first: CheckpointingLxd, second: CheckpointingLxd, card: str, address: str) -> None:
+    """Makes one network of their bridges and of a new card of this machine. It goes with their namespaces.
+
+    `card` does not begin with the bridge's name and a dash: LXD removes what does.
+    """
+    uplink, cross = "uplink", "cross"
+    run(["ip", "link", "add", card, "type", "veth", "peer", "name", uplink, "netns", first.namespace], timeout=30)
+    run(["ip", "address", "add", address, "dev", card], timeout=30)
+    run(["ip", "link", "set", card, "up"], timeout=30)
+    first.ip("link", "add", cross, "type", "veth", "peer", "name", cross, "netns", second.namespace)
+    for lxd, port in ((first, uplink), (first, cross), (second, cross)):
+        lxd.plug_in(port)

@@ -6,17 +6,15 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from vcrecovery_lab.checkpointing_lxd import CheckpointingLxd
-from vcrecovery_lab.run import run
+from vcrecovery_lab.checkpointing_lxd import CheckpointingLxd, join
 
 from .small_site import SERVE, SmallSite
 from .two_secondaries import TwoSecondaries
 
 #: One name on both sides, each in a namespace; the controller has a card there too.
 BRIDGE = "vcrlab-mem"
-HERE, THERE, CONTROLLER = "10.211.17.1/24", "10.211.17.2/24", "10.211.17.254/24"
-#: LXD removes what is called like its bridge and begins with a dash then.
-_CARD, _UPLINK, _CROSS = "vcrlab-memctl", "uplink", "cross"
+HERE, THERE, CONTROLLER = "10.211.22.1/24", "10.211.22.2/24", "10.211.22.254/24"
+_CARD = "vcrlab-memctl"
 COUNTER_PORT = 7070
 #: Counts the lines of each client, in the memory of a process per connection.
 COUNTER = """\
@@ -50,7 +48,7 @@ class SharedNetwork(TwoSecondaries):
         self.save_plan()
 
     def address(self, name: str) -> str:
-        return f"10.211.17.{10 + self.names.index(name)}"
+        return f"10.211.22.{10 + self.names.index(name)}"
 
     def spare_address(self, name: str) -> str:
         return self.address(name)
@@ -69,13 +67,7 @@ class SharedNetwork(TwoSecondaries):
         self.spare_lxd.start()
         self.spare_lxd.server.create_pool(BRIDGE)
         self.spare_lxd.server.create_network(BRIDGE, THERE)
-        here, there = self.lxd.namespace, self.spare_lxd.namespace
-        run(["ip", "link", "add", _CARD, "type", "veth", "peer", "name", _UPLINK, "netns", here], timeout=30)
-        run(["ip", "address", "add", CONTROLLER, "dev", _CARD], timeout=30)
-        run(["ip", "link", "set", _CARD, "up"], timeout=30)
-        self.lxd.ip("link", "add", _CROSS, "type", "veth", "peer", "name", _CROSS, "netns", there)
-        for lxd, card in ((self.lxd, _UPLINK), (self.lxd, _CROSS), (self.spare_lxd, _CROSS)):
-            lxd.plug_in(card)
+        join(self.lxd, self.spare_lxd, _CARD, CONTROLLER)
         self.lxd.lxc("config", "set", "core.https_address", f"{HERE.partition('/')[0]}:{self.port}")
         self.spare_lxd.lxc("config", "set", "core.https_address", f"{THERE.partition('/')[0]}:{self.port}")
         words = ["--name", "vcrt-spare", "--type", "client", "--restricted", "--projects", "default"]
