@@ -18,8 +18,8 @@ from vcrecovery.errors import ExternalError
 INCOMPLETE_KEY = "user.vcrecovery.incomplete"
 #: What LXD says of an instance that has no volume.
 _NO_VOLUME = "Instance storage pool not found"
-#: Seconds between two looks at a copy that goes on.
-_LOOK_EVERY = 0.3
+#: Seconds between two looks at a copy that goes on; less of a short one, since nobody serves during the last of a move.
+_LOOK_EVERY, _LOOKS_PER_COPY = 0.3, 20
 #: Seconds for the source to answer, while the copy gets on or not.
 _SOURCE_WITHIN = 20.0
 #: Seconds for a copy that is given up to end: LXD waits so long for a source that has gone.
@@ -172,8 +172,8 @@ class Copies(Instances):
         tell: Callable[[str], None],
         look: Callable[[], None],
     ) -> None:
-        deadline = self._clock.steady() + timeout
-        answered, said = self._clock.steady(), ""
+        began = answered = self._clock.steady()
+        deadline, said = began + timeout, ""
         while True:
             operation = self._operation(here)
             if operation is None or operation["status_code"] >= 200:
@@ -194,7 +194,8 @@ class Copies(Instances):
                 raise ExternalError(
                     f"LXD on secondary {self.name} did not finish the copy of {instance} within {timeout:.0f} s"
                 )
-            self._clock.sleep(_LOOK_EVERY)
+            going_on = self._clock.steady() - began
+            self._clock.sleep(min(_LOOK_EVERY, max(_LOOK_EVERY, going_on) / _LOOKS_PER_COPY))
         if operation is None or operation["status_code"] != 200:
             why = "it has forgotten it" if operation is None else " ".join(str(operation["err"]).split())
             raise ExternalError(f"LXD on secondary {self.name}: the copy of {instance} from {source.name}: {why}")
