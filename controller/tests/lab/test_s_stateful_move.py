@@ -9,7 +9,11 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExitCode
+from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.spare_loop import see_to
+from vcrecovery.plan.load import load_plan
 from vcrecovery_lab.checkpointing_lxd import CheckpointingLxd
 from vcrecovery_lab.criu import criu_folder
 
@@ -83,6 +87,11 @@ def test_a_connection_survives_moves_there_and_back(site: KillableShared) -> Non
         assert "container a on sec2: went on with its memory" in told
         assert site.well(*MOVE).startswith("a: nothing to do")
         assert "stateful" in site.well("explain", WEB)
+        # What was written of the memory ends with the next copy.
+        written = site.rootfs(WEB).parent / "state"
+        assert written.exists()
+        see_to(Environment(load_plan(site.plan), SystemClock()), WEB)
+        assert not written.exists()
         site.well("move", WEB, "--to", "sec1", "--how", "stateful")
         assert site.lives_on() == ["sec1"]
     assert site.page(WEB) == WEB
