@@ -11,11 +11,11 @@ from exclude_bench.command import Benchmark
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.progress import stderr_progress
 
-from .client import asking
+from .client import asking, counting
 from .results import Moved, Results, targets, text
 from .scale import FULL, QUICK
-from .sides import NEW, OLD, PORT, Sides, sides
-from .ways import WAYS, go_back, prepare
+from .sides import COUNTER_PORT, KEPT, NAME, NEW, OLD, PORT, SharedSides, Sides, shared_sides, sides
+from .ways import STATEFUL, WAYS, go_back, prepare
 
 
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
@@ -29,7 +29,29 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
             names = list(WAYS)
             names = names[number % len(names) :] + names[: number % len(names)]
             rounds.append({name: _moved(found, name, number + 1) for name in names})
+    (shared := folder / "shared").mkdir(mode=0o755)
+    with shared_sides(shared, scale, stderr_progress) as found:
+        for number, entry in enumerate(rounds, 1):
+            entry[STATEFUL] = _moved_with_memory(found, number)
     return Results(scale, load, rounds, targets(scale, rounds))
+
+
+def _moved_with_memory(found: SharedSides, number: int) -> Moved:
+    with (
+        stderr_progress(f"round {number}: {STATEFUL}"),
+        asking([KEPT], PORT) as asked,
+        counting(KEPT, COUNTER_PORT) as connection,
+    ):
+        wait_until(lambda: bool(asked.answered[KEPT]) and connection.count > 0, "an answer", 60, 0.01)
+        begun = time.monotonic()
+        found.vcrecovery("move", NAME, "--to", "sec2", "--how", "stateful")
+        ended = time.monotonic()
+        counted = connection.count
+        wait_until(lambda: asked.answered[KEPT][-1] > ended, "an answer there", 60, 0.01)
+        wait_until(lambda: connection.count > counted or bool(connection.broken), "the connection", 60, 0.01)
+    found.vcrecovery("move", NAME, "--to", "sec1", "--how", "stateful")
+    found.second.lxc("delete", "--force", NAME)
+    return Moved(ended - begun, asked.longest_gap(KEPT), broken=int(bool(connection.broken)))
 
 
 def _moved(found: Sides, way: str, number: int) -> Moved:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
+from itertools import pairwise
 
 #: Seconds between two questions, and for one: nobody answers for an address that is gone.
 _EVERY, _WITHIN = 0.01, 0.25
@@ -23,6 +25,47 @@ class Asked:
         """Seconds from the last answer of the one to the first of the other; None without either."""
         before, after = self.answered[old], self.answered[new]
         return after[0] - before[-1] if before and after else None
+
+    def longest_gap(self, address: str) -> float | None:
+        """Seconds between two answers of a place that stays; None with fewer."""
+        found = self.answered[address]
+        return max((after - before for before, after in pairwise(found)), default=None)
+
+
+@dataclass
+class Connection:
+    """One that stays open, on which the service counts lines. `broken`: why it does not any more."""
+
+    count: int = 0
+    broken: str = ""
+
+
+@contextmanager
+def counting(address: str, port: int) -> Iterator[Connection]:
+    """A line every few milliseconds, until the end of the block."""
+    found, stop = Connection(), threading.Event()
+
+    def count() -> None:
+        try:
+            with socket.create_connection((address, port), timeout=120) as line, line.makefile("rw") as file:
+                while not stop.wait(_EVERY):
+                    file.write("x\n")
+                    file.flush()
+                    said = file.readline().strip()
+                    found.count += 1
+                    if said != str(found.count):
+                        found.broken = f"{said or 'closed'} instead of {found.count}"
+                        return
+        except OSError as error:
+            found.broken = str(error)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
 
 
 def answers(address: str, port: int) -> bool:

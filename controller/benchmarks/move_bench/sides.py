@@ -17,6 +17,7 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
+from vcrecovery_lab.checkpointing_lxd import CheckpointingLxd, join
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
@@ -26,20 +27,33 @@ from vcrecovery_lab.run import LabError, run
 from .client import answers
 from .scale import Scale
 
-NAME, PORT = "web", 7081
+NAME, PORT, COUNTER_PORT = "web", 7081, 7082
 OLD, NEW = "10.211.6.10", "10.211.7.10"
 BRIDGES = ("vcrlab-move1", "vcrlab-move2")
+#: Of two that share a network.
+SHARED, KEPT = "vcrlab-share", "10.211.23.10"
 PATIENCE = 600.0
 _INIT = f"""\
 #!/bin/busybox sh
 trap 'exit 0' 3 15 30 37
 /bin/busybox httpd -p {PORT} -h /www
+/bin/busybox nc -ll -p {COUNTER_PORT} -e /bin/count </dev/null >/dev/null 2>&1 &
+/bin/busybox awk 'BEGIN {{ s = "0123456789abcdef"; while (length(s) < BYTES) s = s s; while (1) system("sleep 60") }}' &
 while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+_COUNT = """\
+#!/bin/busybox sh
+n=0
+while read line; do n=$((n+1)); echo $n; done
 """
 
 
 class Sides:
     """`first` is where it serves at the beginning and at the end of each round."""
+
+    #: Of the two bridges, and of the standby on either.
+    networks = ("10.211.6.1/24", "10.211.7.1/24")
+    addresses = (OLD, NEW)
 
     def __init__(self, folder: Path, first: PrivateLxd, second: PrivateLxd) -> None:
         self.folder, self.first, self.second = folder, first, second
@@ -47,20 +61,24 @@ class Sides:
         self.plan.write_text(yaml.safe_dump(self._plan()))
 
     def _plan(self) -> dict[str, Any]:
-        def secondary(lxd: PrivateLxd, third: int) -> dict[str, Any]:
+        def secondary(lxd: PrivateLxd, network: str) -> dict[str, Any]:
             return {
                 "lxd": str(lxd.socket),
                 "storage_pool": lxd.network,
-                "network": {"bridge": lxd.network, "address": f"10.211.{third}.1/24"},
+                "network": {"bridge": lxd.network, "address": network},
                 "receiver": {"address": "127.0.0.1"},
             }
 
+        old, new = self.addresses
         fence = {"command": ["echo", "nobody is there"]}
         return {
             "version": 1,
             "state_dir": str(self.folder / "state"),
             "hypervisors": {"hv1": {"uri": f"qemu:///session?socket={self.folder}/none", "fence": fence}},
-            "secondaries": {"sec1": secondary(self.first, 6), "sec2": secondary(self.second, 7)},
+            "secondaries": {
+                name: secondary(lxd, network)
+                for name, lxd, network in zip(("sec1", "sec2"), (self.first, self.second), self.networks, strict=True)
+            },
             "services": {
                 NAME: {
                     "primary": {
@@ -68,7 +86,7 @@ class Sides:
                         "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e6001",
                         "address": "127.0.6.1",
                     },
-                    "standby": {"secondary": "sec1", "address": OLD, "spare": {"secondary": "sec2", "address": NEW}},
+                    "standby": {"secondary": "sec1", "address": old, "spare": {"secondary": "sec2", "address": new}},
                     "ports": [PORT],
                     "timeouts": {"stable_for": "1ms"},
                     "max_staleness": "1d",
@@ -94,7 +112,9 @@ class Sides:
             (top / inside).mkdir(parents=True, exist_ok=True)
         shutil.copy2("/bin/busybox", top / "bin/busybox")
         (top / "bin/sh").symlink_to("busybox")
-        (top / "sbin/init").write_text(_INIT)
+        (top / "sbin/init").write_text(_INIT.replace("BYTES", str(scale.memory << 20)))
+        (top / "bin/count").write_text(_COUNT)
+        (top / "bin/count").chmod(0o755)
         (top / "sbin/init").chmod(0o755)
         (top / "www/index.html").write_text("web\n")
         (top / "var/lib/vcrecovery/heartbeat").write_text(f'{{"at": {time.time()}}}\n')
@@ -108,6 +128,34 @@ class Sides:
 
     def serves(self, address: str) -> None:
         wait_until(lambda: answers(address, PORT), f"the page at {address}", 60, 0.01)
+
+
+class SharedSides(Sides):
+    """With CRIU, and in one network, in which it keeps its address."""
+
+    networks = ("10.211.23.1/24", "10.211.23.2/24")
+    addresses = (KEPT, KEPT)
+
+
+@contextmanager
+def shared_sides(folder: Path, scale: Scale, progress: Progress) -> Iterator[SharedSides]:
+    with ExitStack() as ends:
+        lxds = [CheckpointingLxd(SHARED, number) for number in (1, 2)]
+        for lxd in lxds:
+            ends.callback(lxd.close)
+            lxd.start()
+        first, second = lxds
+        found = SharedSides(folder, first, second)
+        apply(load_plan(found.plan), NAME, first.server, SystemClock())
+        second.server.create_pool(SHARED)
+        second.server.create_network(SHARED, SharedSides.networks[1])
+        join(first, second, "vcrlab-shctl", "10.211.23.254/24")
+        for lxd, network in zip(lxds, SharedSides.networks, strict=True):
+            lxd.lxc("config", "set", "core.https_address", f"{network.partition('/')[0]}:{free_port()}")
+        with progress(f"a container of {scale.megabytes} MB in {scale.files} files, {scale.memory} MB of memory"):
+            found.fill(scale)
+        found.vcrecovery("failover", NAME)
+        yield found
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from vcrecovery_lab.run import run
 from .sides import NAME, NEW, PATIENCE, Sides
 
 WARM, STOPPED, RSYNC = "vcrecovery move", "LXD: stop, copy, start", "rsync twice"
+#: In another network than the others.
+STATEFUL = "vcrecovery move --how stateful"
 _RSYNC = ["rsync", "-aHAXS", "--numeric-ids", "--delete"]
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from vcrecovery.drivers.clock import SystemClock
@@ -46,12 +47,18 @@ class PrivateLxd:
     def runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def command(self) -> list[str]:
+        return ["lxd", "--group", "root"]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"LXD_DIR": str(self.folder)}
+
     def start(self) -> None:
         with (self.folder / "lxd.log").open("ab") as log:
             # A session of its own, so that an interrupted test run can still end it in good order.
             self._process = subprocess.Popen(
-                ["lxd", "--group", "root"],
-                env={**os.environ, "LXD_DIR": str(self.folder)},
+                self.command(),
+                env={**os.environ, **self.environment()},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -8,12 +8,18 @@ from move_results import results
 
 
 def test_a_miss_is_a_miss_and_too_few_rounds_are_none() -> None:
-    down, ratio = results().targets
+    down, ratio, kept, broken = results().targets
+    assert (kept.void, broken.void) == (True, True)
     assert (down.shown, down.verdict) == ("1.3 s", "MISSED by 0.3 s")
     assert ratio.met
     assert round(ratio.measured or 0, 1) == 13.8
-    assert [target.void for target in results((1.2, None, 1.4)).targets] == [True, True]
+    assert [target.void for target in results((1.2, None, 1.4)).targets] == [True] * 4
     assert "vcrecovery move" in text(results())
+
+
+def test_where_its_address_stays_it_is_down_between_two_answers() -> None:
+    assert Asked({"kept": [1.0, 1.5, 4.0]}).longest_gap("kept") == 2.5
+    assert Asked({"kept": [1.0]}).longest_gap("kept") is None
 
 
 def test_it_is_down_from_the_last_answer_there_to_the_first_one_here() -> None:

@@ -34,6 +34,8 @@ Pass = Callable[[str], None]
 
 #: Dozens of them are masked; one is as good as another.
 _UNIT = re.compile(r"[\w@.-]+\.(?:service|socket|path|timer|mount|automount)\b")
+#: What a command in a container has printed has another name each time.
+_OUTPUT = re.compile(r"\bexec_[0-9a-f-]+")
 #: What only looks, of the programs that also change something.
 _LOOKS = {"show", "-S", "-C", "--dry-run"}
 
@@ -102,7 +104,7 @@ def _requests(pass_one: Pass) -> None:
     def counted(self: UnixSocketSession, method: Any, url: Any, **options: Any) -> Any:
         if method.upper() == "GET":
             return request(self, method, url, **options)
-        what = f"{method.upper()} {str(url).partition('/1.0/')[2]}"
+        what = f"{method.upper()} {_OUTPUT.sub('exec', str(url).partition('/1.0/')[2])}"
         pass_one(what)
         answer = request(self, method, url, **options)
         pass_one(f"the end of {what}")

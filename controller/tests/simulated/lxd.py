@@ -159,8 +159,17 @@ class SimulatedLxd(LxdServer):
         self._scheduler.may_be_lost()
 
     def _set_state(
-        self, instance: str, action: str, timeout: float, doing: str, *, force: bool = False, patience: float = 0
+        self,
+        instance: str,
+        action: str,
+        timeout: float,
+        doing: str,
+        *,
+        force: bool = False,
+        patience: float = 0,
+        stateful: bool = False,
     ) -> None:
+        assert not stateful, "the simulation has no CRIU"
         takes, _ = MODES["cold" if action == "start" else "frozen"]
         self._asked(takes)
         service, container = self._of(instance)
@@ -227,6 +236,7 @@ class SimulatedLxd(LxdServer):
         timeout: float,
         *,
         paused: bool = False,
+        takes_memory: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
         look: Callable[[], None] = lambda: None,
     ) -> None:

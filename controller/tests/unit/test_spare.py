@@ -13,7 +13,7 @@ from view_cases import CRASHED, view
 
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Close, Decision, Run, Unmet, Wait
-from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
+from vcrecovery.core.episode import Episode, How, Outcome, Request, Step, StepRecord
 from vcrecovery.core.evidence import Failed
 from vcrecovery.core.move import goes_back_after
 from vcrecovery.core.notice import Topic, of_episode
@@ -120,6 +120,16 @@ def test_a_name_may_lead_to_either_of_the_two(plan_file: Path) -> None:
     assert sorted(change.known) == ["10.10.0.10", "10.20.0.10", "10.21.0.10"]
 
 
+def test_a_spare_may_have_the_standbys_address_in_a_network_that_both_share(plan_file: Path) -> None:
+    same = "spare: {secondary: sec2, address: 10.20.0.10}"
+    with pytest.raises(PlanError) as caught:
+        with_a_spare(plan_file, same, ("10.21.0.1/24", "10.20.0.2/16"))
+    assert "is the standby's own, but the secondaries' networks differ" in str(caught.value)
+    text = plan_file.read_text().replace("10.20.0.2/16", "10.20.0.2/24")
+    plan_file.write_text(text)
+    assert load_plan(plan_file).services["web"].standby.spare is not None
+
+
 # -- a move ----------------------------------------------------------------------------------------------------------
 
 MOVE = Request(planned=True, to="sec2", again=True)
@@ -214,6 +224,37 @@ def test_without_names_it_is_done_with_its_ports() -> None:
     decision = decide(moving(*COPIED, done(Step.START), done(Step.PROBE)), replace(POLICY, has_dns=False), NOW)
     assert isinstance(decision, Close)
     assert decision.outcome is Outcome.DONE
+
+
+STATEFUL = replace(MOVE, how=How.STATEFUL)
+
+
+def test_one_that_took_its_memory_along_goes_back_only_until_it_runs_there() -> None:
+    """Its clients have reached it since."""
+    saw = looked(asked_for="move sec2 stateful")
+    copied = (saw, *COPIED[1:])
+    assert decide(moving(*copied, failed(Step.START), request=STATEFUL), POLICY, NOW) == Run(
+        Step.TAKE_BACK, "it serves again where it was: start went wrong"
+    )
+    runs = moving(*copied, done(Step.START), failed(Step.PROBE), request=STATEFUL)
+    assert not goes_back_after(Step.PROBE, runs)
+    assert decide(runs, POLICY, NOW) == Run(Step.PROBE, "it runs: waiting for its ports")
+
+
+def test_what_was_looked_at_for_another_kind_of_move_does_not_count() -> None:
+    decision = decide(moving(looked(), request=STATEFUL), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is Step.CONFIRM
+    assert STATEFUL.typed("web") == "move web --to sec2 --how stateful"
+
+
+def test_the_journal_has_how_it_moves(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    for request in (STATEFUL, MOVE):
+        episode = journal.open("web", "x", request, 1.0)
+        found = journal.episode(episode.id)
+        assert found is not None
+        assert found.request == request
 
 
 def test_no_phase_of_a_move_lets_it_start_before_everything_is_there() -> None:

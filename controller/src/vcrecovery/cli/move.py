@@ -11,7 +11,11 @@ from vcrecovery.cli import complete
 from vcrecovery.cli.failover import ONE, dry_run_option
 from vcrecovery.cli.loading import without_collection
 from vcrecovery.cli.options import json_option, plan_option
-from vcrecovery.errors import UsageError
+from vcrecovery.core.episode import How
+from vcrecovery.errors import RefusedError, UsageError
+
+#: What LXD itself calls a move of something that runs.
+_LIVE = "live"
 
 
 @click.command()
@@ -19,10 +23,17 @@ from vcrecovery.errors import UsageError
 @click.option(
     "--to", **ONE, shell_complete=complete.secondary, metavar="SECONDARY", help="Where it goes on: its spare, or home."
 )
+@click.option(
+    "--how",
+    type=click.Choice([*(how.value for how in How), _LIVE]),
+    default=How.WARM.value,
+    show_default=True,
+    help="`warm`: its files; it ends here and boots there. `stateful`: its memory and its connections too (CRIU).",
+)
 @dry_run_option
 @json_option
 @plan_option
-def move(plan_path: Path, to: str | None, **asked: Any) -> None:
+def move(plan_path: Path, to: str | None, how: str, **asked: Any) -> None:
     """Move SERVICE, which its standby serves, to another secondary, and lose nothing.
 
     Its files are copied while it serves; then it stops, the rest is copied, it starts there, its ports are probed, and
@@ -31,7 +42,13 @@ def move(plan_path: Path, to: str | None, **asked: Any) -> None:
     """
     if to is None:
         raise UsageError("move needs --to SECONDARY", "`vcrecovery status SERVICE` says where it serves, and its spare")
+    if how == _LIVE:
+        raise RefusedError(
+            "the server's own live move is not offered: LXD 5.0 stands still for about 12 s in it and may fail to "
+            "remove the container that it came from; LXD from 6.6 on has none for containers",
+            "`--how stateful` keeps memory and connections too",
+        )
     with without_collection():
         from vcrecovery.cli.recovery import run
 
-    run(plan_path, planned=True, to=to, vm=None, host=None, site=None, group=None, **asked)
+    run(plan_path, planned=True, to=to, how=How(how), vm=None, host=None, site=None, group=None, **asked)

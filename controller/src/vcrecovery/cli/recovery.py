@@ -12,7 +12,7 @@ from vcrecovery.cli.interruption import interruption_of
 from vcrecovery.cli.options import colour, known_service, operator, read_plan, service_of_vm
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
-from vcrecovery.core.episode import Episode, Outcome, Request
+from vcrecovery.core.episode import Episode, How, Outcome, Request
 from vcrecovery.core.text import plain, took
 from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
@@ -109,6 +109,7 @@ def run(
     restore_point: str | None = None,
     to: str | None = None,
     secondary_is_down: str | None = None,
+    how: How = How.WARM,
     planned: bool = False,
     back: bool = False,
     into: str | None = None,
@@ -130,6 +131,7 @@ def run(
         restore_point=restore_point,
         to=to,
         secondary_is_down=secondary_is_down,
+        how=how,
         planned=planned,
         back=back,
         into=into,
@@ -153,6 +155,7 @@ def carry_out(
     restore_point: str | None = None,
     to: str | None = None,
     secondary_is_down: str | None = None,
+    how: How = How.WARM,
     planned: bool = False,
     back: bool = False,
     into: str | None = None,
@@ -180,13 +183,14 @@ def carry_out(
         restore_point=restore_point,
         to=to,
         secondary_is_down=off,
+        how=how,
         planned=planned,
         back=back,
         rebuilt=into is not None,
         commit_after=commit_after,
     )
     if dry_run:
-        tell_dry_run(env, meant.services, f"requested by {by}", request, as_json=as_json)
+        tell_dry_run(env, meant.services, _cause(request), request, as_json=as_json)
         return
     ended: dict[str, Result] = {}
     try:
@@ -196,6 +200,10 @@ def carry_out(
             _all_of(env, meant, request, ended, as_json)
     except KeyboardInterrupt:
         raise interruption_of(env.journal, meant.services, ended, back=back) from None
+
+
+def _cause(request: Request) -> str:
+    return f"requested by {request.by}" + (f", {request.how}" if request.carries_memory else "")
 
 
 def _is_off(env: Environment, meant: _Meant, to: str | None, typed: str | None) -> bool:
@@ -229,7 +237,7 @@ def _refuse_another_vm(env: Environment, meant: _Meant, into: str, plan_path: Pa
 def _alone(env: Environment, name: str, request: Request, ended: dict[str, Result], as_json: bool) -> None:
     reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline()
     try:
-        episode = fail_over_locked(env, name, f"requested by {request.by}", request, reporter=reporter, gate=ALONE)
+        episode = fail_over_locked(env, name, _cause(request), request, reporter=reporter, gate=ALONE)
         ended[name] = result_of(name, episode, request)
         if not as_json:
             tell_the_end(env, request, name, episode, as_json=False)

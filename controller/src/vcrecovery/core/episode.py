@@ -155,6 +155,13 @@ class StepRecord:
         return self.evidence.error if isinstance(self.evidence, Failed) else ""
 
 
+class How(StrEnum):
+    """What a move carries over: the files of one that has ended, or its memory and its connections too."""
+
+    WARM = "warm"
+    STATEFUL = "stateful"
+
+
 @dataclass(frozen=True)
 class Request:
     """What the operator said beside the service's name."""
@@ -182,6 +189,8 @@ class Request:
     to: str | None = None
     #: The operator's word that the secondary on which it serves is off.
     secondary_is_down: bool = False
+    #: Of a move.
+    how: How = How.WARM
 
     @property
     def verb(self) -> str:
@@ -192,17 +201,27 @@ class Request:
 
     def typed(self, service: str) -> str:
         """What an operator types to go on with it."""
-        return f"{self.verb} {service}" + (f" --to {self.to}" if self.moves else "")
+        return f"{self.verb} {service}" + (f" --to {self.to}{self._how_said}" if self.moves else "")
 
     @property
     def looks_for(self) -> str:
         """What a confirmation looks at beside the primary: one for something else does not count. A failover: empty."""
-        return " ".join([*([] if self.verb == "failover" else [self.verb]), *([self.to] if self.to else [])])
+        memory = [self.how.value] if self.carries_memory else []
+        return " ".join([*([] if self.verb == "failover" else [self.verb]), *([self.to] if self.to else []), *memory])
 
     @property
     def moves(self) -> bool:
         """Whether a standby that serves is moved while nothing has failed."""
         return self.planned and self.to is not None
+
+    @property
+    def carries_memory(self) -> bool:
+        """Whether what runs goes on there as it is: there is no way back once it does."""
+        return self.moves and self.how is How.STATEFUL
+
+    @property
+    def _how_said(self) -> str:
+        return f" --how {self.how}" if self.carries_memory else ""
 
     @property
     def ends_the_standby(self) -> bool:

@@ -1,7 +1,8 @@
 """A move: a standby that serves goes on to do so on another secondary. Pure.
 
 It serves while its files are copied, and stops for the rest of them. Until its names have changed, whatever fails has
-it serve again where it was: nobody has written on the other side.
+it serve again where it was: nobody has written on the other side. One that takes its memory along keeps its address,
+and so its clients: it goes back only until it runs there.
 """
 
 from __future__ import annotations
@@ -39,19 +40,24 @@ def next_of_move(episode: Episode, policy: Policy, now: float, readiness: Readin
 
 def goes_back_after(step: Step, episode: Episode) -> bool:
     """Whether a failure of `step` has it serve again where it was. Not once its names may have changed."""
-    return step in _GOES_BACK_AFTER and not episode.tried(Step.SWITCH)
+    return step in _GOES_BACK_AFTER and not episode.tried(Step.SWITCH) and not _is_there_for_good(episode)
+
+
+def _is_there_for_good(episode: Episode) -> bool:
+    """Whether it goes on there with its memory: its clients have reached it since, and what it was before is old."""
+    return episode.request.carries_memory and episode.done(Step.START) is not None and not episode.tried(Step.TAKE_BACK)
 
 
 def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: Readiness) -> Decision:
     name, to = episode.service, episode.request.to
     if episode.done(Step.SWITCH) is None:
-        trouble = _trouble(episode, readiness)
+        trouble = "" if _is_there_for_good(episode) else _trouble(episode, readiness)
         if episode.done(Step.TAKE_BACK) is not None:
             return Close(Outcome.TAKEN_BACK, f"{name} serves where it was: {trouble}")
         if trouble or episode.tried(Step.TAKE_BACK):
             return Run(Step.TAKE_BACK, f"{_BACK}{trouble}")
         if episode.done(Step.STOP) is None:
-            return Run(Step.STOP, "stopping it")
+            return Run(Step.STOP, "stopping it with its memory" if episode.request.carries_memory else "stopping it")
         if episode.done(Step.LAST_COPY) is None:
             return Run(Step.LAST_COPY, "it has ended: copying the rest")
         if episode.done(Step.START) is None:

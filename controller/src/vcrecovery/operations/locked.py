@@ -182,7 +182,7 @@ def _as_begun(state: ServiceState, request: Request) -> Request:
         after = before.commit_after if request.commit_after is None else request.commit_after
         return Request(request.automatic, by=request.by, back=True, rebuilt=before.rebuilt, commit_after=after)
     if episode.request.planned and episode.has_acted and not _insists(request):
-        return replace(request, planned=True)
+        return replace(request, planned=True, how=episode.request.how)
     return request
 
 

@@ -25,7 +25,8 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
         ):
             if not value:
                 continue
-            if other := taken.get(value):
+            # Where both share a network, it can keep its address, and so its connections.
+            if (other := taken.get(value)) and not (other == name and "spare" in key):
                 yield key, f"{kind} {value} already belongs to service {other}"
             taken[value] = name
         if service.primary.address == service.standby.address:
@@ -33,7 +34,7 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
         yield from _in_its_network(plan, service.standby, (*here, "standby"))
         if spare is not None:
             yield from _in_its_network(plan, spare, (*here, "standby", "spare"))
-            yield from _of_the_spare(service, spare, here)
+            yield from _of_the_spare(plan, service, spare, here)
         primary = service.primary.address
         if primary.is_unspecified or primary.is_multicast:
             yield (*here, "primary", "address"), "is no address of one machine"
@@ -59,9 +60,14 @@ def _in_its_network(plan: Plan, place: Standby | Spare, here: Key) -> Iterator[t
         yield (*here, "address6"), f"is outside the secondary's network {network6.network}"
 
 
-def _of_the_spare(service: Service, spare: Spare, here: Key) -> Iterator[tuple[Key, str]]:
+def _of_the_spare(plan: Plan, service: Service, spare: Spare, here: Key) -> Iterator[tuple[Key, str]]:
     if spare.secondary == service.standby.secondary:
         yield (*here, "standby", "spare", "secondary"), "is the standby's own: it would fail with it"
+    here_and_there = [plan.secondaries.get(place.secondary) for place in (service.standby, spare)]
+    networks = {str(one.network.address.network) for one in here_and_there if one is not None}
+    if spare.address == service.standby.address and len(networks) > 1:
+        said = f"is the standby's own, but the secondaries' networks differ: {' and '.join(sorted(networks))}"
+        yield (*here, "standby", "spare", "address"), said
     if service.standby.address6 and not spare.address6:
         yield (*here, "standby", "spare", "address6"), "is needed, since the standby has one"
     if service.virtual_ip:

@@ -33,6 +33,8 @@ from vcrecovery.standby.container import (
 COPIED_KEY = "user.vcrecovery.copied"
 #: Set while it may be frozen for the last moments of a refresh.
 PAUSED_KEY = "user.vcrecovery.paused"
+#: The address of its network card, which LXD has chosen.
+CARD_KEY = "volatile.eth0.hwaddr"
 #: Seconds for one that is put aside to end by itself.
 ENDS_WITHIN = 60.0
 _DRIVER_OF_MOMENTS = "btrfs"
@@ -70,10 +72,14 @@ def copy(
     *,
     timeout: float,
     pause: bool = False,
+    with_memory: bool = False,
     tell: Callable[[str], None] = lambda _text: None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
     """Makes the container of `name` on `here` what it is on `source`. `plan` has the service on `here`.
+
+    `with_memory`: so that it can go on there as it is, with the same network card. A copy that LXD has made without
+    is made anew.
 
     Raises ExternalError, and RefusedError when `here` has another container of that name, or one that serves.
     """
@@ -84,6 +90,9 @@ def copy(
         storage_and_network(secondary, here, Changes())
     else:
         _refuse_what_is_no_copy(here, found, epoch, at_home=not is_elsewhere(service))
+        if with_memory and not found.stateful:
+            here.delete(name)
+            found = None
     began = clock.now()
     config = {
         **config_of(service, secondary, lxcfs.files() if here.is_here else ()),
@@ -93,9 +102,21 @@ def copy(
         EPOCH_KEY: str(epoch),
         COPIED_KEY: "" if found is None else found.config.get(COPIED_KEY, ""),
     }
+    if with_memory:
+        config |= {key: value for key, value in source.must_get(name).config.items() if key == CARD_KEY}
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
     with _marked_as_paused(source, name) if pauses else nullcontext():
-        here.pull(source, name, config, devices_of(service, secondary), timeout, paused=pauses, tell=tell, look=look)
+        here.pull(
+            source,
+            name,
+            config,
+            devices_of(service, secondary),
+            timeout,
+            paused=pauses,
+            takes_memory=with_memory,
+            tell=tell,
+            look=look,
+        )
     names = f"nameserver {secondary.network.address.ip}\n".encode()
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)
@@ -134,10 +155,13 @@ def thaw(lxd: LxdServer, name: str, timeout: float) -> bool:
     return True
 
 
-def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN) -> Instance | None:
+def put_aside(
+    lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN, *, with_memory: bool = False
+) -> Instance | None:
     """Has a container not serve any more, since another one does from `epoch` on; as it is then, None without one.
 
-    Raises ExternalError when that is not proved, and RefusedError for one of a later epoch.
+    `with_memory`: that other one is to go on with it. Raises ExternalError when that is not proved, and
+    RefusedError for one of a later epoch.
     """
     if lxd.get(name) is None:
         return None
@@ -147,8 +171,8 @@ def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHI
         lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch),
         lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value},
     )
-    if found.status != STOPPED:
-        lxd.shut_down(name, timeout)
+    if found.status != STOPPED or (with_memory and not found.stateful):
+        (lxd.stop_with_memory if with_memory else lxd.shut_down)(name, timeout)
     ended = lxd.get(name)
     if ended is not None and ended.status != STOPPED:
         raise ExternalError(

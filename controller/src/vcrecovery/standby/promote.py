@@ -41,15 +41,18 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
     return "; ".join(["thawed" if frozen else "was running", *([done] if done else [])])
 
 
-def promote_again(lxd: LxdServer, known: Instance, timeout: float) -> str:
+def promote_again(lxd: LxdServer, known: Instance, timeout: float, *, from_memory: bool = False) -> str:
     """Has a container serve again that did before: starts or thaws it, or in one that runs what has ended there.
 
-    What runs in it is left alone: its files are newer than its processes because it serves. Raises ExternalError.
+    `from_memory`: one that was stopped with its memory goes on with it. What runs in it is left alone: its files
+    are newer than its processes because it serves. Raises ExternalError.
     """
     found = lxd.get(known.name) or known
-    lxd.start(known.name, timeout, found)
+    lxd.start(known.name, timeout, found, from_memory=from_memory)
     if not found.running:
-        return "thawed" if found.status == FROZEN else "booted"
+        return "thawed" if found.status == FROZEN else "went on with its memory" if from_memory else "booted"
+    if from_memory:
+        return "was running"
     return "; ".join(["was running", *container_units.start_wanted(lxd, known.name, timeout)])
 
 

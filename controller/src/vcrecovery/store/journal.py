@@ -18,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from vcrecovery.core.episode import ACTS, Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.episode import ACTS, Episode, How, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation, Evidence, Failed, HookRun, Started, Verified
 from vcrecovery.core.phase import allowed, phase_of
 from vcrecovery.core.power import Power
@@ -57,7 +57,7 @@ _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 _ACTS = f"""step IN ({", ".join(f"'{step}'" for step in ACTS)})"""
 
 _OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
-_OF_A_SPARE = (("to", None), ("secondary_is_down", False))
+_OF_A_SPARE = (("to", None), ("secondary_is_down", False), ("how", How.WARM))
 _UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK, *_OF_A_SPARE)
 
 
@@ -73,7 +73,8 @@ def _request(said: str, cause: str) -> Request:
     symptom = found.pop("doubt", found.pop("symptom", ""))
     if not symptom and found.get("automatic") and cause.startswith("libvirt:"):
         symptom = Symptom.ENDED
-    return Request(**found, symptom=Symptom(symptom))
+    how = How(found.pop("how", How.WARM))
+    return Request(**found, symptom=Symptom(symptom), how=how)
 
 
 class Journal:

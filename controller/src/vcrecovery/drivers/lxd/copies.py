@@ -18,8 +18,8 @@ from vcrecovery.errors import ExternalError
 INCOMPLETE_KEY = "user.vcrecovery.incomplete"
 #: What LXD says of an instance that has no volume.
 _NO_VOLUME = "Instance storage pool not found"
-#: Seconds between two looks at a copy that goes on.
-_LOOK_EVERY = 0.3
+#: Seconds between two looks at a copy that goes on; less of a short one, since nobody serves during the last of a move.
+_LOOK_EVERY, _LOOKS_PER_COPY = 0.3, 20
 #: Seconds for the source to answer, while the copy gets on or not.
 _SOURCE_WITHIN = 20.0
 #: Seconds for a copy that is given up to end: LXD waits so long for a source that has gone.
@@ -38,23 +38,26 @@ class Copies(Instances):
         timeout: float,
         *,
         paused: bool = False,
+        takes_memory: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
         look: Callable[[], None] = lambda: None,
     ) -> None:
         """Makes the stopped instance here what it is on `source`, running or not; it keeps `config` and `devices`.
 
-        `paused`: the source is frozen for the last moments, so that what arrives is of one moment. `tell` gets LXD's
-        words for how far it is; `look` is called at each look at the copy, and ends it by raising ExternalError. One
-        that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in any case.
+        `takes_memory`: one that this makes can be started from the memory of its source. LXD asks for that when it
+        makes it, and never again. `paused`: the source is frozen for the last moments, so that what arrives is of one
+        moment. `tell` gets LXD's words for how far it is; `look` is called at each look at the copy, and ends it by
+        raising ExternalError. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
+        any case.
         """
         wanted = {**config, INCOMPLETE_KEY: "true"}
-        self._make_ready(instance, wanted, devices)
+        self._make_ready(instance, wanted, devices, by_the_copy=takes_memory)
         found = source.get(instance)
         if found is None:
             raise ExternalError(f"secondary {source.name} has no container {instance}")
         sent = source._send(instance, paused)
         try:
-            self._receive(source, sent, instance, wanted, devices, timeout, tell, look)
+            self._receive(source, sent, instance, wanted, devices, takes_memory, timeout, tell, look)
         finally:
             if found.running:
                 with contextlib.suppress(ExternalError):  # what went wrong is told anyway
@@ -63,7 +66,14 @@ class Copies(Instances):
         done = {**config, INCOMPLETE_KEY: ""}
         self.reconfigure(lambda: self.must_get(instance), lambda _found: done, devices)
 
-    def _make_ready(self, instance: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]]) -> None:
+    def _make_ready(
+        self,
+        instance: str,
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        *,
+        by_the_copy: bool,
+    ) -> None:
         if self.get(instance) is not None:
             try:
                 self.reconfigure(lambda: self.must_get(instance), lambda _found: config, devices)
@@ -74,7 +84,8 @@ class Copies(Instances):
                 self.delete(instance)
             else:
                 return
-        self.create_empty(instance, config, devices)
+        if not by_the_copy:
+            self.create_empty(instance, config, devices)
 
     def _thaw(self, instance: str) -> None:
         """One that LXD has frozen for the last moments, and was itself ended before it could thaw it."""
@@ -103,6 +114,7 @@ class Copies(Instances):
         instance: str,
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
+        takes_memory: bool,
         timeout: float,
         tell: Callable[[str], None],
         look: Callable[[], None],
@@ -114,6 +126,7 @@ class Copies(Instances):
             "type": "container",
             "architecture": like["architecture"],
             "profiles": [],
+            "stateful": takes_memory,
             "config": {key: value for key, value in config.items() if value},
             "devices": {name: dict(device) for name, device in devices.items()},
             "source": {
@@ -159,8 +172,8 @@ class Copies(Instances):
         tell: Callable[[str], None],
         look: Callable[[], None],
     ) -> None:
-        deadline = self._clock.steady() + timeout
-        answered, said = self._clock.steady(), ""
+        began = answered = self._clock.steady()
+        deadline, said = began + timeout, ""
         while True:
             operation = self._operation(here)
             if operation is None or operation["status_code"] >= 200:
@@ -181,7 +194,8 @@ class Copies(Instances):
                 raise ExternalError(
                     f"LXD on secondary {self.name} did not finish the copy of {instance} within {timeout:.0f} s"
                 )
-            self._clock.sleep(_LOOK_EVERY)
+            going_on = self._clock.steady() - began
+            self._clock.sleep(min(_LOOK_EVERY, max(_LOOK_EVERY, going_on) / _LOOKS_PER_COPY))
         if operation is None or operation["status_code"] != 200:
             why = "it has forgotten it" if operation is None else " ".join(str(operation["err"]).split())
             raise ExternalError(f"LXD on secondary {self.name}: the copy of {instance} from {source.name}: {why}")

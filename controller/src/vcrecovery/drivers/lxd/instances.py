@@ -17,6 +17,8 @@ STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 ERROR = "Error"
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
+#: Seconds from the end of one that is stopped with its memory to LXD's note of that.
+_NOTED_WITHIN = 10.0
 #: So often an instance is started that ends right after.
 _STARTS = 2
 #: Bytes that a disk gets beyond its limit when it is full, for what LXD itself writes there.
@@ -34,7 +36,8 @@ class Instance:
     """A container as the server describes it. `etag` guards the next write.
 
     `running`: its processes run, so not while it is frozen. `started_at`: its last start, seconds since the epoch by
-    the server's clock; 0 when it was never started.
+    the server's clock; 0 when it was never started. `stateful`: it was stopped with its memory, or can be
+    started from that of another one.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Instance:
     devices: Mapping[str, Mapping[str, str]]
     etag: str = field(default="", compare=False)
     started_at: float = 0.0
+    stateful: bool = False
 
 
 class Instances(Connection):
@@ -173,8 +177,10 @@ class Instances(Connection):
                 return instance
         raise ExternalError(f"container {instance.name} keeps being changed by another client", "run it again")
 
-    def start(self, instance: str, timeout: float, known: Instance | None = None) -> None:
+    def start(self, instance: str, timeout: float, known: Instance | None = None, *, from_memory: bool = False) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
+
+        `from_memory`: what it was when it was stopped goes on; without, the server forgets that.
 
         `known` is what was read of it a moment ago; one that is not what it was then is read again.
         Raises ExternalError with the server's reason.
@@ -188,7 +194,8 @@ class Instances(Connection):
                 raise EndsAtOnceError(f"container {instance} stops right after its start", hint)
             action = "unfreeze" if found is not None and found.status == FROZEN else "start"
             try:
-                self._set_state(instance, action, timeout, f"the start of {instance}")
+                from_there = from_memory and action == "start"
+                self._set_state(instance, action, timeout, f"the start of {instance}", stateful=from_there)
                 started += 1
                 if action == "unfreeze":
                     # The server's word is enough: what was booted long ago does not end right after.
@@ -231,15 +238,46 @@ class Instances(Connection):
             if found is not None and found.status != STOPPED:
                 self.stop(instance, timeout)
 
+    def stop_with_memory(self, instance: str, timeout: float) -> None:
+        """Has CRIU write down what it is, and ends it; nothing happens to one that has ended, with it or without.
+
+        Raises ExternalError when that cannot be done: it goes on then.
+        """
+        deadline = self._clock.steady() + timeout
+        ended_at: float | None = None
+        while (found := self.get(instance)) is not None and not (found.status == STOPPED and found.stateful):
+            now = self._clock.steady()
+            if found.status == STOPPED:
+                # LXD notes the memory a moment after the end: one may be under way, for a controller that was killed.
+                ended_at = now if ended_at is None else ended_at
+                if now - ended_at > _NOTED_WITHIN:
+                    return
+                self._clock.sleep(_BUSY_DELAY)
+                continue
+            try:
+                self._set_state(instance, "stop", timeout, f"the stop of {instance}", stateful=True)
+            except TryAgainError:
+                if self._clock.steady() >= deadline:
+                    raise
+                self._clock.sleep(_BUSY_DELAY)
+
     def restart(self, instance: str, timeout: float) -> None:
         """Shuts it down and starts it; one that does not shut down within `timeout` seconds is stopped at once."""
         self.shut_down(instance, timeout)
         self.start(instance, timeout)
 
     def _set_state(
-        self, instance: str, action: str, timeout: float, doing: str, *, force: bool = False, patience: float = 0
+        self,
+        instance: str,
+        action: str,
+        timeout: float,
+        doing: str,
+        *,
+        force: bool = False,
+        patience: float = 0,
+        stateful: bool = False,
     ) -> None:
-        body = {"action": action, "force": force, "timeout": max(1, int(timeout))}
+        body = {"action": action, "force": force, "timeout": max(1, int(timeout)), "stateful": stateful}
         self._change(lambda api: api.instances[instance].state.put(json=body), timeout + patience, doing)
 
     def execute(self, instance: str, command: Sequence[str], timeout: float) -> None:
@@ -296,6 +334,7 @@ def _instance(name: str, data: Mapping[str, Any], etag: str) -> Instance:
         devices=data["devices"],
         etag=etag,
         started_at=seconds_of(data.get("last_used_at", "")),
+        stateful=bool(data.get("stateful")),
     )
 
 

@@ -8,6 +8,18 @@ from typing import Any
 from vcrecovery.drivers.lxd.connection import Connection
 from vcrecovery.errors import ExternalError
 
+#: "ok" with versions of CRIU and of the kernel that it was checked with, or "failed" and why.
+CHECKPOINTS_KEY = "user.vcrecovery.criu"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`maps_owners`: LXD has it map the owners of containers' files, where the file system can do that."""
+
+    version: str
+    architecture: str
+    maps_owners: bool
+
 
 @dataclass(frozen=True)
 class Size:
@@ -19,6 +31,19 @@ class Size:
 
 class Resources(Connection):
     """The hardware of one server."""
+
+    def kernel(self) -> Kernel:
+        found = self._guard(lambda api: api.get()).json()["metadata"]["environment"]
+        mounts = (found.get("kernel_features") or {}).get("idmapped_mounts")
+        return Kernel(str(found["kernel_version"]), str(found["kernel_architecture"]), mounts == "true")
+
+    def says_of_checkpoints(self) -> str:
+        """What the role `secondary` has found out of CRIU there; empty where it was not asked to.
+
+        It is in the project, since LXD shows the server's own configuration to nobody whom it restricts.
+        """
+        found = self._guard(lambda api: api.projects["default"].get()).json()["metadata"]["config"]
+        return str(found.get(CHECKPOINTS_KEY, ""))
 
     def size(self) -> Size:
         """Raises ExternalError when the server does not answer, or does not say it."""

@@ -23,6 +23,7 @@ from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
 from vcrecovery.operations.room import no_room_for_a_copy
 from vcrecovery.operations.serving import failing_over, targets
+from vcrecovery.operations.steps import memory
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.plan.model import Spare
 from vcrecovery.standby import copies
@@ -81,6 +82,8 @@ def against_a_move(subject: Subject, episode: Episode) -> list[str]:
     found = records.problems(subject.names_after(episode))
     if not _answers_everywhere(subject):
         found.append(f"it does not answer on {source.name}; `vcrecovery failover {subject.name}` brings it up")
+    if episode.request.carries_memory:
+        found += memory.problems(subject, source)
     return found
 
 
@@ -129,7 +132,8 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
     while not is_copied(took):
         number = len(took) + 1
         said = partial(_say_of, tell, number)
-        took.append(_pass(subject, serving, PASS_WITHIN, said, look))
+        with_memory = episode.request.carries_memory
+        took.append(_pass(subject, serving, PASS_WITHIN, said, look, with_memory=with_memory))
         tell(f"pass {number}: {took[-1]:.1f} s")
     _refuse_what_was_called_off(subject, episode)
     return Copied(f"{len(took)} passes, the last in {took[-1]:.1f} s", seconds=took[-1])
@@ -153,10 +157,17 @@ def stop(subject: Subject, episode: Episode) -> Stopped:
     _refuse_what_was_called_off(subject, episode)
     source, _ = where_it_served(subject)
     limit = subject.service.timeouts.shutdown
-    ended = copies.put_aside(source, subject.name, episode.epoch, limit)
+    with_memory = episode.request.carries_memory
+    if with_memory:
+        memory.refuse_a_copy_without(subject)
+        limit = max(limit, memory.WRITTEN_WITHIN)
+    ended = copies.put_aside(source, subject.name, episode.epoch, limit, with_memory=with_memory)
     if ended is None:
         raise ExternalError(f"secondary {source.name} has no container {subject.name}")
-    return Stopped(f"container {subject.name} on {source.name}", ended.started_at)
+    if with_memory and not ended.stateful:
+        raise ExternalError(f"container {subject.name} on {source.name} has ended without its memory")
+    said = ", its memory kept" if with_memory else ""
+    return Stopped(f"container {subject.name} on {source.name}{said}", ended.started_at)
 
 
 def last_copy(subject: Subject, episode: Episode) -> Copied:
@@ -164,7 +175,8 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     copied = episode.done(Step.COPY)
     before = copied.evidence.seconds if copied is not None and isinstance(copied.evidence, Copied) else 0.0
     _refuse_one_that_ran(subject, episode)
-    took = _pass(subject, episode.epoch, max(LAST_WITHIN, LAST_TAKES * before))
+    within = max(LAST_WITHIN, LAST_TAKES * before)
+    took = _pass(subject, episode.epoch, within, with_memory=episode.request.carries_memory)
     _refuse_one_that_ran(subject, episode)
     return Copied(f"the rest in {took:.1f} s", seconds=took)
 
@@ -191,7 +203,8 @@ def take_back(subject: Subject, episode: Episode) -> TakenBack:
     instance = source.reconfigure(
         lambda: copies.of_no_later_epoch(source, source.get(name) or found, episode.epoch), lambda _now: keys
     )
-    how = promote_again(source, instance, subject.service.timeouts.start)
+    how = memory.goes_on(subject, source, instance) if episode.request.carries_memory else ""
+    how = how or promote_again(source, instance, subject.service.timeouts.start)
     return TakenBack(f"container {name} on {source.name}: {how}")
 
 
@@ -205,14 +218,26 @@ def _pass(
     timeout: float,
     tell: Callable[[str], None] = lambda _text: None,
     look: Callable[[], None] = lambda: None,
+    *,
+    with_memory: bool = False,
 ) -> float:
     """Seconds that it took."""
     source, _ = where_it_served(subject)
     clock = subject.env.clock
     begun = clock.steady()
     with one_keeper(subject.env.plan.state_dir, subject.name, KEEPER_PATIENCE, clock):
-        plan, name = subject.env.plan, subject.name
-        copies.copy(plan, name, source, subject.lxd, epoch, clock, timeout=timeout, tell=tell, look=look)
+        copies.copy(
+            subject.env.plan,
+            subject.name,
+            source,
+            subject.lxd,
+            epoch,
+            clock,
+            timeout=timeout,
+            with_memory=with_memory,
+            tell=tell,
+            look=look,
+        )
     return clock.steady() - begun
 
 

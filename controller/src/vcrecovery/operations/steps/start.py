@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.evidence import Started
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import EndsAtOnceError
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.operations.steps import memory
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, boots_with_its_machine
 from vcrecovery.standby.promote import promote, promote_again
@@ -25,8 +27,11 @@ def start(subject: Subject, episode: Episode) -> Started:
     ended = end_sessions(subject.env.plan.state_dir, subject.name, SESSIONS_END_WITHIN)
     # What has served before has files that are newer than its processes.
     bring_up = promote_again if episode.request.again or episode.request.back or episode.request.to else promote
+    within = subject.service.timeouts.start
+    if episode.request.carries_memory:
+        bring_up, within = partial(promote_again, from_memory=True), max(within, memory.STARTS_WITHIN)
     try:
-        how = bring_up(subject.lxd, instance, subject.service.timeouts.start)
+        how = bring_up(subject.lxd, instance, within)
     except EndsAtOnceError as error:
         raise ExternalError(f"{error.message}{subject.last_words()}", error.hint) from error
     subject.started_at = subject.env.clock.steady()
