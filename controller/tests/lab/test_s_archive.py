@@ -66,7 +66,7 @@ def test_the_wheel_is_built_once_by_any_python(pip: bool, tmp_path: Path) -> Non
     build: list[str | Path] = [
         python,
         "-B",
-        CHECKOUT / "roles/controller/files/build-wheel",
+        CHECKOUT / "roles/controller/files/build_wheel.py",
         CHECKOUT / "controller",
         tmp_path / "cache",
     ]
@@ -80,11 +80,11 @@ def test_the_wheel_is_built_once_by_any_python(pip: bool, tmp_path: Path) -> Non
 
 def test_without_any_way_to_build_it_says_what_to_do(tmp_path: Path) -> None:
     hidden = "import importlib.util, runpy, sys\nimportlib.util.find_spec = lambda name: None\n"
-    script = CHECKOUT / "roles/controller/files/build-wheel"
+    script = CHECKOUT / "roles/controller/files/build_wheel.py"
     words = f"sys.argv[1:] = [{str(CHECKOUT / 'controller')!r}, {str(tmp_path)!r}]\n"
     (tmp_path / "run.py").write_text(hidden + words + f"runpy.run_path({str(script)!r}, run_name='__main__')\n")
     done = subprocess.run(
         [sys.executable, tmp_path / "run.py"], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 1
-    assert re.fullmatch(r"build-wheel: .* has neither pip nor ensurepip .*: install either .*\n", done.stderr)
+    assert re.fullmatch(r"build_wheel.py: .* has neither pip nor ensurepip .*: install either .*\n", done.stderr)

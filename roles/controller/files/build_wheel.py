@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""build-wheel SOURCE CACHE: builds the program's wheel once for each content of SOURCE, and prints where it is.
+"""build_wheel.py SOURCE CACHE: builds the program's wheel once for each content of SOURCE, and prints where it is.
 
 Runs where Ansible runs, whose Python may have no pip, and where the collection may be read-only: everything is made in
 a temporary folder beside the wheels of CACHE. The build backend is the one locked in SOURCE/requirements-build.lock.
@@ -91,4 +90,4 @@ if __name__ == "__main__":
     try:
         main()
     except (BuildError, OSError) as error:
-        sys.exit(f"build-wheel: {error}")
+        sys.exit(f"build_wheel.py: {error}")
