@@ -40,6 +40,7 @@ def test_an_installed_read_only_collection_installs_the_program(tmp_path: Path) 
     assert _changed(built, play_file) == 6
     checked: list[str | Path] = [venv / "bin/vcrecovery", "plan", "check", tmp_path / "etc/plan.yml"]
     assert subprocess.run(checked, capture_output=True, check=True, timeout=60).stdout.endswith(b"good: 3 service(s)\n")
+    assert (venv / "share/man/man1/vcrecovery.1").is_file()
     assert _changed(built, play_file) == 0
     assert _changed(built, play_file, "--check") == 0
 

@@ -29,7 +29,7 @@ def test_a_rehearsal_of_the_fencing_account_makes_none(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_of_the_controller_makes_nothing(tmp_path: Path) -> None:
-    folders = ("venv", "config_dir", "command_dir", "completion_dir", "run_dir", "log_dir")
+    folders = ("venv", "config_dir", "command_dir", "man_dir", "completion_dir", "run_dir", "log_dir")
     plan = {"services": {"web": {}}, "notify": {"all": {}}, "state_dir": str(tmp_path / "state")}
     facts = {
         **{f"controller_{name}": str(tmp_path / name) for name in folders},

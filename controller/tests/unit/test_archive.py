@@ -32,7 +32,7 @@ def test_the_archive_holds_what_a_site_needs(built: BuiltCollection) -> None:
         names = archive.getnames()
     assert {name.partition("/")[0] for name in names} == PARTS
     inside = {name.split("/")[1] for name in names if name.startswith("controller/")}
-    assert inside == {"LICENSE", "README.md", "pyproject.toml", "src", *LOCKS}
+    assert inside == {"LICENSE", "README.md", "man", "pyproject.toml", "src", *LOCKS}
     assert [name for name in names if re.search(r"/\.|__pycache__|\.pyc$|egg-info|_cache|lab\b", name)] == []
 
 

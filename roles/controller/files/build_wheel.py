@@ -37,7 +37,7 @@ def main() -> None:
 
 def fingerprint(source: Path) -> str:
     """Of all that the wheel is made of, and by which backend."""
-    parts = [source / name for name in ("LICENSE", "README.md", "pyproject.toml", LOCK)]
+    parts = [source / name for name in ("LICENSE", "README.md", "man/vcrecovery.1", "pyproject.toml", LOCK)]
     parts += sorted(path for path in (source / "src").rglob("*") if path.is_file() and path.suffix != ".pyc")
     found = hashlib.sha256()
     for path in parts:
