@@ -22,11 +22,15 @@ def test_an_installed_read_only_collection_installs_the_program(tmp_path: Path) 
     venv = tmp_path / "venv"
     inventory = yaml.safe_load((built.installed / "inventory/group_vars/all/main.yml").read_text())
     role = {"name": "vcrecovery.standby.controller"}
-    tasks = [{"ansible.builtin.include_role": role | {"tasks_from": part}} for part in ("install", "plan")]
+    parts = ("install", "plan", "command")
+    tasks = [{"ansible.builtin.include_role": role | {"tasks_from": part}} for part in parts]
     variables = {
         "controller_packages": [],
         "controller_venv": str(venv),
         "controller_config_dir": str(tmp_path / "etc"),
+        "controller_command_dir": str(tmp_path),
+        "controller_man_dir": str(tmp_path / "man"),
+        "controller_completion_dir": str(tmp_path / "completion"),
         "controller_supervisor": "process",
         "controller_run_dir": str(tmp_path / "run"),
         "vcrecovery_plan": inventory["vcrecovery_plan"] | {"state_dir": str(tmp_path / "state")},
@@ -37,7 +41,7 @@ def test_an_installed_read_only_collection_installs_the_program(tmp_path: Path) 
 
     assert _changed(built, play_file, "--check") > 0
     assert not venv.exists()
-    assert _changed(built, play_file) == 6
+    assert _changed(built, play_file) == 11
     checked: list[str | Path] = [venv / "bin/vcrecovery", "plan", "check", tmp_path / "etc/plan.yml"]
     assert subprocess.run(checked, capture_output=True, check=True, timeout=60).stdout.endswith(b"good: 3 service(s)\n")
     assert (venv / "share/man/man1/vcrecovery.1").is_file()
