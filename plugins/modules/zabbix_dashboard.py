@@ -1,5 +1,7 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0 OR GPL-3.0-or-later
+# Apache License 2.0 (see LICENSE) or, as modules of Ansible have to be, at your choice
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """A global dashboard in Zabbix: no module of community.zabbix makes one."""
 
 from __future__ import annotations
@@ -96,7 +98,10 @@ try:
 except ImportError:
     ZabbixBase = object
 
-INTEGER, TEXT, GROUP, ITEM = 0, 1, 2, 4
+INTEGER = 0
+TEXT = 1
+GROUP = 2
+ITEM = 4
 
 
 class Dashboard(ZabbixBase):

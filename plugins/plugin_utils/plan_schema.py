@@ -22,7 +22,7 @@ def schema():
 
 def section_rule(section):
     """The rule of `Plan`, of a section such as `Sync`, or of a key of one such as `Service.dns`."""
-    name, _, key = section.partition(".")
+    name, _dot, key = section.partition(".")
     rule = schema() if name == "Plan" else schema()["$defs"].get(name)
     if key and rule is not None:
         rule = rule.get("properties", {}).get(key)

@@ -37,7 +37,7 @@ FIO_HEAD = Head(
     "13",
     "fio",
     "Sequential read as in UnixBench; sequential write slightly faster than the VM on dir and lvm; random read on dir "
-    "“too high”; random write the same on dir, much higher on btrfs. The paper leaves the reasons open.",
+    '"too high"; random write the same on dir, much higher on btrfs. The paper leaves the reasons open.',
     (CONTAINERS,),
 )
 _FIO_DIFFERS = (

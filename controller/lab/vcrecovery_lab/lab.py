@@ -53,7 +53,6 @@ def up(layout: Layout) -> Image:
     emulated = "" if accel == "kvm" else " (emulated: KVM boots no stock guest here)"
     extra = {
         "secondary_seeds": {SERVICE: str(image.rootfs)},
-        "controller_wheel_args": ["--no-build-isolation"],
         **{f"{role}_packages": [] for role in _ROLES},
     }
     sys.stderr.write(f"the primary VM{emulated} boots while the layout is made\n")
@@ -70,7 +69,7 @@ def up(layout: Layout) -> Image:
 
 def _hypervisor(layout: Layout) -> None:
     packaged = json.dumps({"hypervisor_packages": []})
-    playbook(layout, "playbooks/lab.yml", "the lab's hypervisor: ansible-playbook playbooks/lab.yml", "-e", packaged)
+    playbook(layout, "controller/lab/hypervisor.yml", "the lab's hypervisor", "-e", packaged)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ class Layout:
 
 
 def read_layout() -> Layout:
-    variables = yaml.safe_load((CHECKOUT / "inventory/group_vars/all.yml").read_text())
+    variables = yaml.safe_load((CHECKOUT / "controller/lab/inventory/group_vars/all.yml").read_text())
     config_dir = Path(variables["vcrecovery_config_dir"])
     return Layout(
         config_dir=config_dir,

@@ -148,6 +148,7 @@ class MadeSite:
             "vcrecovery_log_dir": str(self.own / "log"),
             "vcrecovery_command_dir": "",
             "vcrecovery_completion_dir": "",
+            "vcrecovery_man_dir": "",
             "controller_venv": str(self.own / "program"),
         }
         there = {

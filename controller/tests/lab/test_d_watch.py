@@ -88,7 +88,7 @@ def test_a_crash_is_found_after_libvirtd_came_back(lab: Lab, blank: int, tmp_pat
         entry = json.loads((lab.layout.run_dir / "daemons/libvirtd.json").read_text())
         os.kill(entry["pid"], signal.SIGKILL)
         wait_for(lambda: watcher.says("connection to hypervisor hv1 lost"), "the loss of libvirtd")
-        playbook(lab.layout, "playbooks/lab.yml", "libvirtd again", "-e", '{"hypervisor_packages": []}')
+        playbook(lab.layout, "controller/lab/hypervisor.yml", "libvirtd again", "-e", '{"hypervisor_packages": []}')
         wait_for(lambda: watcher.says("connected, reading every VM's state", 2), "the reconnection")
         assert episodes(lab, plan) == []
         os.kill(blank, signal.SIGKILL)
@@ -104,7 +104,7 @@ def test_a_crash_while_libvirtd_was_away_is_found_too(lab: Lab, blank: int, tmp_
         os.kill(entry["pid"], signal.SIGKILL)
         wait_for(lambda: watcher.says("connection to hypervisor hv1 lost"), "the loss of libvirtd")
         os.kill(blank, signal.SIGKILL)
-        playbook(lab.layout, "playbooks/lab.yml", "libvirtd again", "-e", '{"hypervisor_packages": []}')
+        playbook(lab.layout, "controller/lab/hypervisor.yml", "libvirtd again", "-e", '{"hypervisor_packages": []}')
         wait_for(lambda: watcher.says("epoch 1: done: web is served by its standby"), "the failover")
 
 

@@ -36,10 +36,10 @@ class Laid:
     folder: Path
     ports: dict[str, int]
 
-    def play(self) -> str:
+    def play(self, *words: str) -> str:
         """What ansible-playbook prints."""
         program = CHECKOUT / ".venv/bin/ansible-playbook"
-        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / "play.yml"]
+        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / "play.yml", *words]
         env = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
         done = run(command, timeout=300, env=env, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -132,6 +132,9 @@ def laid() -> Iterator[Laid]:
     laid = Laid(folder, {name: free_port() for name in SERVERS})
     _write(laid)
     try:
+        # A rehearsal on new hosts says what would be done, and does nothing.
+        assert "failed=0" in laid.play("--check")
+        assert {path.name for path in folder.iterdir()} == {"hosts.yml", "play.yml"}
         laid.play()
         yield laid
     finally:

@@ -1,1 +1,1 @@
-"""The reference pages under `docs/`, made of the code that they describe. `make docs` writes them, a test compares."""
+"""The reference pages and the roles' READMEs, made of the code that they describe. `make docs` writes them."""

@@ -17,14 +17,14 @@ _ABOUT = (
 )
 
 
-def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
     if not isinstance(command, click.Group):
         yield command, context
         return
     for name in command.list_commands(context):
         sub = command.get_command(context, name)
         assert sub is not None
-        yield from _commands(sub, click.Context(sub, info_name=name, parent=context))
+        yield from commands(sub, click.Context(sub, info_name=name, parent=context))
 
 
 def _section(command: click.Command, context: click.Context) -> str:
@@ -45,5 +45,5 @@ def _paragraph(text: str) -> str:
 
 def page() -> str:
     root = click.Context(cli, info_name="vcrecovery")
-    sections = [_section(command, context) for command, context in _commands(cli, root)]
+    sections = [_section(command, context) for command, context in commands(cli, root)]
     return "\n".join([head("The command line", "the verbs in `controller/src/vcrecovery/cli`", _ABOUT), *sections])

@@ -39,14 +39,18 @@ def _meaning(status: ExitCode) -> str:
     return next(error.__doc__ or "" for error in _classes() if error.exit_code is status)
 
 
+def rows() -> list[tuple[str, str, str]]:
+    """Status, name and meaning of each."""
+    return [*((str(int(status)), status.name, _meaning(status)) for status in ExitCode), _INTERRUPTED]
+
+
 def page() -> str:
-    rows = [(str(int(status)), status.name, _meaning(status)) for status in ExitCode]
     nagios = {code: (word, f"`status --check` would exit with {check}") for check, (word, code) in _NAGIOS.items()}
     nagios[_UNKNOWN] = ("UNKNOWN", "nobody could look: the plan or the journal cannot be read")
     return (
         head("Exit codes", "`controller/src/vcrecovery/errors.py`", "The same for every verb.")
         + "\n"
-        + table(("status", "name", "meaning"), [*rows, _INTERRUPTED])
+        + table(("status", "name", "meaning"), rows())
         + _NAGIOS_HEAD
         + table(("status", "word", "when"), [(str(code), *said) for code, said in sorted(nagios.items())])
     )

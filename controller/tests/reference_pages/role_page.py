@@ -1,4 +1,4 @@
-"""`docs/reference/roles.md`: the variables of each role."""
+"""`docs/reference/roles.md` and the README of each role: its variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,25 @@ import yaml
 from reference_pages.markdown import WIDTH, code, head, table
 
 ROLES = Path(__file__).parents[3] / "roles"
+#: The group of the example's inventory that each role is for.
+_HOSTS = {
+    "controller": "controllers",
+    "dns": "dns_servers",
+    "hypervisor": "hypervisors",
+    "monitoring": "monitoring",
+    "primary": "primaries",
+    "secondary": "secondaries",
+    "secondary_vm": "hypervisors",
+}
 Options = Mapping[str, Mapping[str, Any]]
+_EXAMPLE = """\
+```yaml
+- hosts: {hosts}
+  become: true
+  roles:
+    - role: vcrecovery.standby.{role}
+```
+"""
 _ABOUT = (
     "An entry point other than `main` is a `tasks_from` of `ansible.builtin.include_role`. A default in braces is "
     "computed from other variables."
@@ -41,13 +59,14 @@ def _rows(options: Options, defaults: Mapping[str, Any], prefix: str = "") -> It
         yield from _rows(option.get("options", {}), {}, f"{prefix}{name}.")
 
 
-def _role(folder: Path) -> Iterator[str]:
+def _role(folder: Path, title: str = "## {role}", part: str = "### {role}, {entry}") -> Iterator[str]:
     defaults = yaml.safe_load((folder / "defaults/main.yml").read_text())
     specs = yaml.safe_load((folder / "meta/argument_specs.yml").read_text())["argument_specs"]
     for entry, spec in specs.items():
         about = [_text(spec[key]) for key in ("short_description", "description") if key in spec]
-        title = f"## {folder.name}" if entry == "main" else f"### {folder.name}, `tasks_from: {entry}`"
-        yield f"{title}\n\n" + fill(". ".join(text.rstrip(".") for text in about) + ".", WIDTH) + "\n"
+        heading = title if entry == "main" else part
+        yield heading.format(role=folder.name, entry=code(f"tasks_from: {entry}")) + "\n"
+        yield fill(". ".join(text.rstrip(".") for text in about) + ".", WIDTH) + "\n"
         if entry == "main" or spec["options"] != specs["main"]["options"]:
             yield table(("variable", "type", "default", "meaning"), _rows(spec["options"], defaults))
         else:
@@ -57,3 +76,10 @@ def _role(folder: Path) -> Iterator[str]:
 def page() -> str:
     parts = [part for folder in sorted(ROLES.iterdir()) for part in _role(folder)]
     return "\n".join([head("Roles", "`roles/*/meta/argument_specs.yml`", _ABOUT), *parts])
+
+
+def readme(folder: Path) -> str:
+    """A role's own, which Galaxy shows."""
+    example = _EXAMPLE.format(role=folder.name, hosts=_HOSTS.get(folder.name, "all"))
+    parts = _role(folder, title="## Variables", part="## {entry}")
+    return "\n".join([head(f"vcrecovery.standby.{folder.name}", "`meta/argument_specs.yml`", _ABOUT), example, *parts])

@@ -108,7 +108,7 @@ def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp
 
 
 def test_the_inventory_holds_a_good_plan(tmp_path: Path) -> None:
-    variables = yaml.safe_load((CHECKOUT / "inventory/group_vars/all.yml").read_text())
+    variables = yaml.safe_load((CHECKOUT / "controller/lab/inventory/group_vars/all.yml").read_text())
     text = yaml.safe_dump(variables["vcrecovery_plan"])
     for name in ("vcrecovery_state_dir", "vcrecovery_config_dir"):
         text = text.replace(f"{{{{ {name} }}}}", variables[name])

@@ -24,8 +24,9 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 README = CHECKOUT / "README.md"
 GOLDEN = Path(__file__).parent / "golden"
 TEXTS = [README, CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+TEXTS += sorted((CHECKOUT / "roles").glob("*/README.md"))
 WRITTEN = [path for path in TEXTS if path not in PAGES]
-_named = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
+_named = pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
 _LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
 #: What a reader types: a code span, or a line of a code block.
 _TYPED = re.compile(r"`([^`\n]+)`|(?m:^ {4,}(?:\$ )?(\S.*)$)")

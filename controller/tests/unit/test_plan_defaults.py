@@ -71,7 +71,9 @@ def rich(tmp_path: Path) -> Any:
 
 
 def the_inventorys(_tmp_path: Path) -> Any:
-    text = re.sub(r"{{ vcrecovery_\w+_dir }}", "/srv", (CHECKOUT / "inventory/group_vars/all.yml").read_text())
+    text = re.sub(
+        r"{{ vcrecovery_\w+_dir }}", "/srv", (CHECKOUT / "controller/lab/inventory/group_vars/all.yml").read_text()
+    )
     return yaml.safe_load(text)["vcrecovery_plan"]
 
 

@@ -1,4 +1,4 @@
-"""The pages under `docs/` that are made of the code are current."""
+"""The pages that are made of the code are current."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reference_pages.pages import DOCS, PAGES
+from reference_pages.pages import CHECKOUT, PAGES
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_a_page_made_of_code_is_current(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What may differ between machines and terminals.
     for name, value in {"COLUMNS": "40", "LC_ALL": "C.UTF-8", "NO_COLOR": "", "VCRECOVERY_PLAN": "/elsewhere"}.items():
@@ -20,4 +20,4 @@ def test_a_page_made_of_code_is_current(path: Path, monkeypatch: pytest.MonkeyPa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made)
     written = path.read_text() if path.exists() else ""
-    assert made == written, f"docs/{path.relative_to(DOCS)} is not current: run `make docs`, and commit what it writes"
+    assert made == written, f"{path.relative_to(CHECKOUT)} is not current: run `make docs`, and commit what it writes"

@@ -1,0 +1,62 @@
+"""The collection as others get it: built into an archive, and installed from that into a place of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class BuiltCollection:
+    """`folder` holds the archive, the collections and Ansible's home; none of them is the checkout's."""
+
+    folder: Path
+
+    @property
+    def archive(self) -> Path:
+        (archive,) = self.folder.glob("vcrecovery-standby-*.tar.gz")
+        return archive
+
+    @property
+    def collections(self) -> Path:
+        return self.folder / "collections"
+
+    @property
+    def installed(self) -> Path:
+        return self.collections / "ansible_collections/vcrecovery/standby"
+
+    def ansible(self, program: str, *words: str | Path, before: tuple[str, ...] = ()) -> str:
+        """What `program` prints; `before` is put before it. Raises AssertionError when it fails."""
+        argv = [*before, str(Path(sys.executable).with_name(program)), *map(str, words)]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder, env=self._environment()
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
+            "ANSIBLE_HOME": str(self.folder / "ansible"),
+            "ANSIBLE_LOCALHOST_WARNING": "false",
+            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+        }
+
+
+def build_and_install(folder: Path) -> BuiltCollection:
+    """Its dependencies are the checkout's own copies: no test asks Galaxy."""
+    built = BuiltCollection(folder)
+    built.ansible("ansible-galaxy", "collection", "build", "--output-path", folder, CHECKOUT)
+    install = ("collection", "install", "--no-deps", "--collections-path", built.collections)
+    built.ansible("ansible-galaxy", *install, built.archive)
+    for public in (CHECKOUT / ".ansible/collections/ansible_collections").iterdir():
+        if public.name != "vcrecovery":
+            (built.collections / "ansible_collections" / public.name).symlink_to(public)
+    return built

@@ -1,0 +1,101 @@
+"""The roles as a reader and an operator meet them: a table of contents, and what is wrong before anything changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+ROLES = ("controller", "dns", "hypervisor", "monitoring", "primary", "secondary")
+#: Those whose main.yml is a table of contents, and whose parts have tags.
+LISTED = ("controller", "dns", "monitoring")
+PLAN = {
+    "dns": {"servers": {"ns1": {}}, "keys": {}, "zones": {}},
+    "secondaries": {"sec1": {}},
+    "services": {"web": {}},
+    "zabbix": {"api": {"url": "https://zabbix.example.net"}},
+}
+#: What each role is given, and what it says to that.
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "controller": ({"controller_plan": {}}, "no plan with services is given; set vcrecovery_plan for all hosts"),
+    "dns": ({"dns_server": "ns3"}, "dns_server is ns3, but the plan's dns.servers are ns1"),
+    "hypervisor": (
+        {"hypervisor_snmp_agent": "vcrecovery", "hypervisor_snmp_auth": "short"},
+        "set vcrecovery_snmp_auth and vcrecovery_snmp_privacy (in a vault)",
+    ),
+    "monitoring": ({}, "monitoring_engine zabbix needs zabbix.api.url and zabbix.api.token_file in the plan"),
+    "primary": ({"primary_service": "wbe"}, 'primary_service is "wbe", but the plan\'s services are web'),
+    "secondary": ({"secondary_name": "sec3"}, "secondary_name is sec3, but the plan's secondaries are sec1"),
+}
+
+
+def _tasks(role: str, name: str) -> list[dict[str, Any]]:
+    tasks: list[dict[str, Any]] = yaml.safe_load((CHECKOUT / "roles" / role / "tasks" / f"{name}.yml").read_text())
+    return tasks
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_begins_with_what_can_be_known_beforehand(role: str) -> None:
+    first = _tasks(role, "main")[0]
+    assert (first["ansible.builtin.import_tasks"], first["tags"]) == ("preflight.yml", ["always"])
+    # It looks, and changes nothing.
+    looks = {"assert", "command", "slurp", "stat", "uri"}
+    for task in _tasks(role, "preflight"):
+        (module,) = (key for key in task if key.startswith("ansible.builtin."))
+        assert module.removeprefix("ansible.builtin.") in looks
+        assert "command" not in module or task["changed_when"] is False
+
+
+@pytest.mark.parametrize("role", LISTED)
+def test_a_table_of_contents_has_tags(role: str) -> None:
+    for task in _tasks(role, "main"):
+        if "ansible.builtin.set_fact" not in task:
+            assert {"ansible.builtin.import_tasks", "ansible.builtin.include_tasks"} & set(task)
+            assert task["tags"]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the preflights of all roles print, each with what is wrong."""
+    folder = tmp_path_factory.mktemp("preflights")
+    own = folder / "ansible_collections/vcrecovery/standby"
+    own.mkdir(parents=True)
+    for part in ("galaxy.yml", "meta", "plugins", "roles"):
+        (own / part).symlink_to(CHECKOUT / part)
+    tasks = [
+        {
+            "ansible.builtin.include_role": {"name": f"vcrecovery.standby.{role}", "tasks_from": "preflight"},
+            "vars": variables,
+        }
+        for role, (variables, _) in WRONG.items()
+    ]
+    play = [{"block": [task], "rescue": [{"ansible.builtin.debug": {"msg": "rescued"}}]} for task in tasks]
+    text = [{"hosts": "localhost", "gather_facts": False, "vars": {"vcrecovery_plan": PLAN}, "tasks": play}]
+    (folder / "play.yml").write_text(yaml.safe_dump(text))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", folder / "play.yml"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(folder),
+            "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+            "ANSIBLE_NOCOLOR": "1",
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_wrong_is_said_with_the_way_out(role: str, said: str) -> None:
+    assert WRONG[role][1] in said
