@@ -17,11 +17,13 @@ from vcrecovery.standby import lxcfs
 from vcrecovery.standby.container import (
     ACTIVE,
     EPOCH_KEY,
+    HAS_ALL_OF_KEY,
     READY_KEY,
     ROLE_KEY,
     SPARE,
     STANDBY,
     STAYS_OFF,
+    WAITS_ON_KEY,
     Changes,
     config_of,
     devices_of,
@@ -70,10 +72,13 @@ def copy(
     *,
     timeout: float,
     pause: bool = False,
+    waits_on: str = "",
     tell: Callable[[str], None] = lambda _text: None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
     """Makes the container of `name` on `here` what it is on `source`. `plan` has the service on `here`.
+
+    `waits_on`: the secondary on which the standby waits for its VM meanwhile; empty where it serves.
 
     Raises ExternalError, and RefusedError when `here` has another container of that name, or one that serves.
     """
@@ -91,6 +96,8 @@ def copy(
         ROLE_KEY: SPARE,
         READY_KEY: "true",
         EPOCH_KEY: str(epoch),
+        WAITS_ON_KEY: waits_on,
+        HAS_ALL_OF_KEY: "",
         COPIED_KEY: "" if found is None else found.config.get(COPIED_KEY, ""),
     }
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
@@ -134,14 +141,17 @@ def thaw(lxd: LxdServer, name: str, timeout: float) -> bool:
     return True
 
 
-def put_aside(lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN) -> Instance | None:
-    """Has a container not serve any more, since another one does from `epoch` on; as it is then, None without one.
+def put_aside(
+    lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN, *, waits_on: str = ""
+) -> Instance | None:
+    """Has a container neither serve nor wait any more, since another one does from `epoch` on; as it is then, None
+    without one. `waits_on`: the secondary of the other one, if that waits.
 
     Raises ExternalError when that is not proved, and RefusedError for one of a later epoch.
     """
     if lxd.get(name) is None:
         return None
-    keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), **STAYS_OFF}
+    keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), WAITS_ON_KEY: waits_on, HAS_ALL_OF_KEY: "", **STAYS_OFF}
 
     found = lxd.reconfigure(
         lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch),
