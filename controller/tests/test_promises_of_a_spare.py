@@ -158,6 +158,22 @@ class PromisesOfASpare(Walk):
         self.site.kill_at = place
         self.let(self.site.begin_failover(verb="move", to=to))
 
+    @precondition(lambda self: self.site.journal.state("web").side is Side.PRIMARY)
+    @rule(
+        to=st.sampled_from(SECONDARIES),
+        place=st.sampled_from([None, *KILLED_AT, "before receive", "after receive", "before sync"]),
+        again=st.booleans(),
+        reached=st.booleans(),
+    )
+    def move_one_that_waits(self, to: str, place: str | None, again: bool, reached: bool) -> None:
+        """Its primary serves; the sync may not follow."""
+        self.place(to).receiver_is_down = not reached
+        self.site.kill_at = place
+        self.let(self.site.begin_failover(verb="move", to=to))
+        if again:
+            self.let(self.site.begin_failover(verb="move", to=to))
+        self.place(to).receiver_is_down = False
+
     @rule(to=st.sampled_from(SECONDARIES), place=st.sampled_from(KILLED_AT))
     def move_in_peace(self, to: str, place: str) -> None:
         """All is well, and the controller is killed."""

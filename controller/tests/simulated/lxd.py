@@ -150,11 +150,14 @@ class SimulatedLxd(LxdServer):
     ) -> None:
         self._asked()
         service, container = self._of(instance.name)
+        service.beat()
         if instance.etag != container.etag:
             raise TryAgainError(f"container {instance.name} was just changed by another client", "run it again")
         changed = {**container.config, **config}
         container.config = {key: value for key, value in changed.items() if value}
+        service.beat()
         service.look_for_two()
+        service.look_for_two_that_wait()
         self._scheduler.at(self._scheduler.time + 0.3, service.is_told_to_serve)
         self._scheduler.may_be_lost()
 
@@ -251,6 +254,8 @@ class SimulatedLxd(LxdServer):
         here.container.config = {key: value for key, value in {**here.container.config, **config}.items() if value}
         here.container.config[INCOMPLETE_KEY] = "true"
         written, ran = there.written, there.container.status == RUNNING
+        there.beat()
+        has = {key: getattr(there, key) for key in ("heartbeat", "vouches_for", "beaten_at", "off_for", "beaten_ahead")}
         self._scheduler.sleep(1.0)
         self._in_the_middle("copy")
         look()
@@ -258,6 +263,8 @@ class SimulatedLxd(LxdServer):
         self._asked()
         source._asked()
         here.written, here.tree = written, there.tree
+        for key, value in has.items():
+            setattr(here, key, value)
         if ran:
             there.written += 1
         del here.container.config[INCOMPLETE_KEY]

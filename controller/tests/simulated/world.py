@@ -17,6 +17,8 @@ from simulated.secondary_vm import SecondaryVm
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.operations.vm_orders import Given, Report
+from vcrecovery.primary.answers import ELSEWHERE, PRIMARY, RANK, STANDBY
+from vcrecovery.primary.receivers import Answer, newest
 
 #: Of each mode: seconds until a start is over, and how much of a boot is left before the ports open.
 MODES: Mapping[str, tuple[float, float]] = {
@@ -167,6 +169,14 @@ class Service:
     is_there: bool = True
     machine_is_off: bool = False
     said_to_be_off: bool = False
+    #: Of that place: whether the primary's sync reaches it, and the secondary that the heartbeat there vouches for.
+    receiver_is_down: bool = False
+    vouches_for: str = "sec1"
+    #: The secondaries that the VM knows; the one that it sends to, and from when on it has compared everything there.
+    knows: tuple[str, ...] = ("sec1", "sec2")
+    synced_to: str = "sec1"
+    compared_at: float = 0.0
+    compares_for: float = 2.0
     #: How much has been written there, and how much of it a copy has.
     written: int = 0
     #: The epochs at which all ports of the standby were seen open since it was started.
@@ -225,13 +235,57 @@ class Service:
         """Up to now it has sent heartbeats, if it could."""
         has_stopped = self.final and self.told_boot == self.boots_so_far
         sends = self.syncs and not self.network_cut and not self.superseded and not has_stopped
-        sends = sends and "user.vcrecovery.keeping" not in self.container.config and not self.disk_is_elsewhere
-        if self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
-            self.heartbeat = self.scheduler.wall + self.clock_ahead
-            self.beaten_at, self.off_for, self.beaten_ahead = self.scheduler.time, 0.0, self.clock_ahead
+        to = self.sends_to()
+        sends = sends and to is not None and "user.vcrecovery.keeping" not in to.container.config
+        sends = sends and not self.disk_is_elsewhere
+        if to is not None and self.power is Power.RUNNING and 0 < self.cpu < 99 and sends:
+            to.heartbeat, to.vouches_for = self.scheduler.wall + self.clock_ahead, to.secondary
+            to.beaten_at, to.off_for, to.beaten_ahead = self.scheduler.time, 0.0, self.clock_ahead
             self.told_boot, self.final = self.boots_so_far, False
             if self.container.config.get("user.vcrecovery.role") == "standby":
                 self.untouched = False
+
+    def who_serves(self) -> str:
+        """What its VM makes of what the secondaries say; empty while none does."""
+        answers = [place.says() for place in (self, self.other) if place is not None and place.is_there]
+        found = newest([answer for answer in answers if answer is not None])
+        return "" if found is None else found.words[0]
+
+    def says(self) -> Answer | None:
+        """As the receiver there."""
+        if self.machine_is_off:
+            return None
+        config = self.container.config
+        match config.get("user.vcrecovery.role"):
+            case "standby":
+                words = [PRIMARY]
+            case "active":
+                words = [STANDBY]
+            case _:
+                words = [ELSEWHERE] if config.get("user.vcrecovery.waits-on") else [STANDBY, ELSEWHERE]
+        return Answer(self.secondary, [*words, f"{RANK}{self.rank}"])
+
+    def sends_to(self) -> Service | None:
+        """The place that takes its files, as its sync finds it; None while that is not compared yet, or not reached."""
+        places = [place for place in (self, self.other) if place is not None and place.takes_files]
+        reached = [place for place in places if not (place.machine_is_off or place.receiver_is_down)]
+        if self.other is None or not places:
+            return self
+        if not reached:
+            return None
+        to = max(reached, key=lambda place: place.rank)
+        if to.secondary != self.synced_to:
+            self.synced_to, self.compared_at = to.secondary, self.scheduler.time + self.compares_for
+        return to if self.scheduler.time >= self.compared_at else None
+
+    @property
+    def takes_files(self) -> bool:
+        return self.is_there and self.container.config.get("user.vcrecovery.role") == "standby"
+
+    @property
+    def rank(self) -> int:
+        taken_back = self.container.config.get("user.vcrecovery.taken-back")
+        return 2 * self.epoch + (self.epoch > 0 and taken_back == str(self.epoch))
 
     def _note(self) -> None:
         now = self.scheduler.time
@@ -279,7 +333,8 @@ class Service:
         if self.heartbeat is None:
             return None
         boot = {"boot": f"boot-{self.told_boot}", "final": self.final} if self.sends_last_files else {}
-        return json.dumps({"at": self.heartbeat, "units": self._units, **boot}).encode()
+        vouches = {"receiver": self.vouches_for, "knows": list(self.knows)} if self.other is not None else {}
+        return json.dumps({"at": self.heartbeat, "units": self._units, **boot, **vouches}).encode()
 
     def shuts_down(self) -> None:
         """Its services have stopped, and their last files are sent."""
@@ -302,13 +357,13 @@ class Service:
 
     def asks_who_serves(self) -> None:
         """It boots."""
-        self.superseded = self.asks_at_boot and self.container.config.get("user.vcrecovery.role") in ("active", "spare")
+        self.superseded = self.asks_at_boot and self.who_serves() == STANDBY
 
     def is_told_to_serve(self) -> None:
         """If it waits for that, and its standby stands by."""
         if not self.superseded or self.power is not Power.RUNNING:
             return
-        if self.container.config.get("user.vcrecovery.role") in ("active", "spare"):
+        if self.who_serves() != PRIMARY:
             return
         if not self.has_everything:
             self.violated(f"the VM of {self.name} serves without what its standby wrote last")
@@ -330,6 +385,13 @@ class Service:
         if other is not None and other.serves and not self.serves:
             other.look_for_two_here(excused)
         self.look_for_two_here(excused)
+
+    def look_for_two_that_wait(self) -> None:
+        """But for one whose machine or LXD was away when the other one was told to."""
+        other = self.other
+        if other is None or not (self.takes_files and other.takes_files) or self.rank != other.rank:
+            return
+        self.violated(f"two standbys of {self.name} wait, and nobody knows for which its VM is to vouch")
 
     def look_for_two_here(self, excused: bool) -> None:
         if self.serves and self.power is Power.RUNNING and not self.superseded and not excused:
@@ -441,12 +503,18 @@ class Service:
 _OF_THE_VM = frozenset(
     {"power", "superseded", "quarantined", "operators_word", "lied_at", "answers_since", "mode", "final", "told_boot"}
     | {"boots_so_far", "address_answers", "network_cut", "probes_hang", "probes_lost", "names", "answers_wrongly"}
+    | {"knows", "sends_last_files", "_units"}
     | {"primary_ports_open", "standby_ports_open_after", "standby_flaps_for", "open_ports", "pool_free", "disk_full"}
 )
 
 
 class OnTheSpare(Service):
-    """Where a service's container goes on when the secondary fails on which it serves."""
+    """Where a service's container goes on when the secondary fails on which it serves, or is moved from it."""
+
+    def beat(self) -> None:
+        """Its VM's heartbeats come from its home's."""
+        if (home := object.__getattribute__(self, "__dict__").get("other")) is not None:
+            home.beat()
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OF_THE_VM and (of := object.__getattribute__(self, "__dict__").get("other")) is not None:

@@ -264,7 +264,7 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
     tries: Counter[str] = Counter()
 
     class SomeOutside:
-        def __init__(self, _env: Environment, name: str, _tell: object) -> None:
+        def __init__(self, _env: Environment, name: str, _tell: object, _let_go: object) -> None:
             self.name = name
 
         def epoch_elsewhere(self) -> int:
@@ -304,7 +304,7 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
     tries: list[Step] = []
 
     class LxdIsAway:
-        def __init__(self, _env: Environment, _name: str, _tell: object) -> None: ...
+        def __init__(self, _env: Environment, _name: str, _tell: object, _let_go: object) -> None: ...
 
         def epoch_elsewhere(self) -> int:
             return 0

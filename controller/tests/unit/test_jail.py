@@ -161,3 +161,27 @@ def test_a_session_whose_owners_cannot_be_mapped_ends() -> None:
 def test_a_right_that_cannot_be_given_up_ends_the_session(fails: int, what: str) -> None:
     with program(RIGHTS, str(fails)) as process:
         assert said(process).startswith(what)
+
+
+#: What may go on, and for how long: `sys.argv[2]` has it from the second question on.
+ASKED = IN_A_JAIL.replace(
+    "session=None)", "session=None, still=lambda: asked.pop(0) if len(asked) > 1 else asked[0])"
+).replace(BEGIN, f"{BEGIN}jail.ASKED_EVERY = 0.1\nasked = eval(sys.argv[2])\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "status"),
+    [
+        ("exit 0", "[True]", 0),
+        ("exit 7", "[False]", 7),
+        # What has arrived counts for nothing: rsync is to send it again. Nor where nobody knows.
+        ("exit 0", "[False]", 12),
+        ("exit 0", "[None]", 12),
+        # One that goes on for long is ended.
+        ("sleep 60", "[True, True, False]", -signal.SIGKILL),
+        ("sleep 0.5", "[None, None, True]", 0),
+    ],
+)
+def test_whoever_waits_asks_whether_it_still_may(script: str, asked: str, status: int) -> None:
+    done = subprocess.run([sys.executable, "-c", ASKED, script, asked], timeout=30, check=False)
+    assert done.returncode == status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import click
 import pytest
+from test_spare import with_a_spare
 
 from lab.controllers import Controllers
 from vcrecovery.cli.main import VERBS
 from vcrecovery.detect.spool import waiting
+from vcrecovery.errors import ExitCode
 from vcrecovery.relay.own_engine import start_engine
 
 TESTS = Path(__file__).parent.parent
@@ -43,7 +46,11 @@ CHANGES = {
     "drain": {("lab/test_r_killed_move.py", "test_a_drain")},
     "undrain": {("lab/test_r_killed_move.py", "test_an_undrain")},
     "rebalance": {("lab/test_r_killed_move.py", "test_a_rebalance")},
-    "move": {("lab/test_r_killed_move.py", "test_a_move")},
+    "move": {
+        ("lab/test_r_killed_move.py", "test_a_move"),
+        ("lab/test_r_killed_waiting_move.py", "test_at_changes_of_a_move_there_and_back"),
+        ("test_waiting_moves.py", "test_killed_at"),
+    },
     "switchover": {
         ("test_kill_anywhere.py", "test_killed_at_in_a_switchover"),
         ("test_kill_anywhere.py", "test_killed_at_on_the_way_back"),
@@ -59,6 +66,7 @@ CHANGES = {
     "secondary mount": {("lab/test_t_loop_disk.py", "test_killed_while_it_mounts")},
     "secondary unmount": {("lab/test_t_loop_disk.py", "test_killed_while_it_unmounts")},
     "standby apply": {(R_STANDBY, "test_apply")},
+    "standby admit": {(HERE, "test_standby_admit")},
     "standby reset": {
         (R_KILLED, "test_standby_reset"),
         (R_KILLED, "test_an_old_primary_that_comes_back"),
@@ -166,6 +174,21 @@ def test_event(calls: Calls, tmp_path: Path) -> None:
         assert waiting(tmp_path) == ["12"]
 
     assert calls.killed_everywhere(["event", "12", "--spool", str(tmp_path)], empty, is_there) >= 2
+
+
+def test_standby_admit(calls: Calls, plan_file: Path) -> None:
+    plan = with_a_spare(plan_file)
+    register = plan.state_dir / "standbys"
+    words = ["standby", "admit", "--on", "sec2", "--plan", str(plan_file)]
+
+    def empty() -> None:
+        shutil.rmtree(register, ignore_errors=True)
+
+    def is_there() -> None:
+        assert json.loads((register / "web.json").read_text())["container"] == "web"
+
+    assert calls.killed_everywhere(words, empty, is_there) >= 3
+    assert calls("1000000", *words[:3], "sec9", *words[4:]) == ExitCode.USAGE
 
 
 def test_exclude_list(calls: Calls, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
+from vcrecovery.drivers.lxd.copies import VanishedError
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
 from vcrecovery.operations.elastic.room import growth_of, would_make
 from vcrecovery.operations.environment import Environment
@@ -356,7 +358,7 @@ def test_a_failover_ends_a_copy_that_nobody_waits_for(
     here = site(MOVING)
     journal = here.env.journal
     running = SimpleNamespace(get=lambda _name: SimpleNamespace(status="Running"))
-    monkeypatch.setattr(moving, "where_it_served", lambda _subject: (running, None))
+    monkeypatch.setattr(moving, "where_it_was", lambda _subject: (running, None))
 
     def copy(*_args: Any, look: Callable[[], None], **_more: Any) -> None:
         here.clock.sleep(moving.LOOK_EVERY)
@@ -378,13 +380,32 @@ def test_a_drain_ends_a_copy_to_it(site: Callable[[str], Site], monkeypatch: pyt
     here = site(MOVING)
     episode = here.env.journal.open("web", "x", request_of("sec2", "root"), here.clock.now())
     running = SimpleNamespace(get=lambda _name: SimpleNamespace(status="Running"))
-    monkeypatch.setattr(moving, "where_it_served", lambda _subject: (running, None))
+    monkeypatch.setattr(moving, "where_it_was", lambda _subject: (running, None))
     monkeypatch.setattr(copies, "copy", lambda *_args, **_more: None)
     subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
     moving.copy(subject, episode, lambda _text: None)
     DrainedBook(here.env.journal).write("sec2", Drained(1.0, "root"))
     with pytest.raises(ExternalError, match="sec2 is drained; `vcrecovery undrain sec2`"):
         moving.copy(subject, episode, lambda _text: None)
+
+
+@pytest.mark.parametrize(("vanishes", "tries"), [(3, 4), (99, moving.TRIES)])
+def test_a_pass_in_which_files_vanish_is_made_again(
+    site: Callable[[str], Site], monkeypatch: pytest.MonkeyPatch, vanishes: int, tries: int
+) -> None:
+    here, made = site(MOVING), list[int]()
+
+    def copy(*_args: Any, **_more: Any) -> None:
+        made.append(1)
+        if len(made) <= vanishes:
+            raise VanishedError("rsync: [exit status 24]")
+
+    monkeypatch.setattr(moving, "where_it_was", lambda _subject: (None, None))
+    monkeypatch.setattr(copies, "copy", copy)
+    subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
+    with pytest.raises(VanishedError) if vanishes > tries else nullcontext():
+        moving.one_pass(subject, 1, 60.0)
+    assert len(made) == tries
 
 
 # -- drain -------------------------------------------------------------------------------------------------------------
@@ -405,7 +426,7 @@ def test_one_that_comes_is_not_said_to_be_elsewhere(site: Callable[[str], Site])
     done = drained(here, "drain", "sec2")
     assert "web: on the way to sec2" in done.stdout
     assert isinstance(done.exception, RefusedError)
-    assert "secondary sec2 is not empty: web came, or comes, to serve there" in str(done.exception)
+    assert "secondary sec2 is not empty: web came, or comes, there" in str(done.exception)
 
 
 def test_one_that_fails_over_to_it_is_not_said_to_wait(plan_file: Path) -> None:

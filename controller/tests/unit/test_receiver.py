@@ -198,7 +198,7 @@ def said_to_the_receiver(command: str, state: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("lxd", "answer"),
-    [((200, "standby"), "primary\n"), ((200, "active"), "standby\n"), ((200, "spare"), "standby\n")],
+    [((200, "standby"), "primary\n"), ((200, "active"), "standby\n"), ((200, "spare"), "standby elsewhere\n")],
     indirect=["lxd"],
 )
 @pytest.mark.usefixtures("lxd")
@@ -207,6 +207,37 @@ def test_a_vm_that_boots_is_told_who_serves(
 ) -> None:
     said_to_the_receiver("who-serves", tmp_path, monkeypatch)
     assert capsys.readouterr().out == answer
+
+
+@pytest.mark.parametrize(
+    ("lxd", "keys", "answer"),
+    [
+        ((200, "standby"), {"epoch": "3"}, "primary rank=6\n"),
+        ((200, "standby"), {"epoch": "3", "taken-back": "3"}, "primary rank=7\n"),
+        ((200, "standby"), {"epoch": "4", "taken-back": "3", "has-all-of": "sec1"}, "primary rank=8 has-all-of=sec1\n"),
+        ((200, "active"), {"epoch": "4", "waits-on": "sec2"}, "standby rank=8\n"),
+        ((200, "spare"), {"epoch": "4", "waits-on": "sec2"}, "elsewhere\n"),
+    ],
+    indirect=["lxd"],
+)
+def test_how_much_its_word_counts_is_told(
+    lxd: _Lxd,
+    keys: dict[str, str],
+    answer: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lxd.config |= {f"user.vcrecovery.{key}": value for key, value in keys.items()}
+    said_to_the_receiver("who-serves", tmp_path, monkeypatch)
+    assert capsys.readouterr().out == answer
+
+
+@pytest.mark.parametrize("lxd", [(200, "spare")], indirect=True)
+def test_one_that_waits_elsewhere_takes_no_files(lxd: _Lxd, tmp_path: Path) -> None:
+    lxd.config["user.vcrecovery.waits-on"] = "sec2"
+    with pytest.raises(RefusedError, match="refused: the standby of web waits on sec2 now"):
+        receiver.find_target(tmp_path, "web")
 
 
 @pytest.mark.parametrize("lxd", [(404, ""), (200, ""), (200, "drill")], indirect=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from test_decide import CONFIRMED, NOW, POLICY, confirm, done
+from test_evidence import PROOFS
 from view_cases import CRASHED, view
 
 from vcrecovery.core.decide import decide
@@ -19,6 +20,7 @@ from vcrecovery.core.move import goes_back_after
 from vcrecovery.core.notice import Topic, of_episode
 from vcrecovery.core.phase import ALLOWED_IN_A_MOVE, Phase, allowed, phase_of
 from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.cost.month import Month, Served, served
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.records import names_of
 from vcrecovery.plan.load import load_plan
@@ -27,6 +29,7 @@ from vcrecovery.plan.places import is_elsewhere, place, put
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.report.findings import findings
 from vcrecovery.report.status import as_data, detail
+from vcrecovery.report.targets import of_episode as of_one
 from vcrecovery.report.view import SpareView
 from vcrecovery.store.journal import Journal
 
@@ -105,7 +108,7 @@ def test_a_plan_is_placed_and_placed_back(plan_file: Path) -> None:
 def test_one_that_serves_where_the_plan_has_no_place_is_refused(plan_file: Path) -> None:
     plan = with_a_spare(plan_file)
     assert not place(plan, "web", "sec9")
-    with pytest.raises(RefusedError, match="serves on sec9, which the plan does not name as its spare"):
+    with pytest.raises(RefusedError, match="is on sec9, which the plan does not name as its spare"):
         put(plan, "web", "sec9")
     assert plan.services["web"].standby.secondary == "sec1"
 
@@ -366,3 +369,46 @@ def test_a_move_is_told_as_one() -> None:
     assert [notice.title for notice in begun] == ["web: moving to another secondary, to sec2"]
     over = replace(moving(*COPIED), closed_at=NOW, outcome=Outcome.DONE)
     assert [notice.title for notice in of_episode(over, None, NOW)][-1] == "web: moved to sec2 in 9.0 s"
+
+
+# -- a move of one that waits ------------------------------------------------------------------------------------------
+
+WAITS = Request(planned=True, to="sec2", leaves="sec1")
+
+
+def waiting_move(journal: Journal, *steps: Step, at: float = 4.0) -> Episode:
+    """Those were done."""
+    episode = journal.open("web", "x", WAITS, 1.0)
+    for step in steps:
+        journal.end(journal.begin(episode, step, at), at, ok=True, evidence=PROOFS[step])
+    found = journal.episode(episode.id)
+    assert found is not None
+    return found
+
+
+IT_RECEIVES = (Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.RECEIVE)
+
+
+def test_the_journal_has_where_one_waits(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    waiting_move(journal, *IT_RECEIVES[:4])
+    assert (journal.state("web").placed_on, journal.standbys_elsewhere()) == (None, {})
+    episode = waiting_move(journal, Step.RECEIVE)
+    assert (journal.state("web").placed_on, journal.standbys_elsewhere()) == ("sec2", {"web": "sec2"})
+    assert journal.state("web").side is Side.PRIMARY
+    assert not episode.has_acted
+    row = journal.begin(episode, Step.TAKE_BACK, 5.0)
+    journal.end(row, 6.0, ok=True, evidence=PROOFS[Step.TAKE_BACK])
+    assert journal.state("web").placed_on == "sec1"
+
+
+def test_it_neither_serves_nor_takes_the_service_away(tmp_path: Path) -> None:
+    """Nor does it re-open what an operator has acknowledged."""
+    journal = Journal(tmp_path / "journal.db")
+    journal.acknowledge("web", 2.0)
+    episode = waiting_move(journal, *IT_RECEIVES, Step.SYNC)
+    journal.close(episode, Outcome.DONE, "the standby of web waits on sec2", 9.0)
+    (done,) = journal.history("web")
+    assert journal.state("web").acknowledged_at == 2.0
+    assert (of_one(done, 10.0, 60.0, 60.0).rto, of_one(done, 10.0, 60.0, 60.0).rpo) == (None, None)
+    assert served([done], Side.PRIMARY, Month("1970-01", 0.0, 2e6, 2e6)) == Served(0.0, 0)

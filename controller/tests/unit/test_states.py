@@ -16,7 +16,7 @@ from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed
-from vcrecovery.core.phase import ALLOWED, ALLOWED_IN_A_FAILBACK, Phase, allowed, phase_of
+from vcrecovery.core.phase import ALLOWED, ALLOWED_IN_A_FAILBACK, ALLOWED_IN_A_WAITING_MOVE, Phase, allowed, phase_of
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.errors import InternalError
@@ -111,7 +111,7 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
 
 
 def test_every_phase_has_its_line_and_only_the_end_has_no_way_on() -> None:
-    tables = (ALLOWED, ALLOWED_IN_A_FAILBACK)
+    tables = (ALLOWED, ALLOWED_IN_A_FAILBACK, ALLOWED_IN_A_WAITING_MOVE)
     assert {phase for table in tables for phase in table} == set(Phase)
     for table in tables:
         assert [phase for phase, found in table.items() if not found] == [Phase.CLOSED]

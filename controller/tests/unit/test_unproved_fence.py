@@ -177,7 +177,7 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
     plan_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class TheFenceFails:
-        def __init__(self, _env: Environment, _name: str, _tell: object) -> None: ...
+        def __init__(self, _env: Environment, _name: str, _tell: object, _let_go: object) -> None: ...
 
         def epoch_elsewhere(self) -> int:
             return 0

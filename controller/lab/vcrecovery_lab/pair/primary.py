@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,26 @@ _TEMPLATES = CHECKOUT / "roles/primary/templates"
 _EXCLUDE: dict[str, Any] = {"profile": None, "packages": [], "keep": [], "paths": [], "host_keys": "copied"}
 
 
+def alias_of(secondary: str, number: int) -> str:
+    """What the role calls the host key of the receiver there; the first is where the standby is at home."""
+    return "vcrecovery-receiver" if number == 0 else f"vcrecovery-receiver-{secondary}"
+
+
 class Primary:
     """`folder` stands for /etc/vcrecovery, `run_dir` for /run/vcrecovery, `tree` for /."""
 
-    def __init__(self, folder: Path, tree: Path, port: int, beat: float, retry: float) -> None:
+    def __init__(
+        self, folder: Path, tree: Path, port: int, beat: float, retry: float, others: Mapping[str, int] | None = None
+    ) -> None:
+        """`others`: the ports of all receivers by their secondaries, where there are several; `port` is the first's."""
         self.folder, self.tree = folder, tree
         self.run_dir = folder / "run"
         self.state_dir = tree / "var/lib/vcrecovery"
         self.key = folder / "sync_key"
         self.log = folder / "log"
         self.beat, self.retry = beat, retry
+        self._others = others or {}
+        self.finds: subprocess.Popen[bytes] | None = None
         self.lsyncd: subprocess.Popen[bytes] | None = None
         self.heartbeat: subprocess.Popen[bytes] | None = None
         self.reconcile: subprocess.Popen[bytes] | None = None
@@ -50,7 +61,14 @@ class Primary:
             Path(self.lists[dialect]).write_bytes(rules)
         self.ssh_config = self.folder / "ssh_config"
         self.ssh_config.write_text(
-            self.rendered("ssh_config.j2", primary_receiver={"address": "127.0.0.1", "port": port})
+            self.rendered(
+                "ssh_config.j2",
+                primary_receiver={"address": "127.0.0.1", "port": port},
+                primary_receivers=[
+                    {"name": name, "address": "127.0.0.1", "port": port, "alias": alias_of(name, number)}
+                    for number, (name, port) in enumerate(self._others.items())
+                ],
+            )
         )
 
     def rendered(self, template: str, **variables: Any) -> str:
@@ -64,6 +82,7 @@ class Primary:
             primary_source_dir=str(self.tree),
             primary_delay=delay,
             primary_bandwidth=bandwidth,
+            primary_receivers=list(self._others),
         )
         (self.folder / "lsyncd.lua").write_text(configuration)
         settings = {
@@ -73,6 +92,7 @@ class Primary:
             "source": str(self.tree),
             "ssh_config": str(self.ssh_config),
             "bandwidth": bandwidth,
+            "receivers": list(self._others),
             "run_dir": str(self.run_dir),
             "state_dir": str(self.state_dir),
         }
@@ -96,7 +116,7 @@ class Primary:
             self._supervisor = None
         while pids := process.having(self.folder):
             process.kill(pids)
-            for one in (self.lsyncd, self.heartbeat, self.reconcile):
+            for one in (self.lsyncd, self.heartbeat, self.reconcile, self.finds):
                 if one is not None:
                     one.wait()
 
@@ -140,7 +160,10 @@ class Primary:
         self.lsyncd = process.start(["/usr/bin/lsyncd", self.folder / "lsyncd.lua"], self.log)
 
     def _supervise(self) -> None:
-        """vcrecovery-sync.service, vcrecovery-reconcile.path and .service, with `retry` for their RestartSec."""
+        """vcrecovery-sync.service, and the paths and services of vcrecovery-reconcile and vcrecovery-find-receiver.
+
+        `retry` stands for their RestartSec.
+        """
         lsyncd_at = reconcile_at = float("inf")
         while not self._ended.wait(0.02):
             now = time.monotonic()
@@ -149,6 +172,10 @@ class Primary:
             if now >= lsyncd_at:
                 lsyncd_at = float("inf")
                 self._start_lsyncd()
+            if self.finds is not None and self.finds.poll() is not None:
+                self.finds = None
+            if self.finds is None and (self.run_dir / "lost").exists():
+                self.finds = self._program("find-receiver")
             if self.reconcile is not None and self.reconcile.poll() is not None:
                 if self.reconcile.returncode:
                     reconcile_at = now + self.retry

@@ -19,14 +19,14 @@ from .waiting import wait_until
 
 
 class Receiver:
-    """An sshd that can be stopped, started and cut."""
+    """An sshd that can be stopped, started and cut. `key`: made where it is not there yet."""
 
     def __init__(self, folder: Path, state: Path, key: Path, name: str = NAME) -> None:
         self.folder = folder
         self.port = free_port()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.host_key = folder / "host_key"
-        for file in (self.host_key, key):
+        for file in (file for file in (self.host_key, key) if not file.exists()):
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"vcrecovery:{name}", "-f", file], timeout=30)
         keys = folder / "authorized_keys"
         keys.write_text(
@@ -72,7 +72,7 @@ class Receiver:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
-def known_host(receiver: Receiver) -> str:
+def known_host(receiver: Receiver, alias: str = "vcrecovery-receiver") -> str:
     """The line for the primary's known_hosts."""
     kind, key, *_ = receiver.host_key.with_suffix(".pub").read_text().split()
-    return f"vcrecovery-receiver {kind} {key}{os.linesep}"
+    return f"{alias} {kind} {key}{os.linesep}"

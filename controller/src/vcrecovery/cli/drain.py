@@ -18,10 +18,10 @@ from vcrecovery.cli.options import json_option, plan_option
 @json_option
 @plan_option
 def drain(secondary: str, plan_path: Path, dry_run: bool, as_json: bool) -> None:
-    """Move everything off SECONDARY that serves there, and let nothing be moved to it until `undrain`.
+    """Move every standby off SECONDARY, and let nothing be moved to it until `undrain`.
 
-    Each service goes to its spare, one after the other, as `vcrecovery move` does it. Standbys that wait there stay.
-    Run it again to continue an interrupted one.
+    Each goes to its spare, one after the other, as `vcrecovery move` does it, those that serve first. What has no spare
+    stays, and is named. Run it again to continue an interrupted one.
     """
     with without_collection():
         from vcrecovery.cli.draining import drain_it

@@ -10,8 +10,8 @@ from vcrecovery.cli.moves import Wanted, all_moved, begun_moves, move_all, tell_
 from vcrecovery.cli.options import operator, read_plan
 from vcrecovery.cli.output import say
 from vcrecovery.cli.recovery import refuse_unknown
-from vcrecovery.core.episode import Episode
-from vcrecovery.core.service_state import Side
+from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.several import as_data
@@ -21,8 +21,8 @@ from vcrecovery.store.drained import Drained, DrainedBook
 
 @dataclass(frozen=True)
 class _There:
-    """Services whose standbys are on it: those to move and where to, those that have no spare, those that wait; and
-    those that are on the way to it, and cannot be held up any more.
+    """Services whose standbys are on it: those to move and where to, those that serve and have no spare, those that
+    wait and cannot go; and those that are on the way to it, and cannot be held up any more.
     """
 
     go: dict[str, str]
@@ -64,8 +64,8 @@ def drain_it(plan_path: Path, secondary: str, *, dry_run: bool, as_json: bool) -
     there = _there(env, secondary)
     if there.come or there.go:
         raise RefusedError(
-            f"secondary {secondary} is not empty: {', '.join([*there.come, *there.go])} came, or comes, to serve there",
-            f"once `vcrecovery status` shows that it does, `vcrecovery drain {secondary}` again",
+            f"secondary {secondary} is not empty: {', '.join([*there.come, *there.go])} came, or comes, there",
+            f"once `vcrecovery status` shows it there, `vcrecovery drain {secondary}` again",
         )
     if there.stay:
         raise RefusedError(
@@ -86,23 +86,26 @@ def undrain_it(plan_path: Path, secondary: str) -> None:
     for name, service in env.plan.services.items():
         here, spare = service.standby.secondary, service.standby.spare
         if is_elsewhere(service) and spare is not None and spare.secondary == secondary:
-            say(f"{name} serves on {here}: `vcrecovery move {name} --to {secondary}` brings it back")
+            does = "serves" if env.journal.state(name).side is Side.STANDBY else "waits"
+            say(f"{name} {does} on {here}: `vcrecovery move {name} --to {secondary}` brings it back")
 
 
 def _there(env: Environment, secondary: str) -> _There:
     begun = {one.service: one.to for one in begun_moves(env) if one.to != secondary}
     coming = [one.service for one in env.journal.open_episodes() if _comes(env, one, secondary)]
     own = {name: to for name, to in begun.items() if secondary in places_of(env.plan.services[name])}
-    found = _There(own, [], [], coming)
-    for name, service in env.plan.services.items():
+    found, drained = _There(own, [], [], coming), DrainedBook(env.journal).all()
+    serving = env.journal.who_serves()
+    waiting = {name for name in env.plan.services if serving.get(name, Serving()).side is Side.PRIMARY}
+    # Those that serve first.
+    for name, service in sorted(env.plan.services.items(), key=lambda item: item[0] in waiting):
         if service.standby.secondary != secondary or name in (*found.go, *coming):
             continue
-        if env.journal.state(name).side is not Side.STANDBY:
-            found.wait.append(name)
-        elif service.standby.spare is None:
-            found.stay.append(name)
+        spare, waits = service.standby.spare, name in waiting
+        if spare is None or (waits and spare.secondary in drained):
+            (found.wait if waits else found.stay).append(name)
         else:
-            found.go[name] = service.standby.spare.secondary
+            found.go[name] = spare.secondary
     return found
 
 
@@ -112,7 +115,7 @@ def _comes(env: Environment, episode: Episode, secondary: str) -> bool:
     if service is None or request.back:
         return False
     if request.moves:
-        return request.to == secondary and episode.has_acted
+        return request.to == secondary and episode.tried(Step.STOP)
     return secondary in (request.to, service.standby.secondary if request.to is None else None)
 
 
@@ -127,6 +130,6 @@ def _tell(there: _There, secondary: str, *, dry_run: bool) -> None:
     for name in there.come:
         say(f"{name}: on the way to {secondary}")
     if not there.go and not there.stay and not there.come:
-        say(f"{secondary}: nothing serves there")
+        say(f"{secondary}: nothing is to be moved")
     if dry_run:
         say("dry run: nothing was touched")

@@ -34,11 +34,13 @@ _LIVE = "live"
 @json_option
 @plan_option
 def move(plan_path: Path, to: str | None, how: str, **asked: Any) -> None:
-    """Move SERVICE, which its standby serves, to another secondary, and lose nothing.
+    """Move the standby of SERVICE to another secondary, and lose nothing.
 
-    Its files are copied while it serves; then it stops, the rest is copied, it starts there, its ports are probed, and
-    DNS follows. If a step fails before that, it serves again where it was. Run it again to continue an interrupted
-    move.
+    One that serves is copied while it does; then it stops, the rest is copied, it starts there, its ports are probed,
+    and DNS follows. If a step fails before that, it serves again where it was.
+
+    One that waits for its VM is copied too; the VM serves all the time, and its sync follows there. If that fails, it
+    waits where it was. A failover comes first. Run it again to continue an interrupted move.
     """
     if to is None:
         raise UsageError("move needs --to SECONDARY", "`vcrecovery status SERVICE` says where it serves, and its spare")

@@ -13,6 +13,7 @@ from vcrecovery.cli.options import colour, known_service, operator, read_plan, s
 from vcrecovery.cli.output import say
 from vcrecovery.cli.timeline import LiveTimeline, NoTimeline
 from vcrecovery.core.episode import Episode, How, Outcome, Request
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import plain, took
 from vcrecovery.errors import ExitCode, RefusedError, UsageError, VCRecoveryError
 from vcrecovery.operations.environment import Environment
@@ -254,12 +255,17 @@ def tell_the_end(env: Environment, request: Request, name: str, episode: Episode
     """`episode`: None when there was nothing to do."""
     if as_json:
         _print_json("service", name, [result_of(name, episode, request)])
+    elif episode is None and request.moves and env.journal.state(name).side is Side.PRIMARY:
+        say(f"{name}: nothing to do: its standby waits on {request.to}")
     elif episode is None:
         whose = "primary" if request.back else "standby"
         since = "" if request.back else f" since epoch {env.journal.state(name).epoch}"
         say(f"{name}: nothing to do: its {whose} serves{f' on {request.to}' if request.to else ''}{since}")
     elif episode.outcome is Outcome.DONE and episode.closed_at is not None:
         seconds = took(episode.opened_at, episode.closed_at)
+        if episode.request.leaves is not None:
+            say(colour(f"{name}: its standby waits on {episode.request.to}, after {seconds}", "green"))
+            return
         whom = "VM" if episode.request.back else "standby"
         if episode.request.to is not None:
             whom += f" on {episode.request.to}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,9 +17,10 @@ from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
-from vcrecovery.plan.places import is_elsewhere, place, put
+from vcrecovery.plan.places import is_elsewhere, place, places_of, put
+from vcrecovery.plan.problems import suggest
+from vcrecovery.standby.container import ROLE_KEY, SPARE, WAITS_ON_KEY, register, stand_by_again
 from vcrecovery.standby.container import apply as apply_standby
-from vcrecovery.standby.container import stand_by_again
 from vcrecovery.standby.copies import put_aside
 from vcrecovery.standby.seed import seed as seed_standby
 from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper, service_lock
@@ -52,12 +54,39 @@ def apply(services: tuple[str, ...], as_json: bool, plan_path: Path) -> None:
         click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
 
 
+@standby.command(short_help="Have the receiver know standbys that may be moved here.")
+@click.argument("services", shell_complete=complete.services, nargs=-1)
+@click.option("--on", "secondary", required=True, metavar="SECONDARY", help="This machine's name in the plan.")
+@json_option
+@plan_option
+def admit(services: tuple[str, ...], secondary: str, as_json: bool, plan_path: Path) -> None:
+    """Have this machine's receiver know the standbys of SERVICES (or of all whose spare this is).
+
+    It lets nothing in before `vcrecovery move` has brought a standby here. A second run changes nothing.
+    """
+    plan = read_plan(plan_path)
+    if secondary not in plan.secondaries:
+        raise UsageError(
+            f"plan {plan_path} has no secondary {secondary!r} {suggest(secondary, list(plan.secondaries))}"
+        )
+    names = [known_service(plan, plan_path, name) for name in services] or [
+        name for name, service in plan.services.items() if secondary in places_of(service)[1:]
+    ]
+    lxd = Environment(plan).lxd[secondary]
+    changes = {name: register(plan, name, lxd, secondary) for name in names}
+    if as_json:
+        click.echo(json.dumps({"changed": any(changes.values()), "changes": changes}))
+        return
+    for name, changed in changes.items():
+        click.echo(f"{name}: {'receiver told' if changed else 'nothing to do'}")
+
+
 def _is_known_to_stand_by(env: Environment, name: str) -> bool:
     """Another machine's controller may know of a failover; a journal that has seen none does not."""
     if not env.has_a_journal():
         return False
     state = env.journal.state(name)
-    return state.epoch > 0 and state.side is Side.PRIMARY
+    return state.epoch > 0 and state.side is Side.PRIMARY and state.open_episode is None
 
 
 @standby.command(short_help="Return the service to its repaired primary.")
@@ -70,6 +99,8 @@ def reset(service: str, plan_path: Path) -> None:
     see `vcrecovery exclude-list`), and point DNS back. Then run this: the standby receives the primary's files again,
     and the service is protected. An unfinished failover is given up. A quarantined VM is resumed; to use it earlier,
     `vcrecovery suspend SERVICE` and resume it by hand.
+
+    While the primary serves it has a standby wait at home again that waited on a secondary which is lost.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
@@ -86,6 +117,8 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
         if under_way and state.side is Side.PRIMARY:
             _refuse_in_a_switchover(env, state)
         if state.side is Side.PRIMARY and not under_way:
+            if _left_a_lost_secondary(env, state):
+                return
             click.echo(f"{service}: nothing to do: its primary serves")
             return
         _refuse_in_a_failback(state)
@@ -104,6 +137,23 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
+
+
+def _left_a_lost_secondary(env: Environment, state: ServiceState) -> bool:
+    """Whether its standby waited where it is no more, or nobody answers: it waits at home again, as it is there."""
+    name = state.service
+    put(env.plan, name, state.placed_on)
+    standby = env.plan.services[name].standby
+    if state.open_episode is not None or standby.spare is None or not is_elsewhere(env.plan.services[name]):
+        return False
+    with suppress(ExternalError):
+        if env.lxd[standby.secondary].get(name) is not None:
+            return False
+    home = env.lxd[standby.spare.secondary]
+    stand_by_again(home, name)
+    env.journal.serve_from_primary(name, env.clock.now())
+    click.echo(f"{name}: its standby waits on {home.name} again, protected once its VM has compared everything there")
+    return True
 
 
 def _leave_the_spare(env: Environment, state: ServiceState) -> None:
@@ -161,6 +211,11 @@ def wait(service: str, timeout: float, any_time: bool, plan_path: Path) -> None:
         return
     secondary = plan.services[service].standby.secondary
     lxd, place = env.lxd[secondary], plan.secondaries[secondary]
+    found = lxd.get(service)
+    if found is not None and found.config.get(ROLE_KEY) == SPARE and (on := found.config.get(WAITS_ON_KEY)):
+        # This machine's journal, if it has one, is not the controller's.
+        click.echo(f"{service}: its standby waits on {on}: see `vcrecovery status {service}` on its controller")
+        return
     age = wait_for_sync(
         lxd,
         service,

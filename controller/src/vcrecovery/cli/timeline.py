@@ -21,6 +21,8 @@ _RUNNING_WORD = {
     Step.STOP: "stopping the standby",
     Step.LAST_COPY: "the VM fetches the rest",
     Step.HAND_OVER: "the VM takes over",
+    Step.RECEIVE: "its container there is to take the VM's files",
+    Step.SYNC: "waiting for the VM's sync",
     Step.FENCE: "fencing the primary",
     Step.POWER_ON: "booting the secondary",
     Step.RESTORE: "restoring the standby",

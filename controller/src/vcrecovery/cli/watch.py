@@ -139,7 +139,7 @@ def watching(
     keeper = StandbyKeeper(plan, standbys.lxd, env.journal, env.clock, runtime)
     runtime.spawn(lambda: keeper.run(stop), "standbys")
     runtime.spawn(lambda: keep_addresses(addresses, stop), "addresses")
-    runtime.spawn(lambda: keep_copying(spares, stop), "spares")
+    runtime.spawn(lambda: keep_copying(spares, stop, LogTimeline()), "spares")
     if on_demand_secondaries(env):
         powers = env.another()
         runtime.spawn(lambda: keep_power(powers, stop), "powers")

@@ -19,12 +19,15 @@ from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.service_down import FromTheVm
 from vcrecovery.core.standby_end import TRIES
+from vcrecovery.core.waiting_move import next_of_waiting_move
 
 
 def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = GO) -> Decision:
     """The next thing to do for `episode`; one human sentence says why. `readiness` counts before the start only."""
     if episode.request.back:
         return next_of_failback(episode, policy, now)
+    if episode.request.leaves is not None:
+        return next_of_waiting_move(episode, policy, now)
     if episode.request.moves:
         return next_of_move(episode, policy, now, readiness)
     if (given_up := _given_up(episode)) is not None:

@@ -20,7 +20,8 @@ class Step(StrEnum):
     POWER_ON is only there where the secondary is off until a failover needs it, and RESTORE when the operator names a
     restore point; SHUTDOWN and LAST_FILES only in a switchover, and
     TAKE_BACK when one of its steps has failed before its standby has started. BOOT to HAND_OVER, and KEEP are
-    those of a failback, in which START has the standby serve again. A move has COPY, STOP, LAST_COPY and TAKE_BACK.
+    those of a failback, in which START has the standby serve again. A move has COPY, STOP, LAST_COPY and TAKE_BACK;
+    that of a standby that waits has RECEIVE and SYNC, too.
     """
 
     CONFIRM = "confirm"
@@ -32,6 +33,8 @@ class Step(StrEnum):
     STOP = "stop"
     LAST_COPY = "last copy"
     HAND_OVER = "hand over"
+    RECEIVE = "receive"
+    SYNC = "sync"
     FENCE = "fence"
     POWER_ON = "power on"
     RESTORE = "restore"
@@ -55,6 +58,8 @@ DONE_WORD: Mapping[Step, str] = {
     Step.STOP: "stopped",
     Step.LAST_COPY: "all copied",
     Step.HAND_OVER: "handed over",
+    Step.RECEIVE: "takes files",
+    Step.SYNC: "in sync",
     Step.FENCE: "fenced",
     Step.POWER_ON: "powered on",
     Step.RESTORE: "restored",
@@ -191,6 +196,8 @@ class Request:
     secondary_is_down: bool = False
     #: Of a move.
     how: How = How.WARM
+    #: Of a move of a standby that waits for its VM: the secondary on which it does. None: it serves.
+    leaves: str | None = None
 
     @property
     def verb(self) -> str:
@@ -211,7 +218,7 @@ class Request:
 
     @property
     def moves(self) -> bool:
-        """Whether a standby that serves is moved while nothing has failed."""
+        """Whether a standby is moved while nothing has failed."""
         return self.planned and self.to is not None
 
     @property
@@ -226,7 +233,7 @@ class Request:
     @property
     def ends_the_standby(self) -> bool:
         """Whether a standby that serves is to stop for it, where it is: it serves as ever until then."""
-        return self.back or self.moves
+        return self.back or (self.moves and self.leaves is None)
 
     @property
     def keeps_up(self) -> bool:
@@ -275,8 +282,13 @@ class Episode:
 
     @property
     def has_acted(self) -> bool:
-        """Whether something was done to whoever serves."""
-        return any(self.tried(step) for step in ACTS)
+        """Whether something was done to whoever serves. What is done to a standby that waits is nothing to its VM."""
+        return self.request.leaves is None and any(self.tried(step) for step in ACTS)
+
+    @property
+    def leaves_it_alone(self) -> bool:
+        """Whether nothing is done to the standby, or its service, yet: one that waits is copied."""
+        return self.request.leaves is not None and not self.tried(Step.STOP)
 
     @property
     def goes_on_first(self) -> tuple[str, str]:

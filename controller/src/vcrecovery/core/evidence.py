@@ -155,6 +155,20 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Receives:
+    """The container there takes the primary's files now, and the one that did takes none."""
+
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The primary vouches for the container there."""
+
+    summary: str = ""
+
+
+@dataclass(frozen=True)
 class HandedOver:
     """The VM serves again, and the standby takes its files."""
 
@@ -254,6 +268,8 @@ Proof = (
     | Copied
     | Stopped
     | HandedOver
+    | Receives
+    | Synced
     | Fenced
     | PoweredOn
     | Restored

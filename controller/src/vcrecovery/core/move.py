@@ -21,9 +21,14 @@ _BACK = "it serves again where it was: "
 
 def next_of_move(episode: Episode, policy: Policy, now: float, readiness: Readiness) -> Decision:
     """The next thing to do for a move; one human sentence says why."""
-    to = episode.request.to
     if episode.tried(Step.STOP):
         return _from_the_stop_on(episode, policy, now, readiness)
+    return up_to_the_stop(episode, policy, now)
+
+
+def up_to_the_stop(episode: Episode, policy: Policy, now: float) -> Decision:
+    """Whether it serves or waits: nothing is done to it up to then."""
+    to = episode.request.to
     confirm = episode.done(Step.CONFIRM)
     if confirm is None or not confirm.is_recent(policy.confirmation_valid_for, now):
         return Run(Step.CONFIRM, f"{episode.cause}: checking everything first")
@@ -34,8 +39,16 @@ def next_of_move(episode: Episode, policy: Policy, now: float, readiness: Readin
         return Close(Outcome.REFUSED, f"{episode.service} is not moved to {to}: {'; '.join(found)}", "fix that first")
     copied = episode.newest(Step.COPY)
     if copied is None or not copied.was_done or not copied.is_recent(COUNTS_FOR, now):
-        return Run(Step.COPY, f"it serves on: copying it to {to}")
-    return Run(Step.STOP, "little is left to copy: stopping it")
+        return Run(Step.COPY, f"it {_goes_on(episode)}: copying it to {to}")
+    return Run(Step.STOP, f"little is left to copy: {_stops(episode)}")
+
+
+def _goes_on(episode: Episode) -> str:
+    return "serves on" if episode.request.leaves is None else "waits where it is"
+
+
+def _stops(episode: Episode) -> str:
+    return "stopping it" if episode.request.leaves is None else "it takes no files any more"
 
 
 def goes_back_after(step: Step, episode: Episode) -> bool:

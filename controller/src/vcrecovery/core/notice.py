@@ -171,6 +171,16 @@ def _done(episode: Episode, at: float) -> Notice:
             f"Next: nothing; `vcrecovery status {name}` says when it is protected.",
         )
         return _notice(episode, "done", Topic.FAILOVER, at, f"failed back in {seconds}", *said)
+    if request.leaves is not None:
+        return _notice(
+            episode,
+            "done",
+            Topic.FAILOVER,
+            at,
+            f"its standby was moved to {request.to} in {seconds}",
+            f"It waits there for a failure of its VM. {episode.cause}.",
+            "Next: nothing.",
+        )
     if request.to is not None:
         return _notice(
             episode,

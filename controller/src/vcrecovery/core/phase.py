@@ -48,6 +48,11 @@ class Phase(StrEnum):
     ALL_COPIED = "all copied"
     HANDING_OVER = "handing over"
     HANDED_OVER = "handed over"
+    #: Of a move of a standby that waits.
+    RECEIVING = "receiving"
+    RECEIVES = "receives"
+    SYNCING = "syncing"
+    IN_SYNC = "in sync"
     SERVING_AGAIN = "serving again"
     SERVES_AGAIN = "serves again"
     KEEPING = "keeping"
@@ -112,9 +117,10 @@ def _of_failback(episode: Episode) -> Phase:
 def _of_move(episode: Episode) -> Phase:
     if episode.tried(Step.TAKE_BACK):
         return Phase.TAKEN_BACK if episode.done(Step.TAKE_BACK) is not None else Phase.TAKING_BACK
-    if episode.done(Step.START) is not None:
+    if episode.done(Step.START) is not None and episode.request.leaves is None:
         return _from_the_ports_on(episode)
-    return _furthest(episode, Step.START, Step.LAST_COPY, Step.STOP, Step.COPY, Step.CONFIRM) or Phase.OPENED
+    own = (Step.START,) if episode.request.leaves is None else (Step.SYNC, Step.RECEIVE)
+    return _furthest(episode, *own, Step.LAST_COPY, Step.STOP, Step.COPY, Step.CONFIRM) or Phase.OPENED
 
 
 #: While a step is done, and once it was.
@@ -124,6 +130,8 @@ _AROUND = {
     Step.STOP: (Phase.STOPPING, Phase.STOPPED),
     Step.LAST_COPY: (Phase.COPYING_LAST, Phase.ALL_COPIED),
     Step.HAND_OVER: (Phase.HANDING_OVER, Phase.HANDED_OVER),
+    Step.RECEIVE: (Phase.RECEIVING, Phase.RECEIVES),
+    Step.SYNC: (Phase.SYNCING, Phase.IN_SYNC),
     Step.START: (Phase.STARTING, Phase.STARTED),
 }
 
@@ -253,10 +261,33 @@ ALLOWED_IN_A_MOVE: Mapping[Phase, frozenset[Step | Outcome]] = {
 }
 
 
+#: The same of a standby that waits. Another one takes the files only once it has all that were sent, and where nobody
+#: vouches for it then, it is taken back.
+ALLOWED_IN_A_WAITING_MOVE: Mapping[Phase, frozenset[Step | Outcome]] = {
+    **{
+        phase: ALLOWED_IN_A_MOVE[phase] | _GIVEN_UP
+        for phase in (Phase.OPENED, Phase.CONFIRMING, Phase.CONFIRMED, Phase.COPYING, Phase.COPIED)
+    },
+    Phase.STOPPING: _UNDONE | {Step.STOP},
+    Phase.STOPPED: _UNDONE | {Step.LAST_COPY},
+    Phase.COPYING_LAST: _UNDONE | {Step.LAST_COPY},
+    Phase.ALL_COPIED: _UNDONE | {Step.RECEIVE},
+    Phase.RECEIVING: _UNDONE | {Step.RECEIVE},
+    Phase.RECEIVES: _UNDONE | {Step.SYNC, Outcome.DONE},
+    Phase.SYNCING: _UNDONE | {Step.SYNC, Outcome.DONE},
+    Phase.IN_SYNC: _GIVEN_UP | {Outcome.DONE},
+    Phase.TAKING_BACK: _GIVEN_UP | {Step.TAKE_BACK},
+    Phase.TAKEN_BACK: _GIVEN_UP | {Outcome.TAKEN_BACK},
+    Phase.CLOSED: frozenset(),
+}
+
+
 def allowed(episode: Episode) -> frozenset[Step | Outcome]:
     """What may begin now in `episode`, or end it."""
     if episode.request.back:
         return ALLOWED_IN_A_FAILBACK[phase_of(episode)]
+    if episode.request.leaves is not None:
+        return ALLOWED_IN_A_WAITING_MOVE[phase_of(episode)]
     if episode.request.moves:
         return ALLOWED_IN_A_MOVE[phase_of(episode)]
     found = ALLOWED[phase_of(episode)]

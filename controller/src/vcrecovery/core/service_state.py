@@ -24,7 +24,7 @@ class Side(StrEnum):
 class Serving:
     """Who serves, and since which failover. `at_work`: one is not finished, so that may change at any moment.
 
-    `standby_on`: the secondary on which the standby serves; None: the one where it stands by.
+    `standby_on`: the secondary on which the standby is, serving or waiting; None: the one where it stands by.
     """
 
     side: Side = Side.PRIMARY

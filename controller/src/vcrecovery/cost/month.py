@@ -76,7 +76,9 @@ class Served:
 
 def served(history: Iterable[Episode], side: Side, month: Month) -> Served:
     """`history`: a service's episodes, in any order; `side`: who serves now. What never ended has changed nothing."""
-    done = [(e.closed_at, e.request) for e in history if e.outcome is Outcome.DONE and e.closed_at]
+    # One that waits serves nowhere, wherever it is moved to.
+    ended = [e for e in history if e.outcome is Outcome.DONE and e.request.leaves is None]
+    done = [(e.closed_at, e.request) for e in ended if e.closed_at]
     moved = sum(request.to is not None and month.begin <= at < month.until for at, request in done)
     hours, times, since = 0.0, 0, None
     for at, back in sorted((at, request.back) for at, request in done):

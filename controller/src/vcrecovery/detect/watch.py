@@ -79,6 +79,7 @@ def cause_of(state: ServiceState, verdict: Verdict) -> str | None:
     What has begun comes first: that an operator has forced it says nothing about what was refused for the same failure.
     """
     episode = state.open_episode
+    # Also what is done to a standby that waits has another end than a failover: see `operations.spare_loop`.
     begun = episode is not None and episode.has_acted
     if not begun:
         if verdict.kind in FAILURES:

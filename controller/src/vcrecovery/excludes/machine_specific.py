@@ -54,6 +54,7 @@ MASKED_UNITS = (
     "vcrecovery-excludes.path",
     "vcrecovery-reconcile.service",
     "vcrecovery-reconcile.path",
+    "vcrecovery-find-receiver.path",
     "vcrecovery-reconcile.timer",
     "vcrecovery-last-files.service",
     "vcrecovery-who-serves.service",

@@ -25,6 +25,7 @@ _PLANNED = (Step.SHUTDOWN, Step.LAST_FILES)
 _ALWAYS = (Step.FENCE, Step.START, Step.PROBE)
 _DNS = (Step.SWITCH, Step.VERIFY)
 _MOVE = (Step.COPY, Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE)
+_WAITING_MOVE = (Step.COPY, Step.STOP, Step.LAST_COPY, Step.RECEIVE, Step.SYNC)
 _BACK = (Step.BOOT, Step.COPY, Step.STOP, Step.LAST_COPY, Step.HAND_OVER, Step.PROBE, Step.KEEP)
 
 
@@ -58,7 +59,8 @@ def dry_run(env: Environment, service: str, cause: str, request: Request) -> Dry
     moves = request.moves
     request = aimed(env, state, request)
     if moves and request.to is None:
-        return DryRun(service, nothing_to_do=f"it serves on {env.plan.services[service].standby.secondary} already")
+        does = "serves" if state.side is Side.STANDBY else "waits"
+        return DryRun(service, nothing_to_do=f"it {does} on {env.plan.services[service].standby.secondary} already")
     with on_its_way(env, request, service):
         return _as_placed(env, state, cause, request)
 
@@ -72,7 +74,7 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
     history = [
         e
         for e in env.journal.history(service, LOOKED_THROUGH)
-        if (e.request.back, e.request.moves) == (back, request.moves)
+        if (e.request.back, e.request.moves, e.request.leaves is None) == (back, request.moves, request.leaves is None)
     ]
     if request.back and open_episode is None and state.side is Side.PRIMARY:
         return DryRun(service, nothing_to_do="its primary serves")
@@ -83,7 +85,7 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
             hint = f"`vcrecovery failover {service}` brings it up"
             return DryRun(service, refused="its standby is to serve and does not answer", hint=hint)
         request = replace(request, again=True)
-    if open_episode is not None and open_episode.has_acted:
+    if open_episode is not None and (open_episode.has_acted or open_episode.tried(Step.STOP)):
         following = decide(open_episode, policy, env.clock.now())
         left = [step for step in _steps_of(open_episode.request, policy) if open_episode.done(step) is None]
         if isinstance(following, Run) and following.step not in left:
@@ -97,12 +99,16 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
     decision = decide(replace(episode, steps=(looked,)), policy, env.clock.now())
     if isinstance(decision, Close | Blocked):
         return DryRun(service, proof.summary, refused=decision.sentence, hint=decision.hint)
+    if request.leaves is not None:
+        return DryRun(service, proof.summary, steps=_timed(_WAITING_MOVE, history))
     moments = (Moment.AFTER_SWITCH,) if request.back else (Moment.BEFORE_START, Moment.AFTER_SWITCH)
     hooks = tuple(OperatorsHooks(env, service, lambda _episode, _text: None).in_words(moments))
     return DryRun(service, proof.summary, steps=_timed(_steps_of(request, policy), history), hooks=hooks)
 
 
 def _steps_of(request: Request, policy: Policy) -> list[Step]:
+    if request.leaves is not None:
+        return list(_WAITING_MOVE)
     own = _BACK if request.back else _MOVE if request.moves else (*_ALWAYS, *(_PLANNED if request.planned else ()))
     wanted = {*own, *(_DNS if policy.has_dns else ())}
     if policy.on_demand and not request.back:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from vcrecovery.core import failback, move, planned
+from vcrecovery.core import failback, move, planned, waiting_move
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Blocked, Close, Readiness, Run, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
@@ -17,6 +17,7 @@ from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.errors import (
+    CalledOffError,
     ExternalError,
     NotNowError,
     NotStartedError,
@@ -120,6 +121,8 @@ def fail_over(
         closed = _to_its_end(episode, policy, actuator, journal, clock, reporter, gate)
     finally:
         gate.left(service)
+    if closed.outcome is Outcome.GIVEN_UP and request.leaves is not None:
+        raise CalledOffError(f"{service} is not moved: {closed.reason}", f"`vcrecovery status {service}`")
     if closed.outcome is Outcome.TAKEN_BACK and not request.automatic:
         raise TakenBackError(closed.reason, "fix that, then run it again")
     return closed
@@ -181,6 +184,9 @@ def _to_its_end(
         if decision.step is Step.PROBE:
             gate.left(service)
         episode = _read_again(episode, journal)
+        if episode.closed_at is not None:
+            # A move of one that waits lets others come first.
+            return episode
 
 
 def _read_again(episode: Episode, journal: Journal) -> Episode:
@@ -290,6 +296,8 @@ def _goes_back_after(step: Step, episode: Episode, *, refused: bool) -> bool:
     """Whether a failure of `step` is no end: who served before has to serve again."""
     if episode.request.back:
         return failback.goes_back_after(step, refused=refused)
+    if episode.request.leaves is not None:
+        return waiting_move.goes_back_after(step)
     if episode.request.moves:
         return move.goes_back_after(step, episode)
     return planned.goes_back_after(step, episode)

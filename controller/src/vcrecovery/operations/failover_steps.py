@@ -13,7 +13,7 @@ from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.hooks import OperatorsHooks
 from vcrecovery.operations.secondary_power import be_asked
-from vcrecovery.operations.steps import moving
+from vcrecovery.operations.steps import moving, waiting
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
 from vcrecovery.operations.steps.last_files import last_files
@@ -30,13 +30,18 @@ from vcrecovery.store.lock import after_acts
 
 
 class FailoverSteps:
-    """Acts for service `name` of the plan. `tell`: how far a long step is."""
+    """Acts for service `name` of the plan. `tell`: how far a long step is; `let_go` of the service, within it."""
 
     def __init__(
-        self, env: Environment, name: str, tell: Callable[[Episode, str], None] = lambda _episode, _text: None
+        self,
+        env: Environment,
+        name: str,
+        tell: Callable[[Episode, str], None] = lambda _episode, _text: None,
+        let_go: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._subject = Subject(env, name)
         self._tell = tell
+        self._let_go = let_go
         self._ports = PortsAskedAhead(self._subject)
         self._hooks = OperatorsHooks(env, name, tell)
 
@@ -64,6 +69,8 @@ class FailoverSteps:
         subject = self._subject
         if episode.request.back and step is not Step.CONFIRM:
             return self._of_a_failback(step, episode)
+        if episode.request.leaves is not None and step is not Step.CONFIRM:
+            return self._of_a_waiting_move(step, episode)
         if episode.request.moves and step in (Step.COPY, Step.STOP, Step.LAST_COPY, Step.TAKE_BACK):
             with self._container(episode):
                 return self._of_a_move(step, episode)
@@ -148,6 +155,28 @@ class FailoverSteps:
                 return moving.last_copy(subject, episode)
             case _:
                 return moving.take_back(subject, episode)
+
+    def _of_a_waiting_move(self, step: Step, episode: Episode) -> Proof:
+        subject = self._subject
+        if step in (Step.COPY, Step.SYNC):
+            # Both may take long: a failover comes first.
+            act = waiting.copy if step is Step.COPY else waiting.sync
+            with self._let_go():
+                evidence: Proof = act(subject, episode, lambda text: self._tell(episode, text))
+            waiting.refuse_one_that_is_over(subject, episode)
+            return evidence
+        with self._container(episode):
+            match step:
+                case Step.STOP:
+                    return waiting.stop(subject, episode)
+                case Step.LAST_COPY:
+                    return waiting.last_copy(subject, episode)
+                case Step.RECEIVE:
+                    return waiting.receive(subject, episode)
+                case Step.TAKE_BACK:
+                    return waiting.take_back(subject, episode)
+                case _:
+                    raise InternalError(f"{step} is no step of a move of a standby that waits")
 
     def _container(self, episode: Episode) -> contextlib.AbstractContextManager[None]:
         """Its keeper is waited for, but not for longer than the fence counts."""

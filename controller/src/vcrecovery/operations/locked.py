@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
@@ -17,9 +18,10 @@ from vcrecovery.operations.secondary_power import be_asked
 from vcrecovery.operations.serving import standby_runs, standby_serves
 from vcrecovery.operations.steps.moving import problem_of_the_copy
 from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.operations.waiting_move import end_waiting_move
 from vcrecovery.plan.places import put
 from vcrecovery.standby.container import let_files_in
-from vcrecovery.store.lock import service_lock
+from vcrecovery.store.lock import HeldService, one_mover
 
 
 def fail_over_locked(
@@ -37,11 +39,18 @@ def fail_over_locked(
     `request.planned`: a switchover, `request.back`: a failback. Otherwise a standby that is to serve and does not
     answer is brought up again; automatically, if its container has ended.
     """
-    with service_lock(env.plan.state_dir, service, clock=env.clock):
+    state_dir, clock = env.plan.state_dir, env.clock
+    with (
+        one_mover(state_dir, service, clock) if request.moves else nullcontext(),
+        HeldService(state_dir, service, clock) as held,
+    ):
         moves = request.moves
+        end_waiting_move(env, service, request)
         request = aimed(env, _without_one_to_elsewhere(env, env.journal.state(service), request), request)
         if moves and request.to is None:
             # It is there.
+            if env.journal.state(service).side is Side.PRIMARY:
+                return None
             _refuse_one_that_is_there_and_down(env, service)
             return None
         state = _without_a_failback(env, env.journal.state(service), request)
@@ -69,7 +78,7 @@ def fail_over_locked(
                     cause,
                     request,
                     policy=policy_for(env, service),
-                    actuator=FailoverSteps(env, service, tell),
+                    actuator=FailoverSteps(env, service, tell, held.let_go),
                     journal=env.journal,
                     clock=env.clock,
                     reporter=reporter,

@@ -11,6 +11,7 @@ from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.model import Service
 from vcrecovery.plan.places import comes_from, is_elsewhere, may_be_lent, places_of, put
 from vcrecovery.store.drained import DrainedBook
 
@@ -23,6 +24,8 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
     name = state.service
     put(env.plan, name, state.placed_on)
     service, episode = env.plan.services[name], state.open_episode
+    if request.moves and state.side is Side.PRIMARY:
+        return _of_one_that_waits(env, state, request)
     if episode is not None and episode.has_acted and (going := episode.request.to) is not None:
         if request.to not in (None, going) and (request.moves or episode.request.moves):
             raise RefusedError(*episode.goes_on_first)
@@ -30,7 +33,8 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
             return replace(request, to=going)
     if request.moves and episode is not None and episode.request.back:
         raise RefusedError(*episode.goes_on_first)
-    if is_elsewhere(service) and (request.back or (request.planned and request.to is None)):
+    serves = state.side is Side.STANDBY
+    if serves and is_elsewhere(service) and (request.back or (request.planned and request.to is None)):
         home = service.standby.spare.secondary if service.standby.spare is not None else ""
         raise RefusedError(
             f"{name} serves on its spare, {service.standby.secondary}", f"`vcrecovery move {name} --to {home}` first"
@@ -39,22 +43,52 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
         return request
     if state.side is Side.PRIMARY:
         raise RefusedError(
-            f"{name} is served by its primary: only a standby that serves goes on on another secondary",
-            f"`vcrecovery switchover {name}`, or `vcrecovery failover {name}`",
+            f"{name} is served by its primary: only a standby that serves fails over to another secondary",
+            f"`vcrecovery failover {name}`; `vcrecovery move {name} --to {request.to}` has it wait there",
         )
-    if request.to not in places_of(service) and not may_be_lent(env.plan, name, request.to):
-        raise RefusedError(
-            f"the plan has no place for the standby of {name} on {request.to}",
-            f"name it: services.{name}.standby.spare: {{secondary: {request.to}, address: ...}}",
-        )
+    if not may_be_lent(env.plan, name, request.to):
+        _refuse_no_place(service, name, request.to)
     if request.to == service.standby.secondary:
         return replace(request, to=None)
-    if request.moves and (drained := DrainedBook(env.journal).all().get(request.to)) is not None:
-        raise RefusedError(
-            f"{request.to} is drained, by {drained.asked_by} since {day_and_time(drained.since)}",
-            f"`vcrecovery undrain {request.to}` when the work there is over",
-        )
+    if request.moves:
+        _refuse_drained(env, request.to)
     return request
+
+
+def _of_one_that_waits(env: Environment, state: ServiceState, request: Request) -> Request:
+    name, to, episode = state.service, request.to or "", state.open_episode
+    service = env.plan.services[name]
+    if request.carries_memory:
+        raise RefusedError(
+            f"{name} is served by its primary: its standby has no memory to take along",
+            f"`vcrecovery move {name} --to {to}` moves it",
+        )
+    _refuse_no_place(service, name, to)
+    if episode is not None:
+        begun = episode.request
+        if begun.leaves is not None and begun.to == to:
+            return replace(request, leaves=begun.leaves)
+        raise RefusedError(*episode.goes_on_first)
+    if to == service.standby.secondary:
+        return replace(request, to=None)
+    _refuse_drained(env, to)
+    return replace(request, leaves=service.standby.secondary)
+
+
+def _refuse_no_place(service: Service, name: str, to: str) -> None:
+    if to not in places_of(service):
+        raise RefusedError(
+            f"the plan has no place for the standby of {name} on {to}",
+            f"name it: services.{name}.standby.spare: {{secondary: {to}, address: ...}}",
+        )
+
+
+def _refuse_drained(env: Environment, to: str) -> None:
+    if (drained := DrainedBook(env.journal).all().get(to)) is not None:
+        raise RefusedError(
+            f"{to} is drained, by {drained.asked_by} since {day_and_time(drained.since)}",
+            f"`vcrecovery undrain {to}` when the work there is over",
+        )
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def _containers(
 
 def _why_it_stays(env: Environment, state: ServiceState, *, known: bool) -> str:
     if state.side is not Side.STANDBY:
-        return "its primary serves: a standby that waits is not moved"
+        return "it waits for its primary, and takes next to nothing"
     if state.service in env.plan.balance.pinned:
         return "pinned by the plan"
     if state.open_episode is not None:

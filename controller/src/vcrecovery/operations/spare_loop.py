@@ -1,20 +1,26 @@
-"""Spares while the watcher runs: each standby that serves is copied to its spare, and nobody else serves beside it."""
+"""Spares while the watcher runs: each standby that serves is copied to its spare, and nobody else serves beside it.
+
+A standby that waits is in one place, too: a move of it that was cut off goes on, and what is elsewhere is put aside.
+"""
 
 from __future__ import annotations
 
 import logging
 
-from vcrecovery.core.service_state import ServiceState
+from vcrecovery.core.episode import Episode, Outcome
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import took
 from vcrecovery.drivers.lxd.instances import STOPPED, Instance
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.failover import ALONE, ProgressReporter
+from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.model import Plan, Spare
 from vcrecovery.plan.places import place, put
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, boots_with_its_machine
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, STANDBY, boots_with_its_machine
 from vcrecovery.standby.copies import copied, copy, is_whole, put_aside
-from vcrecovery.store.lock import one_keeper
+from vcrecovery.store.lock import is_being_moved, one_keeper, one_mover, service_lock
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -24,18 +30,70 @@ LOOK_EVERY = 10.0
 COPIED_WITHIN = 6 * 3600.0
 
 
-def keep_copying(env: Environment, stop: Event) -> None:
+def keep_copying(env: Environment, stop: Event, reporter: ProgressReporter) -> None:
     """Returns when `stop` is set. One copy at a time: what it takes of the two machines, services there lack."""
     may_be_lent = env.plan.balance.elastic is not None
     names = [name for name, service in env.plan.services.items() if may_be_lent or service.standby.spare is not None]
     keep(
         names,
-        lambda name: see_to(env, name),
+        lambda name: see_to_its_places(env, name, reporter),
         every=LOOK_EVERY,
         stop=stop,
         say=SayOnce(log),
         trouble="its copy is not refreshed",
     )
+
+
+def see_to_its_places(env: Environment, name: str, reporter: ProgressReporter) -> None:
+    """Raises ExternalError, RefusedError and BusyError."""
+    state = env.journal.state(name)
+    if state.open_episode is None:
+        put(env.plan, name, state.placed_on)
+    if (move := _left_behind(env, state)) is not None:
+        _bring_to_an_end(env, move, reporter)
+    elif state.side is Side.PRIMARY:
+        _wait_in_one_place(env, state)
+    else:
+        see_to(env, name)
+
+
+def _left_behind(env: Environment, state: ServiceState) -> Episode | None:
+    """A move of a standby that waits, and which nobody goes on with."""
+    episode = state.open_episode
+    if episode is None or episode.request.leaves is None:
+        return None
+    return None if is_being_moved(env.plan.state_dir, state.service) else episode
+
+
+def _bring_to_an_end(env: Environment, move: Episode, reporter: ProgressReporter) -> None:
+    """One that has done nothing yet is nothing to go on with: what is copied stays for the next one."""
+    name = move.service
+    if not move.leaves_it_alone:
+        fail_over_locked(env.apart(), name, move.cause, move.request, reporter=reporter, gate=ALONE)
+        return
+    with one_mover(env.plan.state_dir, name, env.clock), service_lock(env.plan.state_dir, name, clock=env.clock):
+        now = env.journal.state(name).open_episode
+        if now is not None and now.id == move.id and now.leaves_it_alone:
+            env.journal.close(now, Outcome.GIVEN_UP, "nobody goes on with it", env.clock.now())
+
+
+def _wait_in_one_place(env: Environment, state: ServiceState) -> None:
+    """The other container takes no files: one that was away when the standby was moved does not know of that."""
+    name, service = state.service, env.plan.services[state.service]
+    if state.epoch == 0 or state.open_episode is not None or service.standby.spare is None:
+        return
+    here, there = env.lxd[service.standby.secondary], env.lxd[service.standby.spare.secondary]
+    if not _takes_files(there.get(name)) or not _takes_files(here.get(name)):
+        return
+    with service_lock(env.plan.state_dir, name, brief=True, clock=env.clock):
+        now = env.journal.state(name)
+        if (now.side, now.epoch, now.open_episode) == (state.side, state.epoch, None):
+            put_aside(there, name, state.epoch, waits_on=here.name)
+            log.warning("%s: its container on %s took files, too: put aside", name, there.name)
+
+
+def _takes_files(found: Instance | None) -> bool:
+    return found is not None and found.config.get(ROLE_KEY) == STANDBY
 
 
 def see_to(env: Environment, name: str) -> None:
@@ -55,7 +113,11 @@ def see_to(env: Environment, name: str) -> None:
         found = there.get(name)
         if found is not None and _ran_on(found, state):
             put_aside(there, name, state.epoch)
-            log.warning("%s: its container on %s ran, which has not served since: stopped", name, spare.secondary)
+            log.warning(
+                "%s: its container on %s ran, or took files, which has not served since: put aside",
+                name,
+                spare.secondary,
+            )
             found = there.get(name)
         serves = here.get(name)
         if serves is None or not serves.running or not _is_of(serves, state):
@@ -81,9 +143,9 @@ def _serving(env: Environment, name: str) -> ServiceState | None:
 
 
 def _ran_on(found: Instance, state: ServiceState) -> bool:
-    """Whether it is one of ours that serves no more, and runs."""
-    ours = found.config.get(ROLE_KEY) in (ACTIVE, SPARE)
-    return ours and found.status != STOPPED and int(found.config.get(EPOCH_KEY) or 0) < state.epoch
+    """Whether it is one of ours that serves no more, and runs, or takes files."""
+    runs = found.config.get(ROLE_KEY) in (ACTIVE, SPARE) and found.status != STOPPED
+    return (runs or _takes_files(found)) and int(found.config.get(EPOCH_KEY) or 0) < state.epoch
 
 
 def _is_of(found: Instance, state: ServiceState) -> bool:

@@ -11,7 +11,7 @@ from vcrecovery.plan.model import Plan, Service, Spare, Standby
 
 
 class Elsewhere(Standby):
-    """One that serves on its spare. What is its spare now is the secondary on which it stands by for its VM."""
+    """One that serves on its spare, or waits there. What is its spare now is the secondary on which it is at home."""
 
 
 class OnLeased(Elsewhere):
@@ -121,13 +121,13 @@ def put(plan: Plan, name: str, secondary: str | None) -> None:
     """The same. Raises RefusedError where it has no such place."""
     if not place(plan, name, secondary):
         raise RefusedError(
-            f"the standby of {name} serves on {secondary}, which the plan does not name as its spare",
+            f"the standby of {name} is on {secondary}, which the plan does not name as its spare",
             f"put `spare: {{secondary: {secondary}, address: ...}}` back into its standby",
         )
 
 
 def is_elsewhere(service: Service) -> bool:
-    """Whether it serves on its spare."""
+    """Whether it is on its spare."""
     return isinstance(service.standby, Elsewhere)
 
 

@@ -11,6 +11,7 @@ from .heartbeat import beat
 from .last_files import send_last_files
 from .package_runs import take_mark, wait_until_idle
 from .programs import ProgramError, run
+from .receivers import until_found
 from .reconcile import ReconcileError, reconcile
 from .refresh import refresh
 from .settings import DEFAULT_PATH, Settings, read_settings
@@ -23,6 +24,7 @@ _VERBS = {
     "refresh": "regenerate the exclude list after a package run",
     "reconcile": "compare the whole tree with the standby and send what differs",
     "watches": "raise inotify's limit to what the tree needs",
+    "find-receiver": "after a session that failed: ask each secondary whether the standby waits there by now",
     "beat": "stamp the heartbeat file, for ever",
     "who-serves": "at boot: ask the secondary, and start no service where the standby serves",
     "superseded": "copy the standby's files back when told to; once this VM is to serve, start its services",
@@ -47,6 +49,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
             print(ensure_watches(settings.source, settings.lists["lsyncd"]))
         elif options.verb == "who-serves":
             at_boot(settings, run, print, options.patience)
+        elif options.verb == "find-receiver":
+            until_found(settings, run, lambda line: print(line, flush=True))
         elif options.verb == "superseded":
             until_it_may_serve(settings, run, lambda line: print(line, flush=True))
         elif options.verb == "last-files":
@@ -56,7 +60,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
             else:
                 print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")
         else:
-            beat(settings.state_dir, settings.run_dir, options.every, units=settings.units)
+            beat(
+                settings.state_dir, settings.run_dir, options.every, units=settings.units, receivers=settings.receivers,
+            )  # fmt: skip
     except ExcludeError as error:
         print(f"error: {error}; the list stays as it was", file=sys.stderr)
         return 1

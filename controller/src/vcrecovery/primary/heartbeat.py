@@ -5,7 +5,8 @@ changes are known to have been sent, or null when that is `at` itself.
 `queue` is the number of changes that lsyncd has seen and not sent. `units` has the state of each unit behind the
 service's ports that is not active; null when that is not known. `boot` is the kernel's name for the boot of the VM, and
 `final` is true once its shutdown has sent the last files (see `last_files`). `sent`: bytes that the sync has sent since
-that boot; null where nobody counts them.
+that boot; null where nobody counts them. `receiver`: the secondary that it vouches for, of those that it `knows`; null
+where there is one only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import time
 from typing import Callable, Dict, Optional, Sequence
 
+from .current import current, read_json, sent_to, still_vouched
 from .marks import Marks
 from .programs import Run, run
 from .sent_bytes import SentBytes
@@ -33,13 +35,15 @@ _POLL_SECONDS = 0.2
 def stamp(
     state_dir: str, at: float, good_until: Optional[float], queue: Optional[int] = None,
     units: Optional[Dict[str, str]] = None, final: bool = False, sent: Optional[int] = None,
+    receiver: Optional[str] = None, knows: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Replaces the marker at once."""
     os.makedirs(state_dir, mode=0o755, exist_ok=True)
     path = os.path.join(state_dir, NAME)
     with open(path + ".new", "w", encoding="utf-8") as file:
         said = {"at": round(at, 3), "good_until": good_until, "queue": queue, "units": units}
-        json.dump({**said, "boot": boot_id(), "final": final, "sent": sent}, file)
+        whose = {"receiver": receiver, "knows": list(knows)} if knows else {}
+        json.dump({**said, "boot": boot_id(), "final": final, "sent": sent, **whose}, file)
         file.write("\n")
     os.replace(path + ".new", path)
 
@@ -67,10 +71,11 @@ def last_good(state_dir: str) -> Optional[float]:
 def beat(
     state_dir: str, run_dir: str, every: float,
     now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep,
-    units: Sequence[str] = (), programs: Run = run,
+    units: Sequence[str] = (), programs: Run = run, receivers: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever."""
     good = last_good(state_dir) or NEVER
+    vouched_for = sent_to(read_json(os.path.join(state_dir, NAME)), receivers)
     marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
     sent = SentBytes(programs)
     next_probe = 0.0
@@ -81,12 +86,17 @@ def beat(
             next_probe = instant + every
             probes.add(instant)
         at = probes.sent()
+        # First: whoever has the sync go elsewhere has made a mark before.
+        to = current(run_dir, receivers)
         if at is not None:
             suspect = marks.any
-            if not suspect:
-                good = at
+            good = still_vouched(good, vouched_for, to, NEVER) if suspect else at
+            vouched_for = None if to is None else to.name
             queue = queue_length(os.path.join(run_dir, "lsyncd.status"))
-            stamp(state_dir, at, good if suspect else None, queue, unit_states(units, programs), sent=sent.at(instant))
+            stamp(
+                state_dir, at, good if suspect else None, queue, unit_states(units, programs), sent=sent.at(instant),
+                receiver=vouched_for, knows=receivers,
+            )  # fmt: skip
         sleep(min(every, _POLL_SECONDS))
 
 

@@ -10,10 +10,12 @@ import os
 import time
 from typing import Callable, Optional, Set
 
+from .current import current
 from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
 from .hidden import hidden_paths, is_hidden
 from .programs import ProgramError, Run
+from .receivers import find_receiver
 from .reconcile import alone
 from .sent_mounts import mount_points, sent_mounts
 from .settings import Settings
@@ -38,8 +40,13 @@ def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = tim
                 f"{sorted(gone)[0]} is not mounted any more: give it the option"
                 " x-systemd.before=vcrecovery-last-files.service in /etc/fstab"
             )
+        find_receiver(settings, run)
+        to = current(settings.run_dir, settings.receivers)
         done = whole_tree(settings.source, settings, lambda _progress: None)
-        stamp(settings.state_dir, at, None, queue=0, final=True)
+        stamp(
+            settings.state_dir, at, None, queue=0, final=True,
+            receiver=to.name if to is not None else None, knows=settings.receivers,
+        )  # fmt: skip
         folder = os.path.relpath(settings.state_dir, settings.source)
         named_paths(settings.source, settings, [os.fsencode(folder + "/" + HEARTBEAT_NAME)])
         return done

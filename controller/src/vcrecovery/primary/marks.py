@@ -4,6 +4,8 @@ systemd makes `starting` before lsyncd starts. lsyncd replaces it by `due` as so
 after an overflow and after a transfer that was not whole. A reconcile renames `due` to `reconciling`, so that a mark
 made meanwhile is a new one, and removes that when it has ended well. While any of them is there, heartbeats vouch for
 nothing newer than the last one before.
+
+`lost` says something else: a session has failed, so that the standby may be on another secondary by now.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import contextlib
 import os
 
 STARTING, DUE, RECONCILING = "starting", "due", "reconciling"
+LOST = "lost"
 
 
 class Marks:
@@ -33,6 +36,14 @@ class Marks:
         """Removes the second mark: the whole tree has arrived."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._reconciling)
+
+    def make_due(self) -> None:
+        """The standby may lack something."""
+        os.close(os.open(self._due, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    def take_lost(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._run_dir, LOST))
 
     @property
     def any(self) -> bool:

@@ -15,10 +15,12 @@ from typing import Any, Callable, Dict, Iterator, Optional
 
 from ..excludes.errors import ExcludeError
 from .consistency import consistent_tree
+from .current import current
 from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
 from .marks import Marks
 from .programs import ProgramError, Run
+from .receivers import find_receiver
 from .refresh import refresh
 from .report import NAME as REPORT_NAME
 from .report import progress_sentence, read_report, write_report
@@ -42,6 +44,8 @@ def reconcile(
     with alone(settings.run_dir):
         marks = Marks(settings.run_dir)
         marks.begin()
+        find_receiver(settings, run)
+        to = current(settings.run_dir, settings.receivers)
         began = now()
         before = read_report(settings.state_dir)
         # A list that cannot be made anew is no reason not to send: the old one stands.
@@ -49,13 +53,18 @@ def reconcile(
         report: Dict[str, Any] = {"began": began, "list_error": list_error, "last_good": before.get("last_good")}
         try:
             _send(settings, run, report, _Teller(settings, report, say, now))
+            if current(settings.run_dir, settings.receivers) != to:
+                raise ProgramError("the standby has moved meanwhile")
         except ProgramError as error:
             report.update(ended=now(), error=str(error), progress=None)
             _tell(settings, report)
             raise ReconcileError(f"the standby may lack something: {error}") from None
         report.update(ended=now(), error=None, progress=None, last_good=began)
         if settings.engine == "periodic":
-            stamp(settings.state_dir, began, None, sent=sent_bytes(run))
+            stamp(
+                settings.state_dir, began, None, sent=sent_bytes(run),
+                receiver=to.name if to is not None else None, knows=settings.receivers,
+            )  # fmt: skip
         marks.end()
         note_mounts(settings.run_dir, settings.source)
         _tell(settings, report)

@@ -32,7 +32,8 @@ class Settings(NamedTuple):
 
     `source` is the tree that is synced. `run_dir` holds marks that a boot forgets, `state_dir` what is synced too:
     the heartbeat and the report of the last reconcile. `units` are those behind the service's ports.
-    `unanswered`: what a VM does at its boot when nobody says who serves, `serve` or `wait`.
+    `unanswered`: what a VM does at its boot when nobody says who serves, `serve` or `wait`. `receivers`: the
+    secondaries at which its standby may be, where it is at home first; empty where there is one only.
     """
 
     selection: Selection
@@ -47,6 +48,7 @@ class Settings(NamedTuple):
     consistency: Consistency = Consistency()
     units: Tuple[str, ...] = ()
     unanswered: str = "serve"
+    receivers: Tuple[str, ...] = ()
 
 
 def read_settings(path: str) -> Settings:
@@ -59,6 +61,7 @@ def read_settings(path: str) -> Settings:
             raise TypeError("lists")
         if "consistency" in values:
             values["consistency"] = _consistency(values["consistency"])
+        values["receivers"] = tuple(str(name) for name in values.get("receivers", ()))
         values["units"] = tuple(str(unit) for unit in values.get("units", ()))
         return Settings(**values)
     except OSError as error:

@@ -50,7 +50,7 @@ def until_it_may_serve(
     while True:
         asked = now()
         question = f"{QUESTION} {json.dumps(report._asdict())}" if epoch else QUESTION
-        words = ask(settings, run, question, _ANSWER_SECONDS, control)
+        words = ask(settings, run, question, _ANSWER_SECONDS, control, first_is_enough=bool(epoch))
         if words and words[0] == PRIMARY:
             break
         order, wanted = _order(words)

@@ -8,38 +8,49 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from .answers import PRIMARY, QUESTION, STANDBY
 from .connections import OWN_CONNECTION
-from .programs import ProgramError, Run
+from .programs import Run
+from .receivers import ANSWER_SECONDS, Answer, ask_one, newest
 from .settings import Settings
 from .unit_states import system_state
 
 SUPERSEDED = "vcrecovery-superseded.target"
 NETWORK_MANAGER = "/etc/systemd/system/multi-user.target.wants/NetworkManager.service"
-#: Seconds for one question; between two while nobody answers.
-_ANSWER_SECONDS, _AGAIN_SECONDS = 20.0, 1.0
+#: Seconds between two questions while nobody answers.
+_AGAIN_SECONDS = 1.0
 
 Say = Callable[[str], None]
 
 
 def who_serves(settings: Settings, run: Run) -> Optional[str]:
-    """None when the secondary does not answer, or nothing that can be understood."""
-    words = ask(settings, run, QUESTION, _ANSWER_SECONDS)
+    """None when no secondary answers, or nothing that can be understood."""
+    words = ask(settings, run, QUESTION, ANSWER_SECONDS)
     return words[0] if words else None
 
 
 def ask(
-    settings: Settings, run: Run, question: str, timeout: float, control: str = OWN_CONNECTION
+    settings: Settings, run: Run, question: str, timeout: float, control: str = OWN_CONNECTION,
+    first_is_enough: bool = False,
 ) -> Optional[Sequence[str]]:  # fmt: skip
-    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above. `control`: an option of ssh."""
-    command = ["ssh", "-F", settings.ssh_config, "-o", control, "receiver", question]
-    try:
-        words = run(command, timeout).split()
-    except ProgramError:
-        return None
-    return words if words and words[0] in (PRIMARY, STANDBY) else None
+    """The words of the answer, of which the first is PRIMARY or STANDBY; None as above. `control`: an option of ssh.
+
+    `first_is_enough`: the first secondary is known to be the one that decides, if it answers.
+    """
+    answers: List[Answer] = []
+    for name in settings.receivers or ("",):
+        # Orders come from where the standby is at home: what the VM reports is for that one.
+        asked = question if name in ("", *settings.receivers[:1]) else QUESTION
+        answer = ask_one(settings, run, name, asked, timeout, control)
+        if answer is None:
+            continue
+        answers.append(answer)
+        if first_is_enough and answer.knows:
+            break
+    found = newest(answers)
+    return None if found is None or found.words[0] not in (PRIMARY, STANDBY) else found.words
 
 
 def at_boot(

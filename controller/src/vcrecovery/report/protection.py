@@ -30,7 +30,7 @@ class Protected:
 
 def protection(view: ServiceView) -> Protected:
     """By what is found of the service; while its standby serves, the copy on a spare protects it."""
-    if (episode := view.state.open_episode) is not None:
+    if (episode := view.state.open_episode) is not None and not episode.leaves_it_alone:
         return Protected(Protection.UNPROTECTED, f"a {episode.request.verb} is not finished")
     if not view.protected:
         protects, what = of_the_spare(view)

@@ -123,6 +123,9 @@ def of_drill(drill: Drill, rto_target: float | None) -> Reached:
 def _away(episode: Episode, now: float) -> tuple[float, float | None, str]:
     """From when on, for how long, and until what the service was away."""
     request = episode.request
+    if request.leaves is not None:
+        # Its primary has served all the time.
+        return episode.opened_at, None, ""
     if request.back or request.planned:
         first = next((record for record in episode.steps if record.step in (Step.SHUTDOWN, Step.STOP)), None)
         if first is None:
@@ -166,6 +169,8 @@ def _between(begin: float, end: float) -> float | None:
 def _lost(episode: Episode) -> float | None:
     """Seconds of writes. A planned move that was done lost none; of a standby that only came up again none is asked."""
     request, outcome = episode.request, episode.outcome
+    if request.leaves is not None:
+        return None
     if request.planned or request.back:
         return 0.0 if outcome is Outcome.DONE else None
     if request.again or not (outcome is Outcome.DONE or (outcome is None and episode.has_acted)):

@@ -26,6 +26,12 @@ EPOCH_KEY = "user.vcrecovery.epoch"
 READY_KEY = "user.vcrecovery.ready"
 #: Set while a failback keeps what the standby was at its stop: the tree takes no files meanwhile.
 KEEPING_KEY = "user.vcrecovery.keeping"
+#: Of a spare of one that waits elsewhere: the secondary on which it does. Else it serves there.
+WAITS_ON_KEY = "user.vcrecovery.waits-on"
+#: Of one that waits where it was moved to: the secondary that it came from. It has all that was ever sent there.
+HAS_ALL_OF_KEY = "user.vcrecovery.has-all-of"
+#: The epoch of a move that was taken back to it: of two that were to take files then, it is the one.
+TAKEN_BACK_KEY = "user.vcrecovery.taken-back"
 #: The last: of a container that neither stands by nor serves: a copy of one that does, or what one was copied from.
 STANDBY, ACTIVE, SPARE = "standby", "active", "spare"
 #: The storage drivers that keep a stopped container's files where they can be written.
@@ -210,7 +216,14 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
             raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 
-    lxd.reconfigure(read, lambda _found: {ROLE_KEY: STANDBY, KEEPING_KEY: "", **STAYS_OFF})
+    gone = dict.fromkeys((KEEPING_KEY, WAITS_ON_KEY, HAS_ALL_OF_KEY), "")
+
+    def keys(found: Instance) -> dict[str, str]:
+        # The one that it is taken back from may be away, and not know.
+        back = {TAKEN_BACK_KEY: found.config.get(EPOCH_KEY, "")} if found.config.get(WAITS_ON_KEY) else {}
+        return {ROLE_KEY: STANDBY, **gone, **back, **STAYS_OFF}
+
+    lxd.reconfigure(read, keys)
 
 
 def let_files_in(lxd: LxdServer, read: Callable[[], Instance]) -> None:
@@ -304,6 +317,14 @@ def _make_host_key(tree: Rootfs) -> None:
     # The private one last: where it is, both are.
     tree.file("/etc/ssh/ssh_host_ed25519_key.pub", public + b"\n")
     tree.file("/etc/ssh/ssh_host_ed25519_key", private, 0o600)
+
+
+def register(plan: Plan, name: str, lxd: LxdServer, secondary: str) -> bool:
+    """Has the receiver of this machine, which is that secondary, know where the container is, or will be.
+
+    Whether that changed anything. Raises ExternalError on another machine.
+    """
+    return _register(plan.state_dir, name, lxd.socket, lxd.rootfs(plan.secondaries[secondary].storage_pool, name))
 
 
 def _register(state_dir: Path, name: str, socket: Path, rootfs: Path) -> bool:

@@ -17,11 +17,13 @@ from vcrecovery.standby import lxcfs
 from vcrecovery.standby.container import (
     ACTIVE,
     EPOCH_KEY,
+    HAS_ALL_OF_KEY,
     READY_KEY,
     ROLE_KEY,
     SPARE,
     STANDBY,
     STAYS_OFF,
+    WAITS_ON_KEY,
     Changes,
     config_of,
     devices_of,
@@ -73,6 +75,7 @@ def copy(
     timeout: float,
     pause: bool = False,
     with_memory: bool = False,
+    waits_on: str = "",
     tell: Callable[[str], None] = lambda _text: None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
@@ -80,6 +83,7 @@ def copy(
 
     `with_memory`: so that it can go on there as it is, with the same network card. A copy that LXD has made without
     is made anew.
+    `waits_on`: the secondary on which the standby waits for its VM meanwhile; empty where it serves.
 
     Raises ExternalError, and RefusedError when `here` has another container of that name, or one that serves.
     """
@@ -100,6 +104,8 @@ def copy(
         ROLE_KEY: SPARE,
         READY_KEY: "true",
         EPOCH_KEY: str(epoch),
+        WAITS_ON_KEY: waits_on,
+        HAS_ALL_OF_KEY: "",
         COPIED_KEY: "" if found is None else found.config.get(COPIED_KEY, ""),
     }
     if with_memory:
@@ -156,16 +162,23 @@ def thaw(lxd: LxdServer, name: str, timeout: float) -> bool:
 
 
 def put_aside(
-    lxd: LxdServer, name: str, epoch: int, timeout: float = ENDS_WITHIN, *, with_memory: bool = False
+    lxd: LxdServer,
+    name: str,
+    epoch: int,
+    timeout: float = ENDS_WITHIN,
+    *,
+    waits_on: str = "",
+    with_memory: bool = False,
 ) -> Instance | None:
-    """Has a container not serve any more, since another one does from `epoch` on; as it is then, None without one.
+    """Has a container neither serve nor wait any more, since another one does from `epoch` on; as it is then, None
+    without one. `waits_on`: the secondary of the other one, if that waits.
 
     `with_memory`: that other one is to go on with it. Raises ExternalError when that is not proved, and
     RefusedError for one of a later epoch.
     """
     if lxd.get(name) is None:
         return None
-    keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), **STAYS_OFF}
+    keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), WAITS_ON_KEY: waits_on, HAS_ALL_OF_KEY: "", **STAYS_OFF}
 
     found = lxd.reconfigure(
         lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch),

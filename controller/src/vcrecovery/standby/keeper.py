@@ -26,8 +26,17 @@ from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
+from vcrecovery.plan.places import place
 from vcrecovery.standby import container_units
-from vcrecovery.standby.container import KEEPING_KEY, READY_KEY, ROLE_KEY, STANDBY, let_files_in, secondary_of
+from vcrecovery.standby.container import (
+    KEEPING_KEY,
+    READY_KEY,
+    ROLE_KEY,
+    STANDBY,
+    WAITS_ON_KEY,
+    let_files_in,
+    secondary_of,
+)
 from vcrecovery.standby.modes import (
     RAW_KEY,
     REFRESHED_KEY,
@@ -122,6 +131,7 @@ class StandbyKeeper:
 
         Raises ExternalError, and BusyError while it is failed over or another keeper is at work on it.
         """
+        self._place(service)
         entry = self._plan.services[service]
         lxd = self._lxd[entry.standby.secondary]
         found, mode = lxd.get(service), self._chosen.of(service, entry)
@@ -154,6 +164,15 @@ class StandbyKeeper:
                     pass
                 return Looked(False, _CHANGED)
 
+    def _place(self, service: str) -> None:
+        """Where the journal has it by now: another process may have moved it. Whoever shares the plan sees it, too."""
+        if self._plan.services[service].standby.spare is None:
+            return
+        state = self._journal.state(service)
+        if state.open_episode is None:
+            # One that the plan has no place for is told of by whoever brings it up.
+            place(self._plan, service, state.placed_on)
+
     def _if_still_wanted(self, act: Act, service: str, entry: Service, lxd: LxdServer) -> tuple[Mode, Instance] | None:
         """The mode and the container by now; None when it was promoted or changed since, and that ends the need."""
         found = lxd.get(service)
@@ -171,9 +190,11 @@ class StandbyKeeper:
         if found is None:
             raise ExternalError(f"secondary {lxd.name} has no container {service}", "run the role `secondary`")
         state = self._journal.state(service)
+        if state.side is Side.PRIMARY and (on := found.config.get(WAITS_ON_KEY)):
+            return f"left alone: the standby waits on {on}, or is on its way there"
         if state.side is not Side.PRIMARY or found.config.get(ROLE_KEY) != STANDBY:
             return "left alone: the standby serves"
-        if state.open_episode is not None:
+        if state.open_episode is not None and not state.open_episode.leaves_it_alone:
             return f"left alone: the failover of epoch {state.open_episode.epoch} is not finished"
         if found.config.get(READY_KEY) != "true":
             return "left alone: the standby was never made ready"

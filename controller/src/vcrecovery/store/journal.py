@@ -57,7 +57,7 @@ _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 _ACTS = f"""step IN ({", ".join(f"'{step}'" for step in ACTS)})"""
 
 _OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
-_OF_A_SPARE = (("to", None), ("secondary_is_down", False), ("how", How.WARM))
+_OF_A_SPARE = (("to", None), ("secondary_is_down", False), ("how", How.WARM), ("leaves", None))
 _UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK, *_OF_A_SPARE)
 
 
@@ -390,12 +390,22 @@ class Journal:
                 self._who_serves_now(db, row)
 
     def _who_serves_now(self, db: sqlite3.Connection, row: int) -> None:
-        """From the start of the standby on, it serves, or will; from the end of a failback's hand-over on, the VM."""
-        service, step = db.execute("SELECT service, step FROM step WHERE id = ?", (row,)).fetchone()
+        """From the start of the standby on, it serves, or will; from the end of a failback's hand-over on, the VM.
+
+        One that waits does so where it takes files.
+        """
+        service, step, request = db.execute(
+            "SELECT s.service, step, request FROM step AS s JOIN episode AS e ON e.id = s.episode WHERE s.id = ?",
+            (row,),
+        ).fetchone()
         if step == Step.START:
             self._set(db, service, side=Side.STANDBY.value)
         elif step == Step.HAND_OVER:
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None)
+        elif step == Step.RECEIVE:
+            self._set(db, service, standby_on=json.loads(request)["to"])
+        elif step == Step.TAKE_BACK and (leaves := json.loads(request).get("leaves")) is not None:
+            self._set(db, service, standby_on=leaves)
 
     def note_hooks(self, episode: Episode, step: Step, ran: Sequence[HookRun]) -> None:
         """Into the evidence of the newest try of `step` that has ended, where that has room for it."""
@@ -423,7 +433,7 @@ class Journal:
                 self._set(db, episode.service, standby_on=episode.request.to)
             if outcome is Outcome.DONE and episode.request.back:
                 self._acknowledge(db, episode.service, at)
-            elif outcome is Outcome.DONE:
+            elif outcome is Outcome.DONE and episode.request.leaves is None:
                 # What was acknowledged is an earlier one, whatever a clock that was set back since says.
                 self._set(db, episode.service, acknowledged_at=None)
 

@@ -17,6 +17,8 @@ from vcrecovery.errors import BusyError, ExternalError, lock_errors
 
 #: The parts of a service that are its standby's container, for one act, and the keeping of it.
 _STANDBY, _KEEPING = "standby", "keeping"
+#: The whole move of a standby: one that waits lets go of the service while it is copied.
+_MOVING = "moving"
 #: Seconds for which somebody who holds it only for a moment is waited for.
 PATIENCE = 15.0
 #: Seconds for which a verb waits for another keeper: longer than the boot of a container's services may take.
@@ -94,8 +96,12 @@ def service_lock(
 
 def is_at_work(state_dir: Path, service: str) -> bool:
     """Whether a controller holds the service at this moment, and not for one brief act."""
+    return _is_held(_path(state_dir, service))
+
+
+def _is_held(path: Path) -> bool:
     try:
-        with _path(state_dir, service).open("rb") as file:
+        with path.open("rb") as file:
             try:
                 # Shared: of two that look, none takes the other for one at work.
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -105,6 +111,46 @@ def is_at_work(state_dir: Path, service: str) -> bool:
     except OSError:
         pass  # nobody has ever held it, or who wants to hold it is told what is wrong
     return False
+
+
+class HeldService:
+    """Holds the service as `service_lock` does, and can let go of it for a while: a failover then comes first."""
+
+    def __init__(self, state_dir: Path, service: str, clock: Clock = SYSTEM) -> None:
+        self._state_dir, self._service, self._clock = state_dir, service, clock
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> HeldService:
+        self._take()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._held.close()
+
+    def _take(self) -> None:
+        self._held.enter_context(service_lock(self._state_dir, self._service, clock=self._clock))
+
+    @contextmanager
+    def let_go(self) -> Iterator[None]:
+        """Within it, others may have it; what is known of the service has to be read anew after it.
+
+        Raises BusyError when another has it then.
+        """
+        self._held.close()
+        try:
+            yield
+        finally:
+            self._take()
+
+
+def one_mover(state_dir: Path, service: str, clock: Clock = SYSTEM) -> contextlib.AbstractContextManager[None]:
+    """Held for as long as a move of the service's standby takes. Raises BusyError when another has it."""
+    return service_lock(state_dir, service, part=_MOVING, patience=0.0, clock=clock)
+
+
+def is_being_moved(state_dir: Path, service: str) -> bool:
+    """Whether somebody is at work on a move of its standby at this moment."""
+    return _is_held(_path(state_dir, service, _MOVING))
 
 
 @contextmanager

@@ -63,7 +63,8 @@ class Freshness:
     `queue`: changes that the primary had seen and not sent. `units`: those behind its ports that were not active, with
     their states; None where it does not say. `boot`: the primary's, by its kernel. `final`: the marker is the last act
     of its shutdown, before which everything was sent. `sent`: bytes that the sync has sent since that boot; None where
-    nobody counts them.
+    nobody counts them. `receiver`: the secondary to which the primary sends, and for which it vouches;
+    `knows`: those at which it looks for its standby. None and empty where there can be one only.
     """
 
     synced_through: float | None
@@ -75,6 +76,8 @@ class Freshness:
     boot: str | None = None
     final: bool = False
     sent: int | None = None
+    receiver: str | None = None
+    knows: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -97,15 +100,16 @@ def freshness_of(service: str, heartbeat: bytes | None, report: bytes | None) ->
         return Freshness(None, f"the heartbeat in {service} cannot be read", reconcile=reconcile)
     queue, units = _count(queue), _units(found.get("units"))
     boot, final = _line(found.get("boot")), found.get("final") is True
-    sent = _count(found.get("sent"))
+    sent, receiver, knows = _count(found.get("sent")), _line(found.get("receiver")), _names(found.get("knows"))
     if good <= 0:
-        return Freshness(None, "the first sync has not ended", heard_at, queue, reconcile, units, boot, sent=sent)
+        detail = "the first sync has not ended"
+        return Freshness(None, detail, heard_at, queue, reconcile, units, boot, False, sent, receiver, knows)
     detail = ""
     if good != heard_at:
         detail = (reconcile and reconcile.error) or "the whole tree has to be compared again"
     if len(report or b"") > _LARGEST:
         detail = _too_large("report", service)
-    return Freshness(good, detail, heard_at, queue, reconcile, units, boot, final, sent)
+    return Freshness(good, detail, heard_at, queue, reconcile, units, boot, final, sent, receiver, knows)
 
 
 def _too_large(what: str, service: str) -> str:
@@ -256,6 +260,10 @@ def _units(value: Any) -> dict[str, str] | None:
         return None
     found = [(_line(unit), _line(state)) for unit, state in list(value.items())[:_UNITS]]
     return {unit: state for unit, state in found if unit and state}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(name for name in map(_line, value[:_UNITS]) if name) if isinstance(value, list) else ()
 
 
 def _line(value: Any) -> str | None:

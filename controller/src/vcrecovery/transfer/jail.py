@@ -16,9 +16,10 @@ import ctypes
 import ctypes.util
 import errno
 import os
+import select
 import signal
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,14 +42,28 @@ TO_READ = frozenset({1})
 _CAPABILITIES = range(64)
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 _READY = b"."
+#: Seconds between two questions whether the child may go on.
+ASKED_EVERY = 10.0
+#: The exit status of one that did all it was to do, and may not have: rsync at the other end takes the greater one of
+#: this and its own, and lsyncd sends again what it ended so.
+REFUSED_AFTERWARDS = 12
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
 
 
-def enter(tree: Path, id_map: Sequence[Mapping[str, Any]], *, read_only: bool, session: int | None) -> None:
+def enter(
+    tree: Path,
+    id_map: Sequence[Mapping[str, Any]],
+    *,
+    read_only: bool,
+    session: int | None,
+    still: Callable[[], bool | None] = lambda: True,
+) -> None:
     """Returns in a child that is in the jail. The caller's process waits for it, and ends as it does.
 
-    `session` is the session's lock, if it has one. Raises ExternalError when this machine has no such jail.
+    `session` is the session's lock, if it has one. `still` says outside, now and then and at the end, whether the child
+    may go on, None where nobody knows; once it may not, it is ended. One that nobody lets go on at its end has failed.
+    Raises ExternalError when this machine has no such jail.
     """
     _check(_libc.unshare(CLONE_NEWPID), "unshare process namespace")
     outside, inside = socket.socketpair()
@@ -57,7 +72,7 @@ def enter(tree: Path, id_map: Sequence[Mapping[str, Any]], *, read_only: bool, s
     child = os.fork()
     if child:
         inside.close()
-        _accompany(child, outside, id_map, before)
+        _accompany(child, outside, id_map, before, still)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     outside.close()
     # A signal to its own process group would reach whoever waits outside; the caller's terminal stays outside, too.
@@ -84,7 +99,11 @@ def _check(result: int, what: str) -> None:
 
 
 def _accompany(
-    child: int, channel: socket.socket, id_map: Sequence[Mapping[str, Any]], unblocked: Collection[int]
+    child: int,
+    channel: socket.socket,
+    id_map: Sequence[Mapping[str, Any]],
+    unblocked: Collection[int],
+    still: Callable[[], bool | None],
 ) -> NoReturn:
     """Writes the child's ID map, since that takes rights outside; passes signals on; ends as the child does.
 
@@ -108,8 +127,14 @@ def _accompany(
         except OSError:
             # The child, which waits for an answer, says what is wrong.
             channel.close()
+    # The descriptor can be read once it has ended.
+    while not select.select([handle], [], [], ASKED_EVERY)[0]:
+        if still() is False:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            break
     _, status = os.waitpid(child, 0)
-    _end_as(os.waitstatus_to_exitcode(status))
+    code = os.waitstatus_to_exitcode(status)
+    _end_as(REFUSED_AFTERWARDS if code == 0 and not still() else code)
 
 
 def _write_id_map(pid: int, id_map: Sequence[Mapping[str, Any]]) -> None:

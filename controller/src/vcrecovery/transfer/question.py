@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vcrecovery.primary.answers import STANDBY
+from vcrecovery.primary.answers import ELSEWHERE, STANDBY
 from vcrecovery.transfer.failback_orders import Given, Order, Report, read_order, take_report
 from vcrecovery.transfer.receiver import who_serves
 
@@ -28,7 +28,9 @@ def answer(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """`primary`, `standby`, or `standby ORDER EPOCH`. `said`: the VM's report, empty if it brings none.
+    """What `who_serves` says; of a standby that serves with the words `ORDER EPOCH` behind the first one.
+
+    `said`: the VM's report, empty if it brings none.
 
     Raises RefusedError for a report that is none, and what `who_serves` raises.
     """
@@ -49,9 +51,10 @@ def _reply(state_dir: Path, service: str) -> tuple[str, Given | None]:
     # First: whoever ends a failback gives the role back, then withdraws the order.
     given = read_order(state_dir, service)
     role = who_serves(state_dir, service)
-    if role != STANDBY or given is None:
+    word, *more = role.split()
+    if word != STANDBY or ELSEWHERE in more or given is None:
         return role, None
-    return f"{role} {given.order} {given.epoch}", given
+    return " ".join([word, given.order, str(given.epoch), *more]), given
 
 
 def _patience(given: Given, report: Report) -> float:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vcrecovery.errors import ExternalError, RefusedError, UsageError
-from vcrecovery.primary.answers import PRIMARY, STANDBY
+from vcrecovery.primary.answers import ELSEWHERE, HAS_ALL_OF, PRIMARY, RANK, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, jail, sessions
 from vcrecovery.transfer.failback_orders import Order, read_order
@@ -78,6 +78,8 @@ def find_target(state_dir: Path, service: str) -> Target:
     is not ready or serves: files from an old primary would overwrite live data then. KeepingError: not at this moment.
     """
     config, rootfs = _container_of(state_dir, service)
+    if _waits_on(config):
+        raise RefusedError(f"refused: the standby of {service} waits on {_waits_on(config)} now", "its VM looks there")
     if config.get("user.vcrecovery.role") != "standby":
         raise RefusedError(f"refused: {service} is served by its standby; its files are live")
     if config.get("user.vcrecovery.ready") != "true":
@@ -104,17 +106,36 @@ def find_source(state_dir: Path, service: str) -> Target:
 
 
 def who_serves(state_dir: Path, service: str) -> str:
-    """What a VM asks at its boot: `primary` or `standby`. Raises UsageError and ExternalError as `find_target` does."""
+    """What a VM asks: see `primary.answers`. Raises UsageError and ExternalError as `find_target` does."""
     try:
         config, _rootfs = _container_of(state_dir, service)
     except _NotHereError:
         return STANDBY if _journal_says_standby(state_dir, service) else PRIMARY
-    # What is a spare here has gone on to serve elsewhere.
-    answer = {"standby": PRIMARY, "active": STANDBY, "spare": STANDBY}.get(config.get("user.vcrecovery.role", ""))
+    # What is a spare here has gone on to serve elsewhere, or to wait.
+    answer = {"standby": PRIMARY, "active": STANDBY, "spare": f"{STANDBY} {ELSEWHERE}"}.get(
+        config.get("user.vcrecovery.role", "")
+    )
+    if _waits_on(config):
+        return ELSEWHERE
     if answer is None:
         # On a wrong answer the VM would start no service.
         raise ExternalError(f"container {service} is no standby of VCRecovery", "run the role `secondary`")
-    return answer
+    return " ".join([answer, *_how_much_it_counts(config)])
+
+
+def _how_much_it_counts(config: Mapping[str, str]) -> Iterator[str]:
+    epoch = int(config.get("user.vcrecovery.epoch") or 0)
+    rank = 2 * epoch + (epoch > 0 and config.get("user.vcrecovery.taken-back") == str(epoch))
+    if rank:
+        yield f"{RANK}{rank}"
+    if origin := config.get("user.vcrecovery.has-all-of"):
+        yield f"{HAS_ALL_OF}{origin}"
+
+
+def _waits_on(config: Mapping[str, str]) -> str:
+    """Where the standby waits that is a spare here; empty for any other."""
+    is_spare = config.get("user.vcrecovery.role") == "spare"
+    return config.get("user.vcrecovery.waits-on", "") if is_spare else ""
 
 
 def _container_of(state_dir: Path, service: str) -> tuple[Mapping[str, str], Path]:
@@ -202,9 +223,22 @@ def receive(state_dir: Path, service: str, command: str, *, seeds: bool) -> NoRe
             hand_on(error.relay, command)
     if not read_only:
         (published.withdraw if seeds else published.publish)(target.rootfs)
-    jail.enter(target.rootfs, target.id_map, read_only=read_only, session=session)
+
+    def still_takes() -> bool | None:
+        return True if read_only else _takes_files(state_dir, service)
+
+    jail.enter(target.rootfs, target.id_map, read_only=read_only, session=session, still=still_takes)
     os.umask(0o022)
     os.execve("/usr/bin/rsync", arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606
+
+
+def _takes_files(state_dir: Path, service: str) -> bool | None:
+    """Whether what has arrived up to now counts: a standby that has moved on lacks it. None: LXD does not say."""
+    try:
+        config, _rootfs = _container_of(state_dir, service)
+    except (ExternalError, UsageError):
+        return None
+    return config.get("user.vcrecovery.role") == "standby"
 
 
 def _join(state_dir: Path, service: str) -> tuple[Target, int]:

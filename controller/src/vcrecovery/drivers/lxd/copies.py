@@ -18,12 +18,18 @@ from vcrecovery.errors import ExternalError
 INCOMPLETE_KEY = "user.vcrecovery.incomplete"
 #: What LXD says of an instance that has no volume.
 _NO_VOLUME = "Instance storage pool not found"
+#: How LXD tells of rsync's word for files that vanished.
+_VANISHED = "[exit status 24]"
 #: Seconds between two looks at a copy that goes on; less of a short one, since nobody serves during the last of a move.
 _LOOK_EVERY, _LOOKS_PER_COPY = 0.3, 20
 #: Seconds for the source to answer, while the copy gets on or not.
 _SOURCE_WITHIN = 20.0
 #: Seconds for a copy that is given up to end: LXD waits so long for a source that has gone.
 _ENDS_WITHIN = 40.0
+
+
+class VanishedError(ExternalError):
+    """Files of the source went while they were copied; all others are there. Another try has the rest."""
 
 
 class Copies(Instances):
@@ -198,7 +204,8 @@ class Copies(Instances):
             self._clock.sleep(min(_LOOK_EVERY, max(_LOOK_EVERY, going_on) / _LOOKS_PER_COPY))
         if operation is None or operation["status_code"] != 200:
             why = "it has forgotten it" if operation is None else " ".join(str(operation["err"]).split())
-            raise ExternalError(f"LXD on secondary {self.name}: the copy of {instance} from {source.name}: {why}")
+            kind = VanishedError if _VANISHED in why else ExternalError
+            raise kind(f"LXD on secondary {self.name}: the copy of {instance} from {source.name}: {why}")
 
     def _operation(self, number: str) -> Mapping[str, Any] | None:
         """None when the server does not know it: it has ended a while ago, or the server was restarted."""

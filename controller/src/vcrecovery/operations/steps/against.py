@@ -9,6 +9,7 @@ from vcrecovery.operations import records
 from vcrecovery.operations.serving import standby_serves
 from vcrecovery.operations.steps.moving import against_a_move
 from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.operations.steps.waiting import against_a_waiting_move
 from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.primary.who_serves import NETWORK_MANAGER
 from vcrecovery.transfer.rootfs import Rootfs
@@ -21,6 +22,8 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
     """Nothing speaks against a failover."""
     if not (episode.request.back or episode.request.planned):
         return ()
+    if episode.request.leaves is not None:
+        return tuple(against_a_waiting_move(subject, episode))
     if episode.request.moves:
         return tuple(against_a_move(subject, episode))
     found = _against_a_failback(subject, episode) if episode.request.back else []

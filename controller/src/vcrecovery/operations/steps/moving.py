@@ -15,6 +15,7 @@ from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.drivers.lxd.copies import VanishedError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result
 from vcrecovery.errors import CalledOffError, ExternalError
@@ -34,13 +35,15 @@ from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 
 #: Seconds for one pass. It serves meanwhile.
 PASS_WITHIN = 86400.0
+#: So many times it is tried in a pass, where files vanish.
+TRIES = 8
 #: Seconds between two looks whether it still serves.
 LOOK_EVERY = 5.0
 #: Seconds for the last pass: so many, or so many times as long as the one before.
 LAST_WITHIN, LAST_TAKES = 120.0, 5.0
 
 
-def where_it_served(subject: Subject) -> tuple[LxdServer, Spare]:
+def where_it_was(subject: Subject) -> tuple[LxdServer, Spare]:
     spare = subject.service.standby.spare
     assert spare is not None  # noqa: S101  whoever changes places has one
     return subject.env.lxd[spare.secondary], spare
@@ -56,7 +59,7 @@ def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
     if request.moves:
         if found is not None:
             return ""
-        source, spare = where_it_served(subject)
+        source, spare = where_it_was(subject)
         whose_pool, pool = subject.env.plan.secondaries[spare.secondary].storage_pool, subject.secondary.storage_pool
         return no_room_for_a_copy(source, whose_pool, name, lxd, pool)
     if found is None:
@@ -78,7 +81,7 @@ def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
 
 def against_a_move(subject: Subject, episode: Episode) -> list[str]:
     """Beside what is known of the copy."""
-    source, _ = where_it_served(subject)
+    source, _ = where_it_was(subject)
     found = records.problems(subject.names_after(episode))
     if not _answers_everywhere(subject):
         found.append(f"it does not answer on {source.name}; `vcrecovery failover {subject.name}` brings it up")
@@ -94,7 +97,7 @@ def serves_on(subject: Subject, episode: Episode) -> str:
     """
     found = _asked_where_it_served(subject)
     answers = any(r.reached for r in found) if episode.request.automatic else all(r.ok for r in found)
-    return where_it_served(subject)[0].name if answers else ""
+    return where_it_was(subject)[0].name if answers else ""
 
 
 def _answers_everywhere(subject: Subject) -> bool:
@@ -103,7 +106,7 @@ def _answers_everywhere(subject: Subject) -> bool:
 
 
 def _asked_where_it_served(subject: Subject) -> list[Result]:
-    _, spare = where_it_served(subject)
+    _, spare = where_it_was(subject)
     service, probes = subject.service, subject.env.probes
     addresses = [str(address) for address in (spare.address, spare.address6) if address]
     asked = [(address, port) for address in addresses for port in service.ports]
@@ -115,9 +118,7 @@ def _asked_where_it_served(subject: Subject) -> list[Result]:
 
 def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Copied:
     """Pass after pass, until so little is left that it may stop."""
-    source, _ = where_it_served(subject)
-    # The move's own epoch is not spent before the stop.
-    serving, took = subject.env.journal.state(subject.name).epoch, list[float]()
+    source, _ = where_it_was(subject)
 
     def refuse_one_that_ended() -> None:
         found = source.get(subject.name)
@@ -126,20 +127,37 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
 
     def look_at_it() -> None:
         refuse_one_that_ended()
-        _refuse_what_was_called_off(subject, episode)
+        refuse_what_was_called_off(subject, episode)
 
     look = spaced(look_at_it, LOOK_EVERY, subject.env.clock.steady)
+    copied = passes(subject, "", tell, look, with_memory=episode.request.carries_memory)
+    refuse_what_was_called_off(subject, episode)
+    return copied
+
+
+def passes(
+    subject: Subject,
+    waits_on: str,
+    tell: Callable[[str], None],
+    look: Callable[[], None],
+    *,
+    with_memory: bool = False,
+) -> Copied:
+    """Until little is left; `look` is called meanwhile, and may raise what ends it.
+
+    `waits_on`, `with_memory`: see `copies.copy`.
+    """
+    # The move's own epoch is not spent before the stop.
+    epoch, took = subject.env.journal.state(subject.name).epoch, list[float]()
     while not is_copied(took):
         number = len(took) + 1
         said = partial(_say_of, tell, number)
-        with_memory = episode.request.carries_memory
-        took.append(_pass(subject, serving, PASS_WITHIN, said, look, with_memory=with_memory))
+        took.append(one_pass(subject, epoch, PASS_WITHIN, said, look, waits_on, with_memory=with_memory))
         tell(f"pass {number}: {took[-1]:.1f} s")
-    _refuse_what_was_called_off(subject, episode)
     return Copied(f"{len(took)} passes, the last in {took[-1]:.1f} s", seconds=took[-1])
 
 
-def _refuse_what_was_called_off(subject: Subject, episode: Episode) -> None:
+def refuse_what_was_called_off(subject: Subject, episode: Episode) -> None:
     """A copy may take hours. Raises CalledOffError."""
     env, there = subject.env, subject.lxd.name
     if there in DrainedBook(env.journal).all():
@@ -154,8 +172,8 @@ def _refuse_what_was_called_off(subject: Subject, episode: Episode) -> None:
 
 def stop(subject: Subject, episode: Episode) -> Stopped:
     # Who drains has written that down before looking for what is stopped: one of the two sees the other.
-    _refuse_what_was_called_off(subject, episode)
-    source, _ = where_it_served(subject)
+    refuse_what_was_called_off(subject, episode)
+    source, _ = where_it_was(subject)
     limit = subject.service.timeouts.shutdown
     with_memory = episode.request.carries_memory
     if with_memory:
@@ -176,7 +194,7 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     before = copied.evidence.seconds if copied is not None and isinstance(copied.evidence, Copied) else 0.0
     _refuse_one_that_ran(subject, episode)
     within = max(LAST_WITHIN, LAST_TAKES * before)
-    took = _pass(subject, episode.epoch, within, with_memory=episode.request.carries_memory)
+    took = one_pass(subject, episode.epoch, within, with_memory=episode.request.carries_memory)
     _refuse_one_that_ran(subject, episode)
     return Copied(f"the rest in {took:.1f} s", seconds=took)
 
@@ -184,7 +202,7 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
 def take_back(subject: Subject, episode: Episode) -> TakenBack:
     """Raises ExternalError while it is not proved that it does not run on the other side."""
     env, name = subject.env, subject.name
-    source, _ = where_it_served(subject)
+    source, _ = where_it_was(subject)
     if episode.tried(Step.START):
         try:
             copies.put_aside(subject.lxd, name, episode.epoch)
@@ -212,37 +230,46 @@ def _say_of(tell: Callable[[str], None], number: int, text: str) -> None:
     tell(f"pass {number}: {text}")
 
 
-def _pass(
+def one_pass(
     subject: Subject,
     epoch: int,
     timeout: float,
     tell: Callable[[str], None] = lambda _text: None,
     look: Callable[[], None] = lambda: None,
+    waits_on: str = "",
     *,
     with_memory: bool = False,
 ) -> float:
     """Seconds that it took."""
-    source, _ = where_it_served(subject)
+    source, _ = where_it_was(subject)
     clock = subject.env.clock
     begun = clock.steady()
     with one_keeper(subject.env.plan.state_dir, subject.name, KEEPER_PATIENCE, clock):
-        copies.copy(
-            subject.env.plan,
-            subject.name,
-            source,
-            subject.lxd,
-            epoch,
-            clock,
-            timeout=timeout,
-            with_memory=with_memory,
-            tell=tell,
-            look=look,
-        )
+        for left in reversed(range(TRIES)):
+            try:
+                copies.copy(
+                    subject.env.plan,
+                    subject.name,
+                    source,
+                    subject.lxd,
+                    epoch,
+                    clock,
+                    timeout=timeout,
+                    waits_on=waits_on,
+                    with_memory=with_memory,
+                    tell=tell,
+                    look=look,
+                )
+                break
+            except VanishedError:
+                # Of one that serves, or takes files, some come and go.
+                if not left:
+                    raise
     return clock.steady() - begun
 
 
 def _refuse_one_that_ran(subject: Subject, episode: Episode) -> None:
-    source, _ = where_it_served(subject)
+    source, _ = where_it_was(subject)
     stopped, found = episode.done(Step.STOP), source.get(subject.name)
     proof = stopped.evidence if stopped is not None else None
     started_at = proof.started_at if isinstance(proof, Stopped) else None
@@ -255,7 +282,7 @@ def _refuse_one_that_ran(subject: Subject, episode: Episode) -> None:
 
 def end_it_where_it_served(subject: Subject, episode: Episode) -> str:
     """How it is proved that it does not serve there. Raises ExternalError when it is not."""
-    source, spare = where_it_served(subject)
+    source, spare = where_it_was(subject)
     request, name = episode.request, subject.name
     try:
         copies.put_aside(source, name, episode.epoch, subject.service.timeouts.fence)
