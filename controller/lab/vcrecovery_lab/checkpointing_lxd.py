@@ -6,7 +6,6 @@ In a network namespace of its own too: liblxc finds a container by its path, onc
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from .layout import CHECKOUT
 from .private_lxd import PrivateLxd
 from .run import run
 
-_WRAPPER = CHECKOUT / "roles/secondary/files/criu"
+_WRAPPER = CHECKOUT / "roles/secondary/files/criu.py"
 #: /sys shows the network in which it was mounted.
 _START = """\
 mkdir -p "$1/cgroup" && mount --rbind /sys/fs/cgroup "$1/cgroup" && mount -t sysfs sysfs /sys &&
@@ -33,7 +32,9 @@ class CheckpointingLxd(PrivateLxd):
         self.namespace = f"{network}-{number}"
         self.programs = self.folder / "programs"
         self.programs.mkdir()
-        shutil.copy2(_WRAPPER, self.programs / "criu")
+        wrapper = self.programs / "criu"
+        wrapper.write_text(f"#!/usr/bin/python3 -I\n{_WRAPPER.read_text()}")
+        wrapper.chmod(0o755)
 
     def command(self) -> list[str]:
         within = ["nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--mount", "--propagation", "private"]

@@ -1,4 +1,3 @@
-#!/usr/bin/python3 -I
 """criu as LXD 5.0 needs it: liblxc cannot bring back what it has had CRIU write down of a container.
 
 LXD finds this one first; it goes on as the real one, which is the next on the PATH. Of a dump it hides the console from
@@ -97,7 +96,7 @@ def root_of(config: Path) -> tuple[int, int]:
     """User and group on this machine that are root in the container: criu passes a console on as those."""
     found = {"u": 0, "g": 0}
     for line in values(config, "lxc.idmap"):
-        kind, inside, here, _ = line.split()
+        kind, inside, here, _rest = line.split()
         if inside == "0":
             found[kind] = int(here)
     return found["u"], found["g"]
