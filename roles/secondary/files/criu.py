@@ -89,7 +89,7 @@ def settings_of(state: Path) -> Path:
 
 def values(config: Path, key: str) -> list[str]:
     lines = (line.partition("=") for line in config.read_text().splitlines())
-    return [value.strip() for name, _, value in lines if name.strip() == key]
+    return [value.strip() for name, _rest, value in lines if name.strip() == key]
 
 
 def root_of(config: Path) -> tuple[int, int]:
