@@ -110,7 +110,7 @@ def test_a_secondary_is_drained_for_work(site: TwoSecondaries) -> None:
     for name in NAMES:
         assert site.pages(name) == (None, name)
     again = site.vcrecovery("drain", "sec1")
-    assert (again.returncode, again.stdout) == (0, "sec1: nothing serves there\n")
+    assert (again.returncode, again.stdout) == (0, "sec1: nothing is to be moved\n")
     assert "sec1: drained" in site.vcrecovery("status").stdout
     refused = site.vcrecovery("move", WEB, "--to", "sec1")
     assert refused.returncode == ExitCode.REFUSED
