@@ -59,6 +59,20 @@ def go_on(
             stop.wait(again_after)
 
 
+def take_turns(
+    turn: Callable[[], None], *, every: float, stop: Event, log: logging.Logger, about: str, trouble: str
+) -> None:
+    """Calls `turn` every so many seconds until `stop` is set, as `go_on` does. `trouble`: with {} for the error."""
+    say = SayOnce(log)
+
+    def one() -> None:
+        turn()
+        say.well(about)
+        stop.wait(every)
+
+    go_on(one, stop=stop, say=say, about=about, trouble=trouble.format, again_after=every)
+
+
 def keep(
     names: Iterable[str],
     job: Callable[[str], None],

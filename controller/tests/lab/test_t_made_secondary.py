@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +12,7 @@ from vcrecovery_lab.run import run
 
 from .conftest import Lab
 from .made_secondary import ADDRESS, BLANK, DOMAIN, MIB, SECONDARY, SERVICE, STANDBY, MadeSite, made_site
+from .vm_site import folder_for_vms, page_of
 from .waiting import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
@@ -24,18 +22,8 @@ ONLY_ITS_HOST = ("--limit", "hv2")
 
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[MadeSite]:
-    # Not below pytest's folders, which QEMU's user cannot enter.
-    with tempfile.TemporaryDirectory(dir=lab.layout.machines, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with made_site(folder, lab.image, silent_progress) as made:
-            yield made
-
-
-def page() -> bytes:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{STANDBY}/", timeout=30) as answer:
-        return bytes(answer.read())
+    with folder_for_vms(lab) as folder, made_site(folder, lab.image, silent_progress) as made:
+        yield made
 
 
 def memory_of_the_vm() -> int:
@@ -67,7 +55,7 @@ def test_it_is_made_and_takes_a_service_over(site: MadeSite) -> None:
 
     done = site.vcrecovery("failover", SERVICE, "--force")
     assert done.returncode == 0, (done.stdout, done.stderr)
-    assert b"<title>" in page()
+    assert b"<title>" in page_of(STANDBY)
     assert libvirt.state(BLANK) == "off"
 
 
@@ -79,7 +67,7 @@ def test_another_size_waits_for_its_next_boot(site: MadeSite) -> None:
     assert memory_of_the_vm() == 1536
     assert site.changed(*ONLY_ITS_HOST) == {"hv2": 0}
     # What serves there goes on.
-    assert b"<title>" in page()
+    assert b"<title>" in page_of(STANDBY)
     site.ssh("sync")
     libvirt.destroy(DOMAIN)
     libvirt.start(DOMAIN)

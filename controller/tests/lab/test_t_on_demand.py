@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.pair.receiver import Receiver, known_host
 from vcrecovery_lab.progress import silent_progress
 from vcrecovery_lab.secondary_vm.on_demand import OnDemandSite, on_demand_vm
-from vcrecovery_lab.secondary_vm.site import uuid_of
 
 from .conftest import Lab
 from .loaded_program import LOADED
+from .vm_site import folder_for_vms, page_of, vm_that_is_off
 from .waiting import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
@@ -37,19 +36,17 @@ BLANK = "vcrlab-vms-web1-blank"
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[OnDemandSite]:
     timeouts = {"start": "5m", "ports": "5m"}
-    with tempfile.TemporaryDirectory(dir=lab.layout.machines, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with on_demand_vm(folder, {NAME: 80}, lab.image, silent_progress, timeouts=timeouts) as made:
-            yield made
+    with (
+        folder_for_vms(lab) as folder,
+        on_demand_vm(folder, {NAME: 80}, lab.image, silent_progress, timeouts=timeouts) as made,
+    ):
+        yield made
 
 
 @pytest.fixture
 def primary() -> Iterator[None]:
-    machine.create_blank(BLANK, uuid_of(NAME))
-    libvirt.destroy(BLANK)
-    yield
-    machine.destroy_and_undefine_blank(BLANK)
+    with vm_that_is_off(BLANK, NAME):
+        yield
 
 
 class Sender:
@@ -103,12 +100,6 @@ def done(site: OnDemandSite, *words: str) -> str:
     return found.stdout
 
 
-def page(site: OnDemandSite) -> bytes:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{site.standbys[NAME]}/", timeout=60) as answer:
-        return bytes(answer.read())
-
-
 def is_off(site: OnDemandSite) -> bool:
     mounted = is_mounted(site.folder / "state/secondaries/sec1/disk")
     return mounted and libvirt.state(site.secondary.name) == "off"
@@ -139,7 +130,7 @@ def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(
     # For docs/cold-secondaries.md: the boot of the VM apart.
     said += f"from the request to the end of the failover: {time.monotonic() - began:.1f} s\n"
     (tmp_path / "timeline.txt").write_text(said)
-    assert "arrived while it was off" in page(site).decode()
+    assert "arrived while it was off" in page_of(site.standbys[NAME]).decode()
     assert not is_mounted(site.folder / "state/secondaries/sec1/disk")
     assert "its disk is not here" in sender.send({}).stderr
     assert sender.asks_who_serves() == "standby"
@@ -154,6 +145,12 @@ def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(
     assert again.returncode == 0, again.stderr
 
 
+def cpu_seconds(pid: int) -> float:
+    """That a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.usefixtures("primary")
 def test_its_qemu_is_killed_during_the_boot(site: OnDemandSite, sender: Sender) -> None:
     assert is_off(site)
@@ -161,9 +158,9 @@ def test_its_qemu_is_killed_during_the_boot(site: OnDemandSite, sender: Sender) 
 
     def kill_it() -> None:
         wait_for(lambda: machine.qemu_pid(site.secondary) is not None, "its boot", 120)
-        time.sleep(3)
         pid = machine.qemu_pid(site.secondary)
         assert pid is not None
+        wait_for(lambda: cpu_seconds(pid) > 2, "it to be in the middle of it", 120)
         os.kill(pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill_it)
@@ -171,7 +168,7 @@ def test_its_qemu_is_killed_during_the_boot(site: OnDemandSite, sender: Sender) 
     said = done(site, "failover", NAME)
     killer.join()
     assert said.count("sec1 boots") == 2, said
-    assert "killed once" in page(site).decode()
+    assert "killed once" in page_of(site.standbys[NAME]).decode()
     site.lxd.shut_down(NAME, 60)
     done(site, "standby", "reset", NAME)
     done(site, "secondary", "off", "sec1")

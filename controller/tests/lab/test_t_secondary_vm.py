@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY
-from vcrecovery_lab import libvirt, machine
+from vcrecovery_lab import libvirt
 from vcrecovery_lab.progress import silent_progress
-from vcrecovery_lab.secondary_vm.site import Site, secondary_vm, uuid_of
+from vcrecovery_lab.secondary_vm.site import Site, secondary_vm
 
 from .conftest import Lab
 from .loaded_program import LOADED
+from .vm_site import folder_for_vms, page_of, vm_that_is_off
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
@@ -29,31 +27,21 @@ BLANK = "vcrlab-vms-web1-blank"
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
     timeouts = {"start": "5m", "ports": "5m"}
-    # Not below pytest's folders, which QEMU's user cannot enter.
-    with tempfile.TemporaryDirectory(dir=lab.layout.machines, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with secondary_vm(folder, {NAME: 80}, lab.image, silent_progress, timeouts=timeouts) as made:
-            yield made
+    with (
+        folder_for_vms(lab) as folder,
+        secondary_vm(folder, {NAME: 80}, lab.image, silent_progress, timeouts=timeouts) as made,
+    ):
+        yield made
 
 
 @pytest.fixture
 def primary() -> Iterator[None]:
-    """A VM that is known to libvirt, and off."""
-    machine.create_blank(BLANK, uuid_of(NAME))
-    libvirt.destroy(BLANK)
-    yield
-    machine.destroy_and_undefine_blank(BLANK)
+    with vm_that_is_off(BLANK, NAME):
+        yield
 
 
 def vcrecovery(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
     return LOADED.run([*words, "--plan", str(site.plan)], 600)
-
-
-def page(site: Site) -> bytes:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{site.standbys[NAME]}/", timeout=30) as answer:
-        return bytes(answer.read())
 
 
 def status_of(site: Site) -> str:
@@ -71,7 +59,7 @@ def test_a_failover_into_it_out_of_each_mode(site: Site) -> None:
         assert status_of(site) == waits
         done = vcrecovery(site, "failover", NAME)
         assert done.returncode == 0, done.stderr
-        assert b"<title>" in page(site)
+        assert b"<title>" in page_of(site.standbys[NAME])
         # What its processes see of memory and CPUs is lxcfs's, with all files that Debian's hook would mount.
         _, seen = site.lxd.ask(NAME, ["grep", "-c", "^lxcfs ", "/proc/mounts"], 60)
         assert int(seen) == int(site.command("ls /var/lib/lxcfs/proc | wc -l")) + 1

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
 import yaml
+from local_play import plays_here
 
 from vcrecovery.plan.load import load_plan
 
@@ -156,14 +155,4 @@ def test_the_role_reads_the_report_of_the_plan(tmp_path: Path) -> None:
     variables = yaml.safe_load((CHECKOUT / "roles/controller/vars/main.yml").read_text())
     kept = {name: value for name, value in variables.items() if name.startswith("controller_report_")}
     play = [{"hosts": "localhost", "gather_facts": False, "vars": kept, "tasks": [task]}]
-    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", tmp_path / "play.yml"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path), "ANSIBLE_LOCALHOST_WARNING": "false"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    plays_here(tmp_path, play, ANSIBLE_LOCALHOST_WARNING="false")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from local_play import plays_here
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLES = ("controller", "dns", "hypervisor", "monitoring", "primary", "secondary")
@@ -77,23 +75,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     ]
     play = [{"block": [task], "rescue": [{"ansible.builtin.debug": {"msg": "rescued"}}]} for task in tasks]
     text = [{"hosts": "localhost", "gather_facts": False, "vars": {"vcrecovery_plan": PLAN}, "tasks": play}]
-    (folder / "play.yml").write_text(yaml.safe_dump(text))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", folder / "play.yml"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(folder),
-            "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
-            "ANSIBLE_NOCOLOR": "1",
-        },
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return plays_here(folder, text, ANSIBLE_PYTHON_INTERPRETER="/usr/bin/python3", ANSIBLE_NOCOLOR="1")
 
 
 @pytest.mark.parametrize("role", ROLES)

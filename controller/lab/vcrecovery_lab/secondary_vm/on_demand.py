@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,10 @@ import yaml
 
 from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.image import Image
-from vcrecovery_lab.network import ensure_bridge, remove_bridge
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.progress import Progress
 from vcrecovery_lab.run import run
 
-from .images import secondary_image
 from .site import BRIDGE, HOST, NETWORK, PATIENCE, SECONDARY, Site
 
 MOUNTED = "/srv/standbys"
@@ -106,12 +104,9 @@ def on_demand_vm(
 ) -> Iterator[OnDemandSite]:
     """Such a site, with its VM on and its standbys waiting, as before its first power-off."""
     site = OnDemandSite(folder, services, **common)
-    with ExitStack() as ends:
-        ensure_bridge(BRIDGE, f"{NETWORK}.1/24")
-        ends.callback(remove_bridge, BRIDGE)
-        ends.callback(run, ["umount", str(folder / "state/secondaries" / SECONDARY / "disk")], timeout=60, check=False)
-        ends.callback(machine.destroy_and_undefine, site.secondary, folder)
-        site._boot(secondary_image(progress), dict.fromkeys(services, image.rootfs), progress)
-        site._trust(progress)
-        site._make_standbys(progress)
-        yield site
+    with site.laid_out(image, progress):
+        try:
+            yield site
+        finally:
+            # Where nothing is mounted, that is said, and nobody minds.
+            run(["umount", str(folder / "state/secondaries" / SECONDARY / "disk")], timeout=60, check=False)

@@ -127,6 +127,18 @@ class Site:
             files = " ".join(shlex.quote(f"{Path(_rootfs(name)).parent}/{file}") for name in self.services)
             self.command(f"for file in {files}; do mkdir -p ${{file%/*}}; echo {text} >$file; done")
 
+    @contextmanager
+    def laid_out(self, image: Image, progress: Progress) -> Iterator[None]:
+        """Its secondary runs, with the standbys in it."""
+        with ExitStack() as ends:
+            ensure_bridge(BRIDGE, f"{NETWORK}.1/24")
+            ends.callback(remove_bridge, BRIDGE)
+            ends.callback(machine.destroy_and_undefine, self.secondary, self.folder)
+            self._boot(secondary_image(progress), dict.fromkeys(self.services, image.rootfs), progress)
+            self._trust(progress)
+            self._make_standbys(progress)
+            yield
+
     def _finish(self, name: str, tree: Path) -> None:
         plan = load_plan(self.plan)
         service = plan.services[name]
@@ -201,11 +213,5 @@ def secondary_vm(
 ) -> Iterator[Site]:
     """A site whose standbys hold what `image` holds, all of them off; `common` goes into the plan of each service."""
     site = Site(folder, services, **common)
-    with ExitStack() as ends:
-        ensure_bridge(BRIDGE, f"{NETWORK}.1/24")
-        ends.callback(remove_bridge, BRIDGE)
-        ends.callback(machine.destroy_and_undefine, site.secondary, folder)
-        site._boot(secondary_image(progress), dict.fromkeys(services, image.rootfs), progress)
-        site._trust(progress)
-        site._make_standbys(progress)
+    with site.laid_out(image, progress):
         yield site

@@ -17,7 +17,7 @@ from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.sighting import ran_for
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.errors import ExternalError
-from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.keeping import take_turns
 from vcrecovery.operations.environment import Environment
 from vcrecovery.store.freshness_book import FreshnessBook, hour_of
 from vcrecovery.transfer.freshness import Freshness, from_the_future, read_age_lightly
@@ -107,17 +107,15 @@ def _counts(name: str, serving: Mapping[str, Serving], powers: Mapping[str, Powe
 
 def keep_noting(env: Environment, stop: Event) -> None:
     """Returns when `stop` is set. `env` is its own."""
-    say, watch = SayOnce(log), None
+    watch = None
 
     def turn() -> None:
         nonlocal watch
         watch = watch or FreshnessWatch(env, FreshnessBook(env.plan.state_dir))
         watch.turn()
-        say.well("freshness")
-        stop.wait(EVERY)
 
-    trouble = "how fresh standbys are is not noted: {}; going on".format
-    go_on(turn, stop=stop, say=say, about="freshness", trouble=trouble, again_after=EVERY)
+    trouble = "how fresh standbys are is not noted: {}; going on"
+    take_turns(turn, every=EVERY, stop=stop, log=log, about="freshness", trouble=trouble)
     if watch is not None:
         try:
             watch.write()

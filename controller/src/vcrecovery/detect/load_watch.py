@@ -16,7 +16,7 @@ from vcrecovery.detect.guests import Guests
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.runtime import Event, results
 from vcrecovery.errors import BusyError, CalledOffError, ExternalError, VCRecoveryError, bug_in_words
-from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.keeping import take_turns
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ProgressReporter
 from vcrecovery.operations.rebalance import CALLED_OFF, carry_out, give_up, limits_of, moves_lately, proposed, read_load
@@ -224,12 +224,5 @@ def _why_nothing(name: str, choice: Choice) -> str:
 
 def keep_looking_at_loads(watch: LoadWatch, stop: Event) -> None:
     """Returns when `stop` is set."""
-    say = SayOnce(log)
-
-    def turn() -> None:
-        watch.turn()
-        say.well("loads")
-        stop.wait(EVERY)
-
-    trouble = "how loaded the secondaries are is not known: {}; going on".format
-    go_on(turn, stop=stop, say=say, about="loads", trouble=trouble, again_after=EVERY)
+    trouble = "how loaded the secondaries are is not known: {}; going on"
+    take_turns(watch.turn, every=EVERY, stop=stop, log=log, about="loads", trouble=trouble)

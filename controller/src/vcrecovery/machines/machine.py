@@ -57,11 +57,6 @@ class Machine:
     def seed_path(self) -> str:
         return f"{self.folder}/{self.domain}-seed.iso"
 
-    @property
-    def files(self) -> list[str]:
-        """All that there is of it beside its definition."""
-        return [self.disk_path, self.seed_path, *([self.standbys_path] if self.standbys_disk else [])]
-
     def _mac(self, number: int) -> str:
         """Of QEMU's range."""
         digest = hashlib.sha256(f"{self.uuid}:{number}".encode()).digest()

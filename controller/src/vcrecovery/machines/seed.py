@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
 
 from .machine import STANDBYS_CARD, Machine
 
@@ -20,7 +20,7 @@ class Seed:
     """`address` is in CIDR notation, `gateway` empty for none.
 
     `root_keys`: public SSH keys that may log in as root. `host_key`: the private and the public key that the VM's SSH
-    server shows, so that nobody has to believe the first answer. `more`: further keys of cloud-config.
+    server shows, so that nobody has to believe the first answer.
     """
 
     host_name: str
@@ -29,7 +29,6 @@ class Seed:
     name_servers: Tuple[str, ...]
     root_keys: Tuple[str, ...]
     host_key: Tuple[str, str]
-    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 def seed_files(machine: Machine, seed: Seed) -> Dict[str, str]:
@@ -78,7 +77,6 @@ def _user_data(machine: Machine, seed: Seed) -> Dict[str, Any]:
         "mounts": mounts,
         # At each boot: LXD makes it a port of its bridge, and leaves it down; so do some who configure networks.
         "bootcmd": [["ip", "link", "set", "dev", STANDBYS_CARD, "up"]] if machine.standbys_network else [],
-        **seed.more,
     }
 
 

@@ -17,6 +17,7 @@ from vcrecovery.operations.steps import moving, waiting
 from vcrecovery.operations.steps.confirm import PortsAskedAhead, confirm
 from vcrecovery.operations.steps.fence import fence
 from vcrecovery.operations.steps.last_files import last_files
+from vcrecovery.operations.steps.power_on import power_on
 from vcrecovery.operations.steps.probe import probe
 from vcrecovery.operations.steps.restore import find_restore_point, restore
 from vcrecovery.operations.steps.shut_down import shut_down
@@ -88,9 +89,6 @@ class FailoverSteps:
             case Step.FENCE:
                 return fence(subject, episode)
             case Step.POWER_ON:
-                # Loaded for those that need it.
-                from vcrecovery.operations.steps.power_on import power_on
-
                 return power_on(subject, episode, lambda text: self._tell(episode, text))
             case Step.RESTORE:
                 with self._container(episode):

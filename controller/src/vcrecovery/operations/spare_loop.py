@@ -125,11 +125,7 @@ def see_to(env: Environment, name: str) -> None:
             return
         if not _is_due(env, found, spare, state):
             return
-        stays_off = boots_with_its_machine(env.plan, name)
-        here.reconfigure(
-            lambda: here.get(name) or serves,
-            lambda now: {k: v for k, v in stays_off.items() if (now.config.get(k) or "") != v},
-        )
+        here.set_keys(lambda: here.get(name) or serves, boots_with_its_machine(env.plan, name))
         began = env.clock.now()
         plan = _with_it_on(env.plan, name, spare.secondary)
         copy(plan, name, here, there, state.epoch, env.clock, timeout=COPIED_WITHIN, pause=spare.pause)

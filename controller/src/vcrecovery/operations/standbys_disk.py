@@ -8,10 +8,7 @@ from pathlib import Path
 
 from vcrecovery.operations.environment import Environment, place_of_disk
 from vcrecovery.standby.container import REGISTER
-from vcrecovery.transfer.sessions import end_sessions
-
-#: Seconds for killed sessions to be gone.
-SESSIONS_END_WITHIN = 10.0
+from vcrecovery.transfer.sessions import SESSIONS_END_WITHIN, end_sessions
 
 
 class StandbysDisk:

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from vcrecovery.plan.fields import Duration, Name, Section, Size
+from vcrecovery.plan.fields import AbsolutePath, Duration, Name, Section, Size
 
-
-def _absolute(path: Path) -> Path:
-    # The timer that writes reports runs elsewhere than whoever tries them by hand.
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError("is no absolute path; start it with a slash")
-    return path
-
-
-_File = Annotated[Path, AfterValidator(_absolute)]
 _Word = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 
@@ -71,13 +61,13 @@ class ServiceCost(Machine):
 class PriceList(Section):
     """Who knows prices: one of `file`, `csv` and `aws`."""
 
-    file: _File | None = Field(
+    file: AbsolutePath | None = Field(
         None, description="prices of your own, also of your hardware", examples=["/etc/vcrecovery/prices.yml"]
     )
-    csv: _File | None = Field(
+    csv: AbsolutePath | None = Field(
         None, description="a table, as a spreadsheet writes it", examples=["/etc/vcrecovery/prices.csv"]
     )
-    aws: _File | None = Field(
+    aws: AbsolutePath | None = Field(
         None, description="AWS's offer file for Amazon EC2", examples=["/var/lib/vcrecovery/AmazonEC2.json"]
     )
     region: _Word | None = Field(None, description="aws: which", examples=["eu-central-1"])

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
 from pydantic_core import CoreSchema, core_schema
 
 #: Seconds. More than that is a slip of the hand, and may be more than a calendar has.
@@ -59,6 +68,19 @@ def _domain_name(value: Any) -> str:
     return name
 
 
+def _absolute(path: Path) -> Path:
+    # Whoever reads it may run elsewhere than whoever tries it by hand: units, timers, another controller.
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("is no absolute path; start it with a slash")
+    return path
+
+
+def _absolute_text(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not absolute; start it with a slash")
+    return path
+
+
 class _Length:
     """How pydantic reads a duration, said outright: from a decorator it would find that out anew at each use."""
 
@@ -84,6 +106,9 @@ Size = Annotated[int, _Size()]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 DomainName = Annotated[str, BeforeValidator(_domain_name)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
+#: A file of the machine that reads the plan, and one of another machine.
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+AbsoluteText = Annotated[str, AfterValidator(_absolute_text)]
 
 
 class Section(BaseModel):

@@ -10,7 +10,17 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from vcrecovery.plan.balance import Balance
 from vcrecovery.plan.costs import Costs, SecondaryCost, ServiceCost
 from vcrecovery.plan.drill import Drill
-from vcrecovery.plan.fields import DomainName, Duration, Name, PortNumber, Section, Size, unsaid
+from vcrecovery.plan.fields import (
+    AbsolutePath,
+    AbsoluteText,
+    DomainName,
+    Duration,
+    Name,
+    PortNumber,
+    Section,
+    Size,
+    unsaid,
+)
 from vcrecovery.plan.hooks import Hooks
 from vcrecovery.plan.metrics import Metrics
 from vcrecovery.plan.modes import MODE_DESCRIPTION, FirstUnit, Mode, Refresh, UnitName
@@ -34,19 +44,6 @@ def _profile(name: str) -> str:
     except ExcludeError as error:
         raise ValueError(str(error)) from None
     return name
-
-
-def _absolute(path: str) -> str:
-    if not path.startswith("/"):
-        raise ValueError(f"{path!r} is not absolute; start it with a slash")
-    return path
-
-
-def _place_of_state(path: Path) -> Path:
-    # Elsewhere, a controller would find no journal, and no lock of another one.
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError("is no absolute path; start it with a slash")
-    return path
 
 
 class Fence(Section):
@@ -223,11 +220,9 @@ class Consistency(Section):
         description="files: as they are; snapshot: from an LVM or btrfs snapshot; hook: between two commands; "
         "native: `paths` are left out, and `by` replicates them",
     )
-    mounts: list[Annotated[str, AfterValidator(_absolute)]] = Field(
-        ["/"], description="snapshot: the mount points that are synced from a snapshot"
-    )
+    mounts: list[AbsoluteText] = Field(["/"], description="snapshot: the mount points that are synced from a snapshot")
     hook: Hook | None = Field(None, description="hook: around the sync; snapshot: around the making of the snapshot")
-    paths: list[Annotated[str, AfterValidator(_absolute)]] = Field([], description="native: what is excluded")
+    paths: list[AbsoluteText] = Field([], description="native: what is excluded")
     by: str = Field("", description="native: who replicates that", examples=["MariaDB replication"])
 
     @model_validator(mode="after")
@@ -255,9 +250,7 @@ class Sync(Section):
         [], description="names or patterns of further packages to exclude; each must match one", examples=[["snapd"]]
     )
     keep_packages: list[str] = Field([], description="packages to keep although the above name them")
-    exclude: list[Annotated[str, AfterValidator(_absolute)]] = Field(
-        [], description="further absolute paths to exclude"
-    )
+    exclude: list[AbsoluteText] = Field([], description="further absolute paths to exclude")
     consistency: Consistency = unsaid()
     on_package_change: Literal["restart", "units", "nothing"] = Field(
         "restart",
@@ -375,9 +368,7 @@ class Plan(Section):
     """The whole plan: who is protected, by what, and how."""
 
     version: Literal[1]
-    state_dir: Annotated[Path, AfterValidator(_place_of_state)] = Field(
-        Path("/var/lib/vcrecovery"), description="the journal and the locks"
-    )
+    state_dir: AbsolutePath = Field(Path("/var/lib/vcrecovery"), description="the journal and the locks")
     hypervisors: dict[Name, Hypervisor] = Field({})
     secondaries: dict[Name, Secondary] = Field({})
     dns: Dns = unsaid()

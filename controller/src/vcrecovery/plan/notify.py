@@ -2,26 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from vcrecovery.plan.fields import Duration, Name, Section
+from vcrecovery.plan.fields import AbsolutePath, Duration, Name, Section
 
 #: As `core.notice.Topic` has them.
 TopicName = Literal["failover", "refused", "down", "unprotected", "drill", "pool", "load", "watcher"]
 
 
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError("is no absolute path; start it with a slash")
-    return path
-
-
 class Destination(Section):
     """Somebody who is told: by mail, ntfy, Matrix, Slack, Teams, a webhook, or whatever else Apprise knows."""
 
-    url_file: Annotated[Path, AfterValidator(_absolute)] = Field(
+    url_file: AbsolutePath = Field(
         description="holds Apprise's URLs, one per line, with their secrets; mode 0600",
         examples=["/etc/vcrecovery/notify/ops"],
     )

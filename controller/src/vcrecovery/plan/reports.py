@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from vcrecovery.plan.fields import DomainName, PortNumber, Section
+from vcrecovery.plan.fields import AbsolutePath, DomainName, PortNumber, Section
 
-
-def _absolute(path: Path) -> Path:
-    # The timer runs elsewhere than whoever tries it by hand.
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError("is no absolute path; start it with a slash")
-    return path
-
-
-_File = Annotated[Path, AfterValidator(_absolute)]
 #: Neither an option of sendmail nor a second header.
 _Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][^\s@,;<>\"()]{0,63}@[A-Za-z0-9.-]{1,253}$")]
 
@@ -29,8 +19,8 @@ class Smtp(Section):
     port: PortNumber | None = Field(None, description="null: 587 for starttls, 465 for tls")
     tls: Literal["starttls", "tls"] = Field("starttls", description="starttls: after the first words; tls: before any")
     user: str | None = Field(None, min_length=1, description="to log in as; null: without a login")
-    password_file: _File | None = Field(None, description="holds the password and nothing else; mode 0600")
-    ca_file: _File | None = Field(None, description="the CA that signed its certificate; null: the system's")
+    password_file: AbsolutePath | None = Field(None, description="holds the password and nothing else; mode 0600")
+    ca_file: AbsolutePath | None = Field(None, description="the CA that signed its certificate; null: the system's")
 
     @model_validator(mode="after")
     def _logs_in_whole(self) -> Self:
@@ -57,5 +47,5 @@ class Report(Section):
     every: Literal["1d", "1w", "1mo"] = Field(
         "1w", description="at six in the morning: each day, each Monday, or each first day of a month"
     )
-    directory: _File | None = Field(None, description="where they are kept; null: `reports` in the `state_dir`")
+    directory: AbsolutePath | None = Field(None, description="where they are kept; null: `reports` in the `state_dir`")
     mail: Mail | None = Field(None, description="null: they are not mailed")

@@ -1,21 +1,15 @@
 """The VM of a secondary that is made by playbook."""
 
 from ipaddress import IPv4Address, IPv4Interface
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from vcrecovery.machines.machine import STANDBYS_CARD
 from vcrecovery.machines.seed import STANDBYS_MOUNT
-from vcrecovery.plan.fields import Name, Section, Size
+from vcrecovery.plan.fields import AbsoluteText, Name, Section, Size
 
 _LEAST_MEMORY, _LEAST_DISK = 512 << 20, 2 << 30
-
-
-def _absolute(path: str) -> str:
-    if not path.startswith("/"):
-        raise ValueError(f"{path!r} is not absolute; start it with a slash")
-    return path
 
 
 class SecondaryVm(Section):
@@ -31,7 +25,7 @@ class SecondaryVm(Section):
         description="a disk of its own for the standbys' pool; null: they are on its system's",
         examples=["100GiB"],
     )
-    image: Annotated[str, AfterValidator(_absolute)] = Field(
+    image: AbsoluteText = Field(
         description="a cloud image on the hypervisor, qcow2 or raw; it is copied and never changed",
         examples=["/var/lib/libvirt/images/debian-12-genericcloud-amd64.qcow2"],
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from vcrecovery.plan.on_demand import domain_of
+
 if TYPE_CHECKING:
     from vcrecovery.plan.model import Plan
 
@@ -19,7 +21,7 @@ def vm_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
         if vm is None:
             continue
         here: Key = ("secondaries", name, "vm")
-        domain = vm.domain or name
+        domain = domain_of(name, secondary)
         if (owner := domains.setdefault((vm.hypervisor, domain), name)) != name:
             yield (*here, "domain"), f"{domain} on {vm.hypervisor} is the VM of secondary {owner} already"
         if (owner := addresses.setdefault(str(vm.address.ip), name)) != name:

@@ -180,10 +180,7 @@ def put_aside(
         return None
     keys = {ROLE_KEY: SPARE, EPOCH_KEY: str(epoch), WAITS_ON_KEY: waits_on, HAS_ALL_OF_KEY: "", **STAYS_OFF}
 
-    found = lxd.reconfigure(
-        lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch),
-        lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value},
-    )
+    found = lxd.set_keys(lambda: of_no_later_epoch(lxd, lxd.must_get(name), epoch), keys)
     if found.status != STOPPED or (with_memory and not found.stateful):
         (lxd.stop_with_memory if with_memory else lxd.shut_down)(name, timeout)
     ended = lxd.get(name)

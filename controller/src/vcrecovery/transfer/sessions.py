@@ -26,6 +26,8 @@ from pathlib import Path
 from vcrecovery.errors import ExternalError, lock_errors
 
 _POLL = 0.02
+#: Seconds for killed sessions to be gone.
+SESSIONS_END_WITHIN = 10.0
 #: A line of /proc/PID/fdinfo/FD. The kernel shows it to each process that has this very open file, so also to heirs.
 _HELD = re.compile(r"^lock:\s+\d+: FLOCK\s+\S+\s+(READ|WRITE)\s", re.MULTILINE)
 

@@ -177,6 +177,12 @@ class Instances(Connection):
                 return instance
         raise ExternalError(f"container {instance.name} keeps being changed by another client", "run it again")
 
+    def set_keys(self, read: Callable[[], Instance], keys: Mapping[str, str]) -> Instance:
+        """As `reconfigure`: those of these keys that the instance does not have so."""
+        return self.reconfigure(
+            read, lambda now: {key: value for key, value in keys.items() if (now.config.get(key) or "") != value}
+        )
+
     def start(self, instance: str, timeout: float, known: Instance | None = None, *, from_memory: bool = False) -> None:
         """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
 

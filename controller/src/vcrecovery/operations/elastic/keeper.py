@@ -20,7 +20,7 @@ from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.provisioner import Made
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
-from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.keeping import SayOnce, take_turns
 from vcrecovery.operations.elastic.order import order_of, order_to_make
 from vcrecovery.operations.environment import Environment, folder_of
 from vcrecovery.plan.elastic import Elastic
@@ -221,12 +221,5 @@ def begin_release(env: Environment, name: str) -> None:
 
 def keep_leases(keeper: LeaseKeeper, stop: Event) -> None:
     """Returns when `stop` is set."""
-    say = SayOnce(log)
-
-    def turn() -> None:
-        keeper.turn()
-        say.well("leases")
-        stop.wait(EVERY)
-
-    trouble = "secondaries that are made for a while are not looked after: {}; going on".format
-    go_on(turn, stop=stop, say=say, about="leases", trouble=trouble, again_after=EVERY)
+    trouble = "secondaries that are made for a while are not looked after: {}; going on"
+    take_turns(keeper.turn, every=EVERY, stop=stop, log=log, about="leases", trouble=trouble)

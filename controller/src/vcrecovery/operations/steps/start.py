@@ -14,10 +14,7 @@ from vcrecovery.operations.steps import memory
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, boots_with_its_machine
 from vcrecovery.standby.promote import promote, promote_again
-from vcrecovery.transfer.sessions import end_sessions
-
-#: Seconds for killed processes to be gone.
-SESSIONS_END_WITHIN = 10.0
+from vcrecovery.transfer.sessions import SESSIONS_END_WITHIN, end_sessions
 
 
 def start(subject: Subject, episode: Episode) -> Started:

@@ -35,7 +35,7 @@ from vcrecovery.standby.container import (
     register,
 )
 from vcrecovery.transfer.freshness import Freshness, progress_line, read_freshness
-from vcrecovery.transfer.sessions import end_sessions
+from vcrecovery.transfer.sessions import SESSIONS_END_WITHIN, end_sessions
 
 #: Seconds between two looks whether something else comes first.
 LOOK_EVERY = 1.0
@@ -43,8 +43,6 @@ LOOK_EVERY = 1.0
 SYNC_LOOK_EVERY = 2.0
 #: Seconds without a sign of the primary's sync there, after which it does not come; between two looks at its VM.
 SYNC_SILENT, VM_LOOK_EVERY = 120.0, 10.0
-#: Seconds for killed sessions to be gone.
-_SESSIONS_END_WITHIN = 10.0
 
 
 # -- what speaks against it ----------------------------------------------------------------------------------------
@@ -121,7 +119,7 @@ def stop(subject: Subject, episode: Episode) -> Stopped:
     if ended is None:
         raise ExternalError(f"secondary {source.name} has no container {subject.name}")
     if source.is_here:
-        end_sessions(env.plan.state_dir, subject.name, _SESSIONS_END_WITHIN)
+        end_sessions(env.plan.state_dir, subject.name, SESSIONS_END_WITHIN)
     return Stopped(f"container {subject.name} on {source.name} takes no files", ended.started_at)
 
 
@@ -150,7 +148,7 @@ def receive(subject: Subject, episode: Episode) -> Receives:
         register(env.plan, name, lxd, lxd.name)
     keys = {ROLE_KEY: STANDBY, EPOCH_KEY: str(epoch), WAITS_ON_KEY: "", TAKEN_BACK_KEY: "", **STAYS_OFF}
     keys[HAS_ALL_OF_KEY] = episode.request.leaves or ""
-    lxd.reconfigure(read, lambda found: {k: v for k, v in keys.items() if (found.config.get(k) or "") != v})
+    lxd.set_keys(read, keys)
     return Receives(f"container {name} on {lxd.name}")
 
 
@@ -206,7 +204,7 @@ def take_back(subject: Subject, episode: Episode) -> TakenBack:
         return found
 
     keys = {ROLE_KEY: STANDBY, EPOCH_KEY: str(epoch), WAITS_ON_KEY: "", HAS_ALL_OF_KEY: "", TAKEN_BACK_KEY: str(epoch)}
-    source.reconfigure(read, lambda found: {k: v for k, v in keys.items() if (found.config.get(k) or "") != v})
+    source.set_keys(read, keys)
     return TakenBack(f"container {name} on {source.name} takes files")
 
 
