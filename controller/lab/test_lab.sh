@@ -17,10 +17,11 @@ lane() { # NAME MARKERS WORDS...
 of_the_lab() { lane lab of_the_lab "$@"; }
 of_their_own() { lane own 'not of_the_lab' "$@"; }
 
-# Links, mounts and rules, by name: their states change.
+# Links, mounts and rules, by name: their states change. The card of a container is seen out here only where that is gone.
 of_labs() {
   {
     ip -o link | grep -o 'vcrlab[^:@ ]*'
+    ip -br link | awk '/^veth/ && $3 ~ /^00:16:3e:/ { print $1 }'
     cut -d ' ' -f 2 /proc/mounts | grep vcrlab
     iptables-save 2>/dev/null | grep vcrlab
   } | sort -u

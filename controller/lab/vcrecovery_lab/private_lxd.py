@@ -81,10 +81,14 @@ class PrivateLxd:
     def lose_power(self) -> None:
         """It ends with its containers, as on a machine without power: of what ends first nobody is told."""
         inits = [int(pid) for pid in self.lxc("list", "--format", "csv", "--columns", "p").split() if pid != "0"]
+        cards = self.lxc("list", "--format", "csv", "--columns", "volatile.eth0.host_name").split()
         self.kill()
         for pid in inits:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in inits), "the end of its containers", 60)
+        for card in cards:
+            # liblxc gives the other end back to this machine, and nobody is left who would remove the pair.
+            run(["ip", "link", "delete", "dev", card], timeout=30, check=False)
 
     def send(self, number: signal.Signals) -> None:
         """SIGTERM is sent when its package is upgraded; its containers live on then, too."""
