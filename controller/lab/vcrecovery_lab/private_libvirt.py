@@ -117,8 +117,10 @@ class PrivateLibvirt:
     def close(self) -> None:
         """Leaves nothing of it, whatever state it is in."""
         with contextlib.suppress(OSError, ValueError):  # it does not run
-            os.kill(self.pid, signal.SIGCONT)
-            self._end(signal.SIGTERM)
+            # The number of one that was killed may be another process's by now.
+            if "libvirtd" in Path(f"/proc/{self.pid}/comm").read_text():
+                os.kill(self.pid, signal.SIGCONT)
+                self._end(signal.SIGTERM)
         for path in (self.folder / "run/libvirt/qemu/run").glob("*.pid"):
             with contextlib.suppress(OSError):  # it has ended
                 number = int(path.read_text())

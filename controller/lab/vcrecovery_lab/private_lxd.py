@@ -17,7 +17,7 @@ from vcrecovery.drivers.lxd import LxdServer
 
 from .lxd_network import remove_pool_and_network
 from .pair.waiting import wait_until
-from .run import run
+from .run import LabError, run
 
 #: Seconds; for a slow machine that is busy.
 PATIENCE = 120.0
@@ -72,6 +72,9 @@ class PrivateLxd:
         return run(["lxd", *words], timeout=PATIENCE, env={"LXD_DIR": str(self.folder)}, check=check)
 
     def lxc(self, *words: str) -> str:
+        if self._process is not None and self._process.poll() is not None:
+            log = (self.folder / "lxd.log").read_text(errors="replace").splitlines()
+            raise LabError(f"LXD in {self.folder} has ended, {self._process.returncode}: {' | '.join(log[-4:])}")
         return run(["lxc", *words], timeout=PATIENCE, env={"LXD_DIR": str(self.folder)}).stdout
 
     def kill(self) -> None:
@@ -109,6 +112,18 @@ class PrivateLxd:
         names = [line.split(",") for line in self.lxc("list", "--format", "csv", "--columns", "ns").splitlines()]
         if running := [name for name, status in names if status != "STOPPED"]:
             self.lxc("stop", "--force", *running)
+        # One that LXD has lost sight of would answer in the place of the next one with its address.
+        wait_until(lambda: not self._monitors(), "the end of every container", 30)
+
+    def _monitors(self) -> list[int]:
+        """LXD's own process beside each container that runs."""
+        mark = f"[lxc monitor] {self.folder}/containers ".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cmdline").read_bytes().startswith(mark):
+                    found.append(int(process.name))
+        return found
 
     def close(self) -> None:
         """Leaves nothing of it, whatever state it is in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -120,6 +121,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("of_the_lab")
+        elif _stands_on(f"{__package__}.small_site", item.module.__name__, set()):  # type: ignore[attr-defined]
+            item.add_marker("of_a_small_site")
+
+
+def _stands_on(wanted: str, module: str, seen: set[str]) -> bool:
+    """Whether `module` uses classes or functions of `wanted`, itself or by another module of these tests."""
+    if module == wanted:
+        return True
+    seen.add(module)
+    origins = {getattr(found, "__module__", None) for found in vars(sys.modules[module]).values()}
+    near = {origin for origin in origins if isinstance(origin, str) and origin.rpartition(".")[0] == __package__}
+    return any(_stands_on(wanted, origin, seen) for origin in sorted(near - seen - {__name__}))
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ def play(port: int, folder: Path, lxd: Path) -> list[dict[str, object]]:
     files = {name: str(folder / f"controller/{name}") for name in ("certificate", "key", "server_certificate")}
     here = {
         "lxd": {"url": f"https://127.0.0.1:{port}", **files},
-        "network": {"bridge": POOL, "address": "10.211.14.1/24"},
+        "network": {"bridge": POOL, "address": "10.211.24.1/24"},
         "receiver": {"address": "127.0.0.1"},
     }
     plan = {"services": {}, "secondaries": {"sec2": here}}

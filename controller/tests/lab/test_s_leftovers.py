@@ -9,9 +9,9 @@ import pytest
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.run import run
 
-from .small_site import BRIDGE, GATEWAY
-
 pytestmark = pytest.mark.lab
+
+BRIDGE, GATEWAY = "vcrlab-left", "10.211.23.1/24"
 
 
 def rules(name: str) -> list[str]:

@@ -20,11 +20,11 @@ POOL = "vcrlab-role"
 
 def playbook(port: int) -> list[dict[str, object]]:
     role = CHECKOUT / "roles/secondary"
-    network = {"bridge": POOL, "address": "10.211.12.1/24"}
+    network = {"bridge": POOL, "address": "10.211.25.1/24"}
     standby = {"secondary": "sec1", "address": "10.20.0.10"}
     plan = {
         "services": {
-            "web": {"standby": {**standby, "spare": {"secondary": "sec2", "address": "10.211.12.10"}}},
+            "web": {"standby": {**standby, "spare": {"secondary": "sec2", "address": "10.211.25.10"}}},
             "db": {"standby": standby},
         },
         "secondaries": {"sec2": {"storage_pool": POOL, "network": network, "receiver": {"address": "127.0.0.1"}}},
