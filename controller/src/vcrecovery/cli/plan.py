@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from vcrecovery.cli.options import json_option, plan_option, seconds_of
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.preflight import check_outside, notify_warnings, warnings_outside
+from vcrecovery.plan.fields import NAME_PATTERN
 from vcrecovery.plan.load import load_with_warnings
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.problems import PlanError
@@ -18,7 +20,7 @@ from vcrecovery.plan.problems import PlanError
 
 @click.group()
 def plan() -> None:
-    """Check the plan file, print its schema, or find a cheaper or faster one."""
+    """Check the plan file, write a first one, print its schema, or find a cheaper or faster one."""
 
 
 @plan.command(short_help="Find everything that is wrong with the plan.")
@@ -63,6 +65,59 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
 def schema() -> None:
     """Print the plan's JSON Schema, for editors and other tools."""
     click.echo(json.dumps(Plan.model_json_schema(), indent=2))
+
+
+def _hypervisors(_context: click.Context, _option: click.Parameter, typed: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=URI`, each name once."""
+    found: dict[str, str] = {}
+    for one in typed or ("hv1=qemu:///system",):
+        name, _, uri = one.partition("=")
+        if not re.fullmatch(NAME_PATTERN, name) or "://" not in uri or name in found:
+            raise UsageError(f"--hypervisor: {one!r:.80} is none", "write hv1=qemu+ssh://vcrecovery@192.0.2.31/system")
+        found[name] = uri
+    return found
+
+
+@plan.command(short_help="Write a first plan, of what hypervisors and LXD say.")
+@click.option(
+    "--hypervisor",
+    "hypervisors",
+    multiple=True,
+    callback=_hypervisors,
+    metavar="NAME=URI",
+    help="A libvirt host; may be given several times.  [default: hv1=qemu:///system]",
+)
+@click.option(
+    "--lxd",
+    type=click.Path(path_type=Path),
+    default=Path("/var/lib/lxd/unix.socket"),
+    show_default=True,
+    help="The socket of the LXD that is to hold the standbys; it need not answer yet.",
+)
+@click.option("--zone", help="The DNS zone of the services' names; needs --name-server.")
+@click.option("--name-server", metavar="ADDRESS", help="Where that zone takes updates.")
+@click.option("--no-ports", is_flag=True, help="Ask no port of the VMs.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it to this file, which must not be there yet, instead of standard output.",
+)
+def init(
+    hypervisors: dict[str, str],
+    lxd: Path,
+    zone: str | None,
+    name_server: str | None,
+    no_ports: bool,
+    output: Path | None,
+) -> None:
+    """Write a first plan, with comments: the VMs of these hypervisors, their addresses, usual ports that answer.
+
+    Changes nothing but FILE. What was guessed is marked CHECK; VMs without a known address are named at the end.
+    """
+    from vcrecovery.cli.plan_init import init as carry_out
+
+    carry_out(hypervisors, lxd, zone, name_server, output, probes=not no_ports)
 
 
 def _amount(_context: click.Context, option: click.Parameter, typed: str | None) -> float | None:

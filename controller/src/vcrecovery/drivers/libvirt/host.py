@@ -10,13 +10,13 @@ import libvirt
 
 from vcrecovery.core.domain import DomainReading, DomainUsage
 from vcrecovery.core.power import Power
-from vcrecovery.drivers.libvirt.by_name import ByName
+from vcrecovery.drivers.libvirt.addresses import Addresses
 from vcrecovery.drivers.libvirt.connection import Call
 from vcrecovery.drivers.libvirt.readings import POWER, Guest, reason_of
 from vcrecovery.errors import ExternalError
 
 
-class LibvirtHost(ByName):
+class LibvirtHost(Addresses):
     """One hypervisor. Nothing is connected to before it is used."""
 
     def read(self, uuid: str) -> DomainReading:

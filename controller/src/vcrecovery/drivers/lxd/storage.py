@@ -70,6 +70,11 @@ class Storage(Connection):
         found = self._found(lambda api: api.storage_pools[pool].get())
         return None if found is None else str(_metadata(found)["driver"])
 
+    def pools(self) -> dict[str, str]:
+        """The driver of each storage pool."""
+        found = self._guard(lambda api: api.storage_pools.get(params={"recursion": "1"})).json()["metadata"]
+        return {str(pool["name"]): str(pool["driver"]) for pool in found}
+
     def pool_free(self, pool: str) -> int:
         """The bytes that are free in the pool. Raises ExternalError when the server does not say it."""
         return self.pool_space(pool)[0]
