@@ -15,7 +15,7 @@ from .client import asking, counting
 from .results import Moved, Results, targets, text
 from .scale import FULL, QUICK
 from .sides import COUNTER_PORT, KEPT, NAME, NEW, OLD, PORT, SharedSides, Sides, shared_sides, sides
-from .ways import STATEFUL, WAYS, go_back, prepare
+from .ways import RSYNC, STATEFUL, WAYS, go_back, prepare
 
 
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
@@ -51,7 +51,9 @@ def _moved_with_memory(found: SharedSides, number: int) -> Moved:
         wait_until(lambda: connection.count > counted or bool(connection.broken), "the connection", 60, 0.01)
     found.vcrecovery("move", NAME, "--to", "sec1", "--how", "stateful")
     found.second.lxc("delete", "--force", NAME)
-    return Moved(ended - begun, asked.longest_gap(KEPT), broken=int(bool(connection.broken)))
+    return Moved(
+        ended - begun, asked.longest_gap(KEPT), broken=int(bool(connection.broken)), lost=len(asked.lost[KEPT])
+    )
 
 
 def _moved(found: Sides, way: str, number: int) -> Moved:
@@ -60,12 +62,24 @@ def _moved(found: Sides, way: str, number: int) -> Moved:
     with stderr_progress(f"round {number}: {way}"), asking([OLD, NEW], PORT) as asked:
         # A stop that comes before the first answer would leave nothing to reckon from.
         wait_until(lambda: bool(asked.answered[OLD]), "an answer here", 60, 0.01)
-        begun = time.monotonic()
+        before, begun = bytes_over_loopback(), time.monotonic()
         WAYS[way](found)
-        seconds = time.monotonic() - begun
+        seconds, megabytes = time.monotonic() - begun, (bytes_over_loopback() - before) / 1e6
         wait_until(lambda: bool(asked.answered[NEW]), "an answer there", 60, 0.01)
     go_back(found, way)
-    return Moved(seconds, asked.interruption(OLD, NEW))
+    return Moved(
+        seconds,
+        asked.interruption(OLD, NEW),
+        lost=asked.lost_meanwhile(OLD, NEW),
+        # rsync is on one machine, and uses no network.
+        megabytes=None if way == RSYNC else megabytes,
+    )
+
+
+def bytes_over_loopback(table: Path = Path("/proc/net/dev")) -> int:
+    """What this machine has sent to itself; the LXDs send the container so, and nobody else much."""
+    (line,) = (line for line in table.read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(line.partition(":")[2].split()[0])
 
 
 def main() -> int:

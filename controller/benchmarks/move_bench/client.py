@@ -17,14 +17,20 @@ _EVERY, _WITHIN = 0.01, 0.25
 
 @dataclass
 class Asked:
-    """When each place answered, by the steady clock."""
+    """When each place answered, and when one did not, by the steady clock."""
 
     answered: dict[str, list[float]] = field(default_factory=dict)
+    lost: dict[str, list[float]] = field(default_factory=dict)
 
     def interruption(self, old: str, new: str) -> float | None:
         """Seconds from the last answer of the one to the first of the other; None without either."""
         before, after = self.answered[old], self.answered[new]
         return after[0] - before[-1] if before and after else None
+
+    def lost_meanwhile(self, old: str, new: str) -> int:
+        """How many questions to the old place had no answer before the new one gave its first."""
+        until = self.answered[new][0] if self.answered[new] else float("inf")
+        return sum(at < until for at in self.lost[old])
 
     def longest_gap(self, address: str) -> float | None:
         """Seconds between two answers of a place that stays; None with fewer."""
@@ -78,12 +84,13 @@ def answers(address: str, port: int) -> bool:
 @contextmanager
 def asking(addresses: Sequence[str], port: int) -> Iterator[Asked]:
     """It goes on until the end of the block."""
-    asked, stop = Asked({address: [] for address in addresses}), threading.Event()
+    asked = Asked({address: [] for address in addresses}, {address: [] for address in addresses})
+    stop = threading.Event()
 
     def ask(address: str) -> None:
         while not stop.wait(_EVERY):
-            if answers(address, port):
-                asked.answered[address].append(time.monotonic())
+            found = asked.answered if answers(address, port) else asked.lost
+            found[address].append(time.monotonic())
 
     threads = [threading.Thread(target=ask, args=(address,)) for address in addresses]
     for thread in threads:

@@ -23,11 +23,17 @@ NOT_HAD = (
 
 @dataclass(frozen=True)
 class Moved:
-    """Seconds: the whole, and without any answer. `broken`: connections, where one could survive."""
+    """Seconds: the whole, and without any answer. `broken`: connections, where one could survive.
+
+    `lost`: questions without an answer, of one client that asks again 10 ms after each. `megabytes`: over the network,
+    where that was counted.
+    """
 
     seconds: float
     down: float | None
     broken: int = 0
+    lost: int | None = None
+    megabytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,20 @@ def text(results: Results) -> str:
     rows = []
     for way in (WARM, STATEFUL, STOPPED, RSYNC):
         found = [entry[way] for entry in results.rounds if way in entry]
-        rows.append((way, _spread([one.seconds for one in found]), _spread(downs(results.rounds, way))))
+        lost = [one.lost for one in found if one.lost is not None]
+        moved = [one.megabytes for one in found if one.megabytes is not None]
+        rows.append(
+            (
+                way,
+                _spread([one.seconds for one in found]),
+                _spread(downs(results.rounds, way)),
+                f"{median(lost):.0f}" if lost else "",
+                f"{median(moved):.0f}" if moved else "",
+            )
+        )
     low, high = PAPER_DOWN
-    rows.append(("the paper", "", f"{low} to {high}"))
-    sections = [section(title, ("", "whole, s", "down, s"), rows)]
+    rows.append(("the paper", "", f"{low} to {high}", "", ""))
+    sections = [section(title, ("", "whole, s", "down, s", "questions lost", "MB over the network"), rows)]
     sections[0] += "".join(f"  {line}\n" for line in NOT_HAD)
     verdicts = [(x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g}", x.verdict) for x in results.targets]
     sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))

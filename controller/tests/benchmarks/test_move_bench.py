@@ -25,3 +25,9 @@ def test_where_its_address_stays_it_is_down_between_two_answers() -> None:
 def test_it_is_down_from_the_last_answer_there_to_the_first_one_here() -> None:
     assert Asked({"old": [1.0, 2.0], "new": [3.5, 4.0]}).interruption("old", "new") == 1.5
     assert Asked({"old": [1.0], "new": []}).interruption("old", "new") is None
+
+
+def test_a_question_is_lost_that_nobody_answers_before_the_new_place_does() -> None:
+    asked = Asked({"old": [1.0], "new": [3.0]}, {"old": [1.5, 2.0, 3.5], "new": [0.5]})
+    assert asked.lost_meanwhile("old", "new") == 2
+    assert Asked({"old": [1.0], "new": []}, {"old": [1.5], "new": []}).lost_meanwhile("old", "new") == 1

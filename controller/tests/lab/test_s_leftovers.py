@@ -11,7 +11,7 @@ from vcrecovery_lab.run import run
 
 pytestmark = pytest.mark.lab
 
-BRIDGE, GATEWAY = "vcrlab-left", "10.211.23.1/24"
+BRIDGE, GATEWAY = "vcrlab-left", "10.211.26.1/24"
 
 
 def rules(name: str) -> list[str]:
