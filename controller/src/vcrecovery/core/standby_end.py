@@ -13,7 +13,8 @@ from vcrecovery.core.episode import Episode, Outcome, Symptom
 #: After its end LXD gets so long to start it by itself, as after a reboot from inside.
 GRACE = 0.5
 #: Which wait comes before the first start, the second, ...; there are no more than these in a row.
-WAITS = (0.0, 10.0, 60.0, 300.0)
+#: The third is over before a fence counts no more (`Policy.fence_valid_for`): it needs no operator's word.
+WAITS = (0.0, 10.0, 45.0, 300.0)
 #: One that has served for so long ends for another reason: the row begins anew.
 STEADY = 600.0
 #: So often what brings it up is tried within one of these.
