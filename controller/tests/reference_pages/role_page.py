@@ -82,4 +82,15 @@ def readme(folder: Path) -> str:
     """A role's own, which Galaxy shows."""
     example = _EXAMPLE.format(role=folder.name, hosts=_HOSTS.get(folder.name, "all"))
     parts = _role(folder, title="## Variables", part="## {entry}")
-    return "\n".join([head(f"vcrecovery.standby.{folder.name}", "`meta/argument_specs.yml`", _ABOUT), example, *parts])
+    title = head(f"vcrecovery.standby.{folder.name}", "`meta/argument_specs.yml` and `tasks/main.yml`", _ABOUT)
+    return "\n".join([title, example, *_tags(folder), *parts])
+
+
+def _tags(folder: Path) -> Iterator[str]:
+    """What each part does, by the name of its task."""
+    tasks = yaml.safe_load((folder / "tasks/main.yml").read_text())
+    rows = [(code(tag), task["name"]) for task in tasks for tag in task.get("tags", ()) if tag != "always"]
+    if rows:
+        yield "## Parts\n"
+        yield "`--tags` plays some of them, on a host that has been laid out.\n"
+        yield table(("tag", "part"), rows)

@@ -85,5 +85,19 @@ def test_what_is_wrong_is_said_with_the_way_out(role: str, said: str) -> None:
 
 def test_what_the_role_primary_lays_out_is_on_the_disk_when_it_ends() -> None:
     """A VM that crashed within the next half minute booted without it, and asked nobody who serves."""
-    tasks = yaml.safe_load((CHECKOUT / "roles/primary/tasks/main.yml").read_text())
+    folder = CHECKOUT / "roles/primary/tasks"
+    parts = yaml.safe_load((folder / "main.yml").read_text())
+    tasks = yaml.safe_load((folder / parts[-1]["ansible.builtin.import_tasks"]).read_text())
     assert tasks[-1]["ansible.builtin.command"] == {"argv": ["sync"]}
+
+
+@pytest.mark.parametrize("main", sorted(CHECKOUT.glob("roles/*/tasks/main.yml")), ids=lambda main: main.parents[1].name)
+def test_the_first_file_of_a_role_is_a_table_of_contents(main: Path) -> None:
+    """Each part can be played by its tag; what nobody can leave out is tagged so."""
+    for task in yaml.safe_load(main.read_text()):
+        if "ansible.builtin.set_fact" in task:
+            continue
+        assert any(key.endswith((".import_tasks", ".include_tasks")) for key in task), task["name"]
+        assert task["tags"], task["name"]
+        if isinstance(included := task.get("ansible.builtin.include_tasks"), dict):
+            assert included["apply"]["tags"] == task["tags"], task["name"]
