@@ -10,13 +10,15 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from package_trees import live, make_directory, make_dpkg, make_file
 
 from vcrecovery.excludes import ExcludeError, ExcludeList, exclude_list, render
+from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.run import LabError
 
 HOSTILE = (
     b"plain",
@@ -152,18 +154,14 @@ def lsyncd(config: Path) -> Iterator[None]:
                 process.wait(timeout=10)
 
 
-def wait_for(path: bytes, seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while not os.path.lexists(path):
-        assert time.monotonic() < until, f"{path!r} did not arrive"
-        time.sleep(0.1)
+def wait_for(path: bytes) -> None:
+    wait_until(lambda: os.path.lexists(path), f"{path!r}", 120)
 
 
-def wait_until_same(one: Callable[[], object], other: Callable[[], object], seconds: float = 60) -> None:
+def wait_until_same(one: Callable[[], object], other: Callable[[], object]) -> None:
     """What has to be the same comes piece by piece."""
-    until = time.monotonic() + seconds
-    while one() != other() and time.monotonic() < until:
-        time.sleep(0.1)
+    with suppress(LabError):
+        wait_until(lambda: one() == other(), "the same", 60)
     assert one() == other()
 
 

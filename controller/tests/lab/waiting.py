@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+
+from vcrecovery_lab.pair.waiting import wait_until
+from vcrecovery_lab.run import LabError
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} has not come within {timeout:.0f} s"
-        time.sleep(0.05)
+    """AssertionError after `timeout` seconds."""
+    try:
+        wait_until(condition, what, timeout)
+    except LabError as error:
+        raise AssertionError(str(error)) from None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,15 +14,9 @@ import pytest
 from test_reconcile import HOSTILE, Pair
 
 from vcrecovery.primary.heartbeat import queue_length
+from vcrecovery_lab.pair.waiting import wait_until
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-
-
-def wait_for(condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} has not come within {timeout:.0f} s"
-        time.sleep(0.05)
 
 
 class Lsyncd(Pair):
@@ -54,7 +47,7 @@ class Lsyncd(Pair):
         with (self.folder / "log").open("a") as log:
             process = subprocess.Popen(["lsyncd", str(self.configure(rsync))], stdout=log, stderr=log)
         try:
-            wait_for((self.run_dir / "due").exists, f"lsyncd's sign ({self.folder}/log)")
+            wait_until((self.run_dir / "due").exists, f"lsyncd's sign ({self.folder}/log)", 120)
             yield
             assert process.poll() is None, (self.folder / "log").read_text()
         finally:
@@ -80,14 +73,14 @@ def test_names_that_lsyncd_itself_gets_wrong_arrive_and_go(pair: Lsyncd) -> None
             folder = os.fsencode(pair.tree) + b"/dir " + name
             os.mkdir(folder)  # noqa: PTH102
             Path(os.fsdecode(folder + b"/" + name)).write_bytes(name)
-        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files")
+        wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files", 120)
         for name in HOSTILE[::2]:
             shutil.rmtree(os.fsencode(pair.tree) + b"/dir " + name)
         (pair.tree / "moved").mkdir()
         for name in HOSTILE[1::2]:
             os.rename(os.fsencode(pair.tree) + b"/dir " + name, os.fsencode(pair.tree) + b"/moved/" + name)  # noqa: PTH104
-        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the removals and moves")
-        wait_for(lambda: len(list(pair.standby.iterdir())) == 1, "the folders' removal")
+        wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the removals and moves", 120)
+        wait_until(lambda: len(list(pair.standby.iterdir())) == 1, "the folders' removal", 120)
 
 
 def test_what_is_on_the_list_is_not_sent(pair: Lsyncd) -> None:
@@ -97,7 +90,7 @@ def test_what_is_on_the_list_is_not_sent(pair: Lsyncd) -> None:
         # A change of a folder's own mode must not send what is in it.
         pair.tree.chmod(0o711)
         (pair.tree / "sent").write_text("x")
-        wait_for((pair.standby / "sent").exists, "the file beside it")
+        wait_until((pair.standby / "sent").exists, "the file beside it", 120)
         assert not (pair.standby / "left out").exists()
 
 
@@ -108,7 +101,7 @@ def test_a_transfer_that_is_not_whole_is_marked(pair: Lsyncd) -> None:
     with pair.running(str(failing)):
         (pair.run_dir / "due").unlink()
         (pair.tree / "file").write_text("x")
-        wait_for((pair.run_dir / "due").exists, "the mark")
+        wait_until((pair.run_dir / "due").exists, "the mark", 120)
 
 
 def test_a_standby_that_is_away_makes_a_queue_and_then_gets_it(pair: Lsyncd) -> None:
@@ -121,10 +114,10 @@ def test_a_standby_that_is_away_makes_a_queue_and_then_gets_it(pair: Lsyncd) -> 
         for number in range(50):
             (pair.tree / f"file {number}").write_text(str(number))
         status = str(pair.run_dir / "lsyncd.status")
-        wait_for(lambda: (queue_length(status) or 0) >= 50, "the queue")
+        wait_until(lambda: (queue_length(status) or 0) >= 50, "the queue", 120)
         down.unlink()
-        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files")
-        wait_for(lambda: queue_length(status) == 0, "an empty queue")
+        wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files", 120)
+        wait_until(lambda: queue_length(status) == 0, "an empty queue", 120)
 
 
 def test_many_files_at_once(pair: Lsyncd) -> None:
@@ -133,4 +126,4 @@ def test_many_files_at_once(pair: Lsyncd) -> None:
             (pair.tree / f"d{folder}").mkdir()
             for number in range(100):
                 (pair.tree / f"d{folder}/f{number}").write_text(str(number))
-        wait_for(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 180)
+        wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 180)
