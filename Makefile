@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants matrix
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -103,6 +103,9 @@ paper: setup  ## Run the paper's experiments in its order and write docs/benchma
 
 mutants: setup  ## Break the code that matters, one line at a time, and count what no test notices (an hour or two; ARGS=--quick: 10 minutes)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m mutant_bench $(ARGS)
+
+matrix: setup  ## Unit tests and playbooks on the other versions of Python and Ansible that are said to work (needs nox; half an hour)
+	@nox $(ARGS)
 
 bench-planned: setup  ## Measure planned moves: interruption, lost rows, a drill beside the sync (about 50 minutes, needs lab-up; ARGS=--quick: 5)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m planned_bench $(ARGS)

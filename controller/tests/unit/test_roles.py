@@ -11,8 +11,6 @@ from local_play import plays_here
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLES = ("controller", "dns", "hypervisor", "monitoring", "primary", "secondary")
-#: Those whose main.yml is a table of contents, and whose parts have tags.
-LISTED = ("controller", "dns", "monitoring")
 PLAN = {
     "dns": {"servers": {"ns1": {}}, "keys": {}, "zones": {}},
     "secondaries": {"sec1": {}},
@@ -28,7 +26,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "set vcrecovery_snmp_auth and vcrecovery_snmp_privacy (in a vault)",
     ),
     "monitoring": ({}, "monitoring_engine zabbix needs zabbix.api.url and zabbix.api.token_file in the plan"),
-    "primary": ({"primary_service": "wbe"}, 'primary_service is "wbe", but the plan\'s services are web'),
+    "primary": ({"primary_service": "wbe"}, "primary_service is wbe, but the plan's services are web"),
     "secondary": ({"secondary_name": "sec3"}, "secondary_name is sec3, but the plan's secondaries are sec1"),
 }
 
@@ -48,14 +46,6 @@ def test_a_role_begins_with_what_can_be_known_beforehand(role: str) -> None:
         (module,) = (key for key in task if key.startswith("ansible.builtin."))
         assert module.removeprefix("ansible.builtin.") in looks
         assert "command" not in module or task["changed_when"] is False
-
-
-@pytest.mark.parametrize("role", LISTED)
-def test_a_table_of_contents_has_tags(role: str) -> None:
-    for task in _tasks(role, "main"):
-        if "ansible.builtin.set_fact" not in task:
-            assert {"ansible.builtin.import_tasks", "ansible.builtin.include_tasks"} & set(task)
-            assert task["tags"]
 
 
 @pytest.fixture(scope="module")
