@@ -65,6 +65,7 @@ CHANGES = {
     "secondary off": {("test_secondary_on_demand.py", "test_killed_while_it_is_powered_off")},
     "secondary mount": {("lab/test_t_loop_disk.py", "test_killed_while_it_mounts")},
     "secondary unmount": {("lab/test_t_loop_disk.py", "test_killed_while_it_unmounts")},
+    "plan init": {(HERE, "test_plan_init")},
     "standby apply": {(R_STANDBY, "test_apply")},
     "standby admit": {(HERE, "test_standby_admit")},
     "standby reset": {
@@ -189,6 +190,32 @@ def test_standby_admit(calls: Calls, plan_file: Path) -> None:
 
     assert calls.killed_everywhere(words, empty, is_there) >= 3
     assert calls("1000000", *words[:3], "sec9", *words[4:]) == ExitCode.USAGE
+
+
+def test_plan_init(calls: Calls, tmp_path: Path) -> None:
+    """Called again it writes the file, or finds it whole, and leaves it alone."""
+    file, seen = tmp_path / "plan.yml", set()
+    words = [
+        "plan",
+        "init",
+        "--hypervisor",
+        "hv1=test:///default",
+        "--lxd",
+        "/nonexistent",
+        "--no-ports",
+        "-o",
+        str(file),
+    ]
+    for boundary in range(1, 100):
+        file.unlink(missing_ok=True)
+        killed, was_there = calls(f"{boundary}@files", *words), file.exists()
+        assert calls("1000000", *words) == (ExitCode.USAGE if was_there else 0)
+        seen.add(file.read_text())
+        if killed == 0:
+            break
+        assert killed == KILLED
+    assert boundary >= 3
+    assert len(seen) == 1
 
 
 def test_exclude_list(calls: Calls, tmp_path: Path) -> None:

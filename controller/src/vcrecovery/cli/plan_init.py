@@ -67,9 +67,13 @@ def _address(text: str) -> str:
 
 
 def _write(file: Path, text: str) -> None:
+    """Whole or not at all. Whoever was faster keeps their file."""
+    scratch = file.with_name(f"{file.name}.new")
     try:
-        # Whoever was faster keeps their file.
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as new:
-            new.write(text)
+        try:
+            scratch.write_text(text)
+            os.link(scratch, file)
+        finally:
+            scratch.unlink(missing_ok=True)
     except OSError as error:
         raise ExternalError(f"cannot write {file}: {error.strerror}") from error
