@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-import jinja2
 import pytest
 
-pytestmark = pytest.mark.lab
+from vcrecovery.primary.transfer import KEPT
+from vcrecovery_lab.pair import receiver as receivers
+from vcrecovery_lab.run import run
 
-TEMPLATES = Path(__file__).resolve().parents[3] / "templates"
+from .confined import as_in, words
 
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-def setting(unit: str, name: str, **variables: object) -> list[str]:
-    """All words of a setting that adds up."""
-    text = jinja2.Template((TEMPLATES / f"{unit}.j2").read_text()).render(variables)
-    return [word for words in re.findall(rf"(?m)^{name}=(.*)$", text) for word in words.split()]
+NAME, FIRST = "web", 1_000_000
 
 
 def test_libvirt_reaches_another_host_with_the_watchers_capabilities(tmp_path: Path) -> None:
@@ -27,7 +30,7 @@ def test_libvirt_reaches_another_host_with_the_watchers_capabilities(tmp_path: P
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
     ssh.chmod(0o755)
-    kept = setting("vcrecovery-watch.service", "CapabilityBoundingSet", controller_plan={}, controller_watch_argv=[])
+    kept = words("vcrecovery-watch", "CapabilityBoundingSet")
     assert kept
     bounds = ",".join(["-all", *(f"+{name.lower().removeprefix('cap_')}" for name in kept)])
     call = f"import libvirt; libvirt.openReadOnly('qemu+ssh://nowhere.test/system?command={ssh}&no_tty=1')"
@@ -40,3 +43,62 @@ def test_libvirt_reaches_another_host_with_the_watchers_capabilities(tmp_path: P
     )
     assert "libvirt.libvirtError" in done.stderr
     assert started.exists(), done.stderr
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where sshd trusts keys, with a file system of its own in it."""
+    made = Path(tempfile.mkdtemp(prefix="vcru-", dir="/run"))
+    (made / "disk").mkdir()
+    run(["mount", "-t", "tmpfs", "-o", "size=64m", "vcru", made / "disk"], timeout=30)
+    yield made
+    run(["umount", made / "disk"], timeout=30)
+    shutil.rmtree(made)
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_the_receiver_writes_a_tree_of_any_owners(folder: Path, shifted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sshd, PAM and the sessions' jail get through with the unit's capabilities and system calls."""
+    tree, source, state = folder / "disk/rootfs", folder / "source", folder / "state"
+    for part in (tree, source, state / "standbys", folder / "etc"):
+        part.mkdir(parents=True)
+    first = FIRST if shifted else 0
+    os.chown(tree, first, first)
+    mapped = [{"Isuid": True, "Isgid": True, "Hostid": FIRST, "Nsid": 0, "Maprange": 65536}] if shifted else []
+    config = {"user.vcrecovery.role": "standby", "user.vcrecovery.ready": "true", **_last_state(mapped)}
+    # As of a secondary that is off: its disk is here, and a note of what its LXD says.
+    (folder / "note").write_text(json.dumps({"instances": {NAME: {"expanded_config": config}}}))
+    (folder / "takes_files").touch()
+    places = {name: str(folder / name) for name in ("disk", "note", "takes_files")}
+    (state / f"standbys/{NAME}.json").write_text(json.dumps({"container": NAME, "rootfs": str(tree), **places}))
+
+    start = receivers.process.start
+    monkeypatch.setattr(
+        receivers.process, "start", lambda argv, log: start(as_in("vcrecovery-receiver", *map(str, argv)), log)
+    )
+    receiver = receivers.Receiver(folder / "etc", state, folder / "key", NAME)
+    receiver.start()
+    try:
+        (source / "file").write_text("one\n")
+        os.chown(source / "file", 33, 1234)
+        (source / "file").chmod(0o4751)
+        shutil.copy("/bin/true", source / "capable")
+        run(["setcap", "cap_net_raw+ep", source / "capable"], timeout=30)
+        os.mkfifo(source / "fifo")
+        ssh = f"ssh -F none -i {folder}/key -p {receiver.port} -o BatchMode=yes -o StrictHostKeyChecking=no"
+        ssh += " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        done = run(["rsync", *KEPT, "-e", ssh, f"{source}/", "root@127.0.0.1:/"], timeout=60, check=False)
+        log = (folder / "etc/sshd.log").read_text()
+        assert done.returncode == 0, (done.stderr, log)
+        file = (tree / "file").stat()
+        assert (file.st_uid - first, file.st_gid - first, file.st_mode & 0o7777) == (33, 1234, 0o4751)
+        assert "cap_net_raw" in run(["getcap", tree / "capable"], timeout=30).stdout
+        assert (tree / "fifo").is_fifo()
+        asked = run([*ssh.split(), "root@127.0.0.1", "who-serves"], timeout=60, check=False)
+        assert asked.stdout == "primary\n", (asked.stderr, log)
+    finally:
+        receiver.stop()
+
+
+def _last_state(mapped: list[dict[str, object]]) -> dict[str, str]:
+    return {"volatile.last_state.idmap": json.dumps(mapped)}
