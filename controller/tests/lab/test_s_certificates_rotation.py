@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -50,21 +50,20 @@ class Site:
             "name": "Restart the watcher",
             "ansible.builtin.shell": f"openssl x509 -noout -serial -in {self.own}/certificate >> {self.restarted}",
         }
-        secondary = [("sec2", "secondary", of_secondary, [])]
         parts = {
-            "laid_out": [("https", secondary[0])],
+            "laid_out": [play("secondary", "https", of_secondary)],
             "rotation": [
-                ("rotate_certificates", secondary[0]),
-                ("use_certificates", ("ctl", "controller", of_controller, [handler])),
-                ("forget_certificates", secondary[0]),
+                play("secondary", "rotate_certificates", of_secondary),
+                play("controller", "use_certificates", of_controller, handler),
+                play("secondary", "forget_certificates", of_secondary),
             ],
         }
         inventory = folder / "hosts"
         inventory.write_text("sec2 ansible_connection=local\n[controllers]\nctl ansible_connection=local\n")
         made = {}
-        for name, tasks in parts.items():
+        for name, parts_of_it in parts.items():
             file = folder / f"{name}.yml"
-            file.write_text(json.dumps([play(*host, part) for part, host in tasks]))
+            file.write_text(json.dumps(parts_of_it))
             made[name] = plays(file, str(inventory), lxd)
         self.lay_out, self.rotate = made["laid_out"], made["rotation"]
 
@@ -90,12 +89,13 @@ class Site:
         assert (self.own / "key").stat().st_mode & 0o777 == 0o600
 
 
-def play(host: str, role: str, facts: dict[str, object], handlers: list[object], part: str) -> dict[str, object]:
+def play(role: str, part: str, facts: Mapping[str, object], *handlers: dict[str, str]) -> dict[str, object]:
     folder = CHECKOUT / "roles" / role
     tasks = [
         {"ansible.builtin.include_vars": str(folder / "vars/main.yml")},
         {"ansible.builtin.include_tasks": str(folder / f"tasks/{part}.yml")},
     ]
+    host = {"secondary": "sec2", "controller": "ctl"}[role]
     made = {"hosts": host, "gather_facts": False, "vars": facts, "tasks": tasks, "handlers": handlers}
     return {**made, "any_errors_fatal": True}
 

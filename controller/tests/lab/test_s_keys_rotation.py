@@ -113,7 +113,7 @@ def test_a_key_is_replaced_and_what_the_old_one_has_opened_ends(site: Site) -> N
     assert site.rotate("--check") == 1
     assert site.ask(site.old) == "primary"
     # A connection that is open needs no key for its next session.
-    words = ["ssh", "-F", site.vm / "ssh_config", "-M", "-N", "-o", "ControlPath=none", "receiver"]
+    words = ["ssh", "-F", str(site.vm / "ssh_config"), "-M", "-N", "-o", "ControlPath=none", "receiver"]
     stolen = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: len(site.receiver.sessions()) > 0, "the connection")
@@ -138,7 +138,7 @@ def make_next(site: Site, comment: str = NAME) -> str:
         "-C",
         f"vcrecovery:{comment}",
         "-f",
-        site.vm / "sync_key.new",
+        str(site.vm / "sync_key.new"),
     ]
     subprocess.run(words, check=True, timeout=30)
     return (site.vm / "sync_key.new.pub").read_text()

@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from vcrecovery.primary.transfer import KEPT
-from vcrecovery_lab.pair import receiver as receivers
+from vcrecovery_lab.pair import process
+from vcrecovery_lab.pair.receiver import Receiver
 from vcrecovery_lab.run import run
 
 from .confined import as_in, words
@@ -72,11 +73,9 @@ def test_the_receiver_writes_a_tree_of_any_owners(folder: Path, shifted: bool, m
     places = {name: str(folder / name) for name in ("disk", "note", "takes_files")}
     (state / f"standbys/{NAME}.json").write_text(json.dumps({"container": NAME, "rootfs": str(tree), **places}))
 
-    start = receivers.process.start
-    monkeypatch.setattr(
-        receivers.process, "start", lambda argv, log: start(as_in("vcrecovery-receiver", *map(str, argv)), log)
-    )
-    receiver = receivers.Receiver(folder / "etc", state, folder / "key", NAME)
+    start = process.start
+    monkeypatch.setattr(process, "start", lambda argv, log: start(as_in("vcrecovery-receiver", *map(str, argv)), log))
+    receiver = Receiver(folder / "etc", state, folder / "key", NAME)
     receiver.start()
     try:
         (source / "file").write_text("one\n")
@@ -100,5 +99,5 @@ def test_the_receiver_writes_a_tree_of_any_owners(folder: Path, shifted: bool, m
         receiver.stop()
 
 
-def _last_state(mapped: list[dict[str, object]]) -> dict[str, str]:
+def _last_state(mapped: Sequence[Mapping[str, object]]) -> dict[str, str]:
     return {"volatile.last_state.idmap": json.dumps(mapped)}

@@ -53,4 +53,5 @@ def rendered(template: Path, variant: str) -> str:
         "primary_reconcile": "1800s",
         "primary_consistency": {"kind": options["consistency"]},
     }
-    return jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
+    text: str = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
+    return text
