@@ -22,10 +22,10 @@ from vcrecovery.standby.container import ACTIVE, READY_KEY, ROLE_KEY
 from vcrecovery.transfer.sessions import lock_file
 from vcrecovery_lab.run import run
 
+from .confined import words as words_of_unit
 from .conftest import PROGRAM
 from .controllers import Controllers
 from .small_site import BRIDGE, PORT, SERVE, SmallSite, page_at, small_site
-from .confined import words as words_of_unit
 from .waiting import wait_for
 from .waiting_standby import NAME as WAITING
 

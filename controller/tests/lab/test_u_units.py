@@ -101,3 +101,41 @@ def test_the_receiver_writes_a_tree_of_any_owners(folder: Path, shifted: bool, m
 
 def _last_state(mapped: Sequence[Mapping[str, object]]) -> dict[str, str]:
     return {"volatile.last_state.idmap": json.dumps(mapped)}
+
+
+_DISK = """
+import sys
+from pathlib import Path
+from vcrecovery.drivers import loop_disk
+from vcrecovery.drivers.clock import SystemClock
+disk, place = Path(sys.argv[2]), Path(sys.argv[3])
+loop_disk.mount(disk, place) if sys.argv[1] == "mount" else loop_disk.unmount(disk, place, SystemClock())
+"""
+
+
+def test_a_disk_is_mounted_and_unmounted_with_the_rights_of_its_units(tmp_path: Path) -> None:
+    """Also out of the mount namespace of somebody who has a copy of the mount."""
+    disk, place = tmp_path / "disk.img", tmp_path / "disk"
+    with disk.open("wb") as file:
+        file.truncate(16 << 20)
+    run(["mkfs.ext4", "-q", disk], timeout=60)
+
+    def act(what: str) -> None:
+        words = as_in(f"vcrecovery-disk-{what}@", sys.executable, "-c", _DISK, what, str(disk), str(place))
+        done = run(words, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+
+    try:
+        act("mount")
+        assert place.is_mount()
+        with subprocess.Popen(["unshare", "--mount", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            other.stdin.write(b"it is there\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == b"it is there\n"
+            act("unmount")
+            other.stdin.close()
+        assert not place.is_mount()
+    finally:
+        run(["umount", place], timeout=30, check=False)
