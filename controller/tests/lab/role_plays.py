@@ -26,9 +26,10 @@ def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable
     def changed(*more: str) -> int:
         words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", inventory, *more]
         done = run(words, timeout=200, env=environment, check=False)
-        found = re.search(r"changed=(\d+) .*failed=0", done.stdout)
-        assert found is not None, (done.stdout, done.stderr)
-        return int(found[1])
+        found = re.findall(r"changed=(\d+) .*failed=0", done.stdout)
+        assert found, (done.stdout, done.stderr)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return sum(int(count) for count in found)
 
     return changed
 

@@ -19,7 +19,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.plan.load import load_plan
 
-from .name_servers import NameServer, plan_section, zone_of
+from .name_servers import KEY, SECRET, NameServer, plan_section, zone_of
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -289,6 +289,23 @@ def test_a_wrong_key(site: Site, tmp_path: Path, secret_and_key: tuple[str, str]
     with pytest.raises(ExternalError, match=f"rejects TSIG key {key}"):
         zone.commit(zone.prepare("www.example.test", [Change("A", "10.10.0.10", "10.20.0.10", 5)], 1))
     assert site.found() == BEFORE
+
+
+def test_while_its_key_is_rotated_the_next_secret_does(site: Site, tmp_path: Path) -> None:
+    zone = zone_of(
+        "example.test", [site.servers["ns1"]], tmp_path, secret="b2xkLW9sZC1vbGQtb2xkLW9sZC1vbGQtb2xkLW9sZC0="
+    )
+    (tmp_path / f"{KEY}.secret.next").write_text("bmV4dC1uZXh0LW5leHQtbmV4dC1uZXh0LW5leHQtbmU=\n")
+    change = Change("A", "10.10.0.10", "10.20.0.10", 5)
+    # Neither is the server's.
+    with pytest.raises(ExternalError, match=f"rejects TSIG key {KEY}"):
+        zone.commit(zone.prepare("www.example.test", [change], 1))
+    (tmp_path / f"{KEY}.secret.next").write_text(SECRET + "\n")
+    prepared = zone.prepare("www.example.test", [change], 1)
+    # It is the only one by the time that the server rejects the one of before.
+    (tmp_path / f"{KEY}.secret.next").rename(tmp_path / f"{KEY}.secret")
+    zone.commit(prepared)
+    assert site.servers["ns1"].dig("www.example.test", "A") == ["10.20.0.10"]
 
 
 def test_an_alias_where_the_plan_has_an_address(site: Site, tmp_path: Path) -> None:

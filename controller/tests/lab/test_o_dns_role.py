@@ -36,10 +36,10 @@ class Laid:
     folder: Path
     ports: dict[str, int]
 
-    def play(self, *words: str) -> str:
+    def play(self, *words: str, file: str = "play.yml") -> str:
         """What ansible-playbook prints."""
         program = CHECKOUT / ".venv/bin/ansible-playbook"
-        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / "play.yml", *words]
+        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / file, *words]
         env = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
         done = run(command, timeout=300, env=env, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -107,6 +107,9 @@ def _write(laid: Laid) -> None:
     (laid.folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
     play = {"hosts": "all", "gather_facts": False, "roles": ["vcrecovery.standby.dns"]}
     (laid.folder / "play.yml").write_text(yaml.safe_dump([play]))
+    task = {"ansible.builtin.include_role": {"name": "vcrecovery.standby.dns", "tasks_from": "rotate_keys"}}
+    rotation = {"hosts": "all", "gather_facts": False, "any_errors_fatal": True, "tasks": [task]}
+    (laid.folder / "rotation.yml").write_text(yaml.safe_dump([rotation]))
 
 
 def _end(laid: Laid) -> None:
@@ -134,7 +137,7 @@ def laid() -> Iterator[Laid]:
     try:
         # A rehearsal on new hosts says what would be done, and does nothing.
         assert "failed=0" in laid.play("--check")
-        assert {path.name for path in folder.iterdir()} == {"hosts.yml", "play.yml"}
+        assert {path.name for path in folder.iterdir()} == {"hosts.yml", "play.yml", "rotation.yml"}
         laid.play()
         yield laid
     finally:
@@ -179,3 +182,72 @@ def test_a_switch_reaches_the_secondary_and_a_second_run_changes_nothing(laid: L
     for name in SERVERS:
         assert re.search(rf"^{name} .*changed=0 .*failed=0", printed, re.MULTILINE), printed
     assert laid.dig("ns1", "www.example.test", "A") == "10.20.0.10"
+
+
+def secrets(laid: Laid) -> list[str]:
+    """Of the key for updates: the servers', and the controller's."""
+    text = [(laid.folder / name / "key1.key").read_text() for name in SERVERS]
+    return [*re.findall(r'secret "(\S+)"', "".join(text)), (laid.folder / "secrets/key1").read_text().strip()]
+
+
+def leftovers(laid: Laid) -> list[Path]:
+    return [*laid.folder.rglob("*.next"), *laid.folder.rglob("*.made")]
+
+
+def may_change(laid: Laid) -> None:
+    """Raises ExternalError when the controller's key is not each server's."""
+    for zone, server in (("example.test", "ns1"), ("other.test", "ns2")):
+        where = Server(server, "127.0.0.1", laid.ports[server])
+        Zone(zone, [where], Key("vcrt.key", "hmac-sha256", laid.folder / "secrets/key1"), SystemClock()).check_key({})
+
+
+YOUNG = ("-e", "vcrecovery_keys_older_than=1h")
+
+
+def changes(printed: str) -> list[int]:
+    return [int(count) for count in re.findall(r"changed=(\d+)", printed)]
+
+
+def test_a_key_is_rotated(laid: Laid) -> None:
+    before = secrets(laid)
+    shutil.copy(laid.folder / "ns1/key1.key", laid.folder / "ns1/old.key")
+    assert changes(laid.play(*YOUNG, file="rotation.yml")) == [0, 0]
+    assert changes(laid.play("--check", file="rotation.yml")) == [1, 0]
+    assert secrets(laid) == before
+    laid.play(file="rotation.yml")
+    after = secrets(laid)
+    assert len(set(after)) == 1
+    assert after[0] not in before
+    may_change(laid)
+    assert "update failed: NOTAUTH" in laid.update("old").stderr
+    assert leftovers(laid) == []
+    assert changes(laid.play(*YOUNG, file="rotation.yml")) == [0, 0]
+    assert changes(laid.play()) == [0, 0]
+
+
+@pytest.mark.parametrize("cut_off", ["made", "known", "written"])
+def test_the_next_run_finishes_a_rotation_that_was_cut_off(laid: Laid, cut_off: str) -> None:
+    made = run(["tsig-keygen", "-a", "hmac-sha256", "vcrt.key"], timeout=30).stdout
+    (secret,) = re.findall(r'secret "(\S+)"', made)
+    (laid.folder / "ns1/key1.key.next").write_text(made)
+    if cut_off != "made":
+        (laid.folder / "secrets/key1.next").write_text(secret + "\n")
+    if cut_off == "written":
+        # BIND has not read it.
+        for name in SERVERS:
+            (laid.folder / name / "key1.key").write_text(made)
+    may_change(laid)
+    laid.play(*YOUNG, file="rotation.yml")
+    assert secrets(laid) == [secret] * 3
+    may_change(laid)
+    assert leftovers(laid) == []
+
+
+def test_by_hand_a_key_is_removed_and_made_anew(laid: Laid) -> None:
+    """What docs/security.md says for the key of transfers."""
+    before = (laid.folder / "ns2/key1-transfer.key").read_text()
+    (laid.folder / "ns1/key1-transfer.key").unlink()
+    laid.play()
+    after = (laid.folder / "ns2/key1-transfer.key").read_text()
+    assert after == (laid.folder / "ns1/key1-transfer.key").read_text() != before
+    assert "AXFR" not in laid.dig("ns1", "-k", str(laid.folder / "ns2/key1-transfer.key"), "example.test", "AXFR")

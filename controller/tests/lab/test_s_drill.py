@@ -22,10 +22,10 @@ from vcrecovery.standby.container import ACTIVE, READY_KEY, ROLE_KEY
 from vcrecovery.transfer.sessions import lock_file
 from vcrecovery_lab.run import run
 
+from .confined import words as words_of_unit
 from .conftest import PROGRAM
 from .controllers import Controllers
 from .small_site import BRIDGE, PORT, SERVE, SmallSite, page_at, small_site
-from .test_u_units import setting
 from .waiting import wait_for
 from .waiting_standby import NAME as WAITING
 
@@ -132,7 +132,7 @@ def sniffed(*addresses: str) -> Iterator[list[bytes]]:
 
 def with_the_rights_of_its_unit(site: SmallSite, *words: str) -> subprocess.CompletedProcess[str]:
     """The program as systemd would run it, as far as its capabilities go."""
-    kept = setting("vcrecovery-drill.service", "CapabilityBoundingSet", controller_drill_argv=[])
+    kept = words_of_unit("vcrecovery-drill", "CapabilityBoundingSet")
     bounds = ",".join(["-all", *(f"+{name.lower().removeprefix('cap_')}" for name in kept)])
     confined = ["setpriv", "--no-new-privs", "--inh-caps=-all", f"--bounding-set={bounds}"]
     return run([*confined, *site.command(*words)], timeout=120, check=False)

@@ -12,6 +12,7 @@ import jinja2
 import pytest
 import yaml
 from local_play import plays_here
+from rendered_units import TEMPLATES, VARIANTS, rendered
 
 from vcrecovery.plan.load import load_plan
 
@@ -42,54 +43,12 @@ def test_secrets_are_in_no_log(role: str) -> None:
     assert [name for name, one in options.items() if secrets.search(name) and not one.get("no_log")] == []
 
 
-@pytest.mark.parametrize("template", sorted((CHECKOUT / "templates").glob("*.j2")), ids=lambda path: path.name)
-@pytest.mark.parametrize(
-    "optional",
-    [
-        {"service": {}, "consistency": "files", "every": "1mo"},
-        {
-            "service": {"virtual_ip": {"address": "192.0.2.50/24", "interface": "eth0"}},
-            "consistency": "snapshot",
-            "every": "1d",
-        },
-    ],
-    ids=["least", "most"],
-)
-def test_systemd_accepts_the_units(template: Path, optional: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+@pytest.mark.parametrize("options", VARIANTS)
+def test_systemd_accepts_the_units(template: Path, options: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.fail("systemd-analyze is not installed; `make setup` installs it")
-    variables = {
-        "ansible_managed": "Ansible managed",
-        "controller_watch_argv": ["/bin/true", "watch"],
-        "controller_drill_argv": ["/bin/true", "drill"],
-        "controller_report_argv": ["/bin/true", "report", "--scheduled"],
-        "controller_report_dir": "/var/lib/vcrecovery/reports",
-        "controller_report_every": optional["every"],
-        "controller_report_sendmail": optional["every"] == "1d",
-        "controller_state_dir": "/var/lib/vcrecovery",
-        "controller_plan": {"services": {"web": optional["service"]}},
-        "hypervisor_libvirt_snmp_argv": ["/bin/true", "-f"],
-        "hypervisor_snmp_notify_argv": ["/bin/true", "snmp-agent"],
-        "hypervisor_snmp_uri": "qemu:///system",
-        "monitoring_relay_argv": ["/bin/true", "relay"],
-        "monitoring_relay_user": "daemon",
-        "monitoring_relay_state_dir": "/var/lib/vcrecovery/relay",
-        "secondary_receiver_argv": ["/bin/true", "-D"],
-        "secondary_disk_argv": ["/bin/true", "secondary"],
-        "dns_daemon": {"argv": ["/bin/true", "-f"]},
-        "dns_zone_dir": "/var/lib/bind",
-        "primary_config_dir": "/etc/vcrecovery",
-        "primary_heartbeat": "10s",
-        "primary_program_dir": "/usr/local/lib/vcrecovery",
-        "primary_python": "/usr/bin/python3",
-        "primary_last_files_timeout": 240,
-        "primary_asks_for": 15,
-        "primary_run_dir": "/run/vcrecovery",
-        "primary_sync_memory": "512M",
-        "primary_reconcile": "1800s",
-        "primary_consistency": {"kind": optional["consistency"]},
-    }
-    text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
+    text = rendered(template, options)
     unit = tmp_path / template.name.removesuffix(".j2")
     unit.write_text(text.replace("/usr/bin/lsyncd", "/bin/true"))
     if unit.suffix in (".path", ".timer"):

@@ -41,6 +41,7 @@ AT_ONCE = 8
 QUESTIONS_AT_ONCE = 32
 #: A server that hangs up is an EOFError, and what it sends may be anything.
 _NO_ANSWER = (OSError, EOFError, ValueError, dns.exception.DNSException)
+_REJECTED = (dns.tsig.PeerError, dns.tsig.BadSignature, dns.tsig.BadKey, dns.message.UnknownTSIGKey)
 #: What no service holds; its removal changes nothing, but servers refuse it like any other change (BIND: not for SRV).
 _NOTHING = {"A": "0.0.0.0", "AAAA": "100::", "CNAME": "invalid.", "SRV": "0 0 0 invalid.", "TXT": '"nothing"'}  # noqa: S104
 
@@ -90,6 +91,11 @@ class Key:
     name: str
     algorithm: str
     secret_file: Path
+
+    @property
+    def next_secret_file(self) -> Path:
+        """Beside the other one while the role `dns` rotates the key."""
+        return self.secret_file.with_name(f"{self.secret_file.name}.next")
 
 
 @dataclass(frozen=True)
@@ -227,9 +233,8 @@ class Zone:
 
     # -- updates -----------------------------------------------------------------------------------------------
 
-    def _tsig_key(self) -> dns.tsig.Key:
+    def _tsig_key(self, path: Path) -> dns.tsig.Key:
         """Raises ExternalError, which names the file."""
-        path = self._key.secret_file
         try:
             # dnspython skips what is no base64: it makes an empty key, or another one, of a file without a secret.
             text = "".join(path.read_text(encoding="ascii").split()).strip('";')
@@ -248,17 +253,27 @@ class Zone:
         return dns.tsig.Key(self._key.name, secret, self._key.algorithm)
 
     def _update(self) -> dns.update.UpdateMessage:
-        return dns.update.UpdateMessage(self.name, keyring=self._tsig_key())
+        return dns.update.UpdateMessage(self.name, keyring=self._tsig_key(self._key.secret_file))
 
     def _send(self, update: dns.update.UpdateMessage) -> dns.rcode.Rcode:
         server = self.servers[0]
         try:
-            answer = server.ask(update)
+            try:
+                answer = server.ask(update)
+            except _REJECTED:
+                # While the key is rotated, the server has the next secret first, and then so has the file.
+                key = self._tsig_key(
+                    following if (following := self._key.next_secret_file).exists() else self._key.secret_file
+                )
+                if key == update.keyring:
+                    raise
+                update.use_tsig(key)
+                answer = server.ask(update)
         except (dns.tsig.BadTime, dns.tsig.PeerBadTime) as error:
             raise ExternalError(
                 f"the clocks of DNS server {server} and of this machine differ too much for TSIG", "set both by NTP"
             ) from error
-        except (dns.tsig.PeerError, dns.tsig.BadSignature, dns.tsig.BadKey, dns.message.UnknownTSIGKey) as error:
+        except _REJECTED as error:
             raise ExternalError(
                 f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
                 f"make {self._key.secret_file} and the server's key the same, then run it again",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Set
 
-_NOTE, _MOUNTS = "sent-mounts", "/proc/self/mountinfo"
+#: The machine's own mounts: to a unit that systemd confines by mounts, /home is one whether anything is mounted there.
+_NOTE, _MOUNTS = "sent-mounts", "/proc/1/mountinfo"
 #: What only this boot has; nothing of it is sent.
 _NEVER_SENT = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib/vcrecovery")  # noqa: S108
 

@@ -1,0 +1,204 @@
+"""The role `primary`: a new key. Wherever a rotation is cut off, a key is in use, and the next run finishes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vcrecovery.store.journal import Journal
+from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.pair.receiver import Receiver, known_host
+from vcrecovery_lab.pair.render import render
+
+from .role_plays import plays
+from .waiting import wait_for
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+ROLE = CHECKOUT / "roles/primary"
+NAME, NEIGHBOUR = "web", "restrict ssh-ed25519 AAAANeighbour vcrecovery:other-web\n"
+YOUNG = ("-e", "vcrecovery_keys_older_than=1h")
+
+
+class Site:
+    """A VM's key, and a receiver that knows it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.vm, self.state, there = folder / "vm", folder / "state", folder / "etc/receiver"
+        for part in (self.vm, self.state / "standbys", there):
+            part.mkdir(parents=True)
+        # Of a secondary that is off: who serves is asked of the journal then, and no LXD.
+        nowhere = {name: str(folder / "none") for name in ("rootfs", "disk", "note", "takes_files")}
+        (self.state / f"standbys/{NAME}.json").write_text(json.dumps({"container": NAME, **nowhere}))
+        Journal(self.state / "journal.db")
+        self.receiver = Receiver(there, self.state, self.vm / "sync_key", NAME)
+        self.keys = there / "authorized_keys"
+        self.keys.write_text(NEIGHBOUR + self.keys.read_text())
+        (self.vm / "known_hosts").write_text(known_host(self.receiver))
+        place = {"address": "127.0.0.1", "port": self.receiver.port}
+        places = {"primary_config_dir": str(self.vm), "primary_run_dir": str(folder)}
+        (self.vm / "ssh_config").write_text(
+            render(ROLE / "templates/ssh_config.j2", primary_receiver=place, primary_receivers=[], **places)
+        )
+        plan = {
+            "services": {
+                NAME: {
+                    "primary": {"address": "127.0.0.1"},
+                    "standby": {"secondary": "sec1", "address": "10.20.0.10"},
+                }
+            },
+            "secondaries": {"sec1": {"receiver": place}},
+        }
+        facts = {
+            "primary_service": NAME,
+            "primary_plan": plan,
+            "primary_config_dir": str(self.vm),
+            "primary_secondary_host": "localhost",
+            "primary_spare_host": "",
+            "primary_secondary_config_dir": str(folder / "etc"),
+            "primary_secondary_venv": str(CHECKOUT / ".venv"),
+            "primary_secondary_state_dir": str(self.state),
+        }
+        tasks = [
+            {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+            {"ansible.builtin.include_tasks": str(ROLE / "tasks/rotate_key.yml")},
+        ]
+        file = folder / "play.yml"
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": facts, "tasks": tasks}
+        file.write_text(json.dumps([play]))
+        self.rotate = plays(file, "localhost,")
+        self.old = folder / "old_key"
+        for suffix in ("", ".pub"):
+            shutil.copy(f"{self.vm}/sync_key{suffix}", f"{self.old}{suffix}")
+
+    def ask(self, key: Path | None = None) -> str:
+        """What the receiver answers to this key alone: the VM's own by default."""
+        config = self.vm / "ssh_config"
+        if key is not None:
+            config = self.vm.parent / "other_config"
+            config.write_text((self.vm / "ssh_config").read_text().replace(f"{self.vm}/sync_key", str(key)))
+        words = ["ssh", "-F", str(config), "-o", "ControlPath=none", "receiver", "who-serves"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+
+    def is_rotated(self) -> bool:
+        (line,) = (line for line in self.keys.read_text().splitlines() if line.endswith(f" vcrecovery:{NAME}"))
+        assert line.startswith('restrict,from="127.0.0.1",command="')
+        assert line.endswith((self.vm / "sync_key.pub").read_text().strip())
+        assert NEIGHBOUR in self.keys.read_text()
+        assert self.keys.stat().st_mode & 0o777 == 0o600
+        assert (self.vm / "sync_key").stat().st_mode & 0o777 == 0o600
+        assert list(self.vm.glob("sync_key.new*")) == []
+        return self.ask() == "primary" and self.ask(self.old) == ""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    folder = Path(tempfile.mkdtemp(prefix="vcrk-", dir="/run"))
+    made = Site(folder)
+    made.receiver.start()
+    yield made
+    made.receiver.stop()
+    shutil.rmtree(folder)
+
+
+def test_a_key_is_replaced_and_what_the_old_one_has_opened_ends(site: Site) -> None:
+    assert site.ask() == site.ask(site.old) == "primary"
+    assert site.rotate(*YOUNG) == 0
+    assert site.rotate("--check") == 1
+    assert site.ask(site.old) == "primary"
+    # A connection that is open needs no key for its next session.
+    words = ["ssh", "-F", str(site.vm / "ssh_config"), "-M", "-N", "-o", "ControlPath=none", "receiver"]
+    stolen = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: len(site.receiver.sessions()) > 0, "the connection")
+        assert site.rotate() == 4
+        assert stolen.wait(30) == 255
+    finally:
+        stolen.kill()
+        stolen.wait(30)
+    assert site.is_rotated()
+    assert site.rotate(*YOUNG) == 0
+    assert site.rotate(*YOUNG, "--check") == 0
+
+
+def make_next(site: Site, comment: str = NAME) -> str:
+    words = [
+        "ssh-keygen",
+        "-q",
+        "-t",
+        "ed25519",
+        "-N",
+        "",
+        "-C",
+        f"vcrecovery:{comment}",
+        "-f",
+        str(site.vm / "sync_key.new"),
+    ]
+    subprocess.run(words, check=True, timeout=30)
+    return (site.vm / "sync_key.new.pub").read_text()
+
+
+def cut_off_while_it_is_made(site: Site) -> None:
+    make_next(site)
+    (site.vm / "sync_key.new.pub").write_text("")
+
+
+def cut_off_when_it_is_made(site: Site) -> None:
+    make_next(site)
+
+
+def cut_off_when_it_is_known(site: Site) -> None:
+    line = site.keys.read_text().splitlines()[-1]
+    site.keys.write_text(
+        site.keys.read_text() + line.replace(site.old.with_suffix(".pub").read_text().strip(), make_next(site))
+    )
+
+
+def cut_off_before_the_switch(site: Site) -> None:
+    cut_off_when_it_is_known(site)
+    (site.vm / "sync_key.pub").unlink()
+
+
+def cut_off_in_the_midst_of_the_switch(site: Site) -> None:
+    cut_off_before_the_switch(site)
+    (site.vm / "sync_key.new").rename(site.vm / "sync_key")
+
+
+def cut_off_when_it_is_used(site: Site) -> None:
+    cut_off_in_the_midst_of_the_switch(site)
+    (site.vm / "sync_key.new.pub").rename(site.vm / "sync_key.pub")
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "options"),
+    [
+        (cut_off_while_it_is_made, ()),
+        (cut_off_when_it_is_made, YOUNG),
+        (cut_off_when_it_is_known, YOUNG),
+        (cut_off_before_the_switch, YOUNG),
+        (cut_off_in_the_midst_of_the_switch, YOUNG),
+        (cut_off_when_it_is_used, YOUNG),
+    ],
+)
+def test_the_next_run_finishes_one_that_was_cut_off(site: Site, cut_off, options: tuple[str, ...]) -> None:  # type: ignore[no-untyped-def]
+    cut_off(site)
+    assert site.ask() == "primary"
+    assert site.rotate(*options) > 0
+    assert site.is_rotated()
+    assert site.rotate(*YOUNG) == 0
+
+
+def test_a_receiver_that_does_not_know_the_next_key_keeps_the_old_one_in_use(site: Site) -> None:
+    site.receiver.stop()
+    with pytest.raises(AssertionError, match="Connection refused"):
+        site.rotate()
+    site.receiver.start()
+    assert site.ask() == site.ask(site.old) == "primary"
+    assert site.rotate(*YOUNG) > 0
+    assert site.is_rotated()
