@@ -139,7 +139,8 @@ class Pool:
         assert name not in self.host.volumes
         assert kind is not None
         backing = told.findtext("backingStore/path", "")
-        made = Volume(self.host, name, int(told.findtext("capacity", "0")), kind.attrib["type"], backing)
+        size, mode = int(told.findtext("capacity", "0")), told.findtext("target/permissions/mode", "")
+        made = Volume(self.host, name, size, kind.attrib["type"], backing, mode)
         self.host.volumes[name] = made
         return made
 
@@ -151,6 +152,7 @@ class Volume:
     size: int
     kind: str
     backing: str = ""
+    mode: str = ""
     content: bytes = b""
 
     def path(self) -> str:

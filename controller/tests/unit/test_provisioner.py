@@ -177,6 +177,11 @@ def test_one_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
 
+def test_the_command_by_hand() -> None:
+    command = CommandProvisioner(["/usr/local/sbin/my cloud", "eu"], 5.0)
+    assert command.by_hand({"lease": "x"}) == """echo '{"lease": "x"}' | '/usr/local/sbin/my cloud' eu destroy"""
+
+
 def test_one_that_prints_without_end_is_killed() -> None:
     with pytest.raises(ExternalError, match=r"did not finish within 0\.5 s"):
         describe(saying("yes", 0.5))

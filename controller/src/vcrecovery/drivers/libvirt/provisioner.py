@@ -8,6 +8,7 @@ by the next one, or all that it has left is removed.
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
@@ -59,7 +60,7 @@ class LibvirtProvisioner(Connection):
         return self._ask("destroy", order, self._end)
 
     def by_hand(self, order: Mapping[str, Any]) -> str:
-        virsh, name = f"virsh -c {self._uri}", _name(order)
+        virsh, name = f"virsh -c {shlex.quote(self._uri)}", _name(order)
         return f"{virsh} destroy {name}; {virsh} undefine {name} --managed-save --remove-all-storage"
 
     def _ask(
