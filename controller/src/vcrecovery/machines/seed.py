@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
+from .iso import iso
 from .machine import STANDBYS_CARD, Machine
 
 #: The names of the files on that disk.
@@ -49,6 +50,11 @@ def seed_files_with(machine: Machine, place: Place, user: str) -> Dict[str, str]
     known = hashlib.sha256(f"{machine.uuid}\0{network}\0{user}".encode()).hexdigest()
     meta = _text({"instance-id": f"vcr-{known[:16]}", "local-hostname": place.host_name})
     return {"meta-data": meta, "user-data": user, "network-config": network}
+
+
+def seed_disk(files: Mapping[str, str]) -> bytes:
+    """The whole disk with them, as cloud-init looks for it."""
+    return iso("cidata", {name: text.encode() for name, text in files.items()})
 
 
 def _network(machine: Machine, place: Place) -> Dict[str, Any]:

@@ -21,14 +21,12 @@ from vcrecovery.drivers.libvirt.connection import Call, Connection
 from vcrecovery.drivers.provisioner import Made
 from vcrecovery.errors import ExternalError
 from vcrecovery.machines.definition import definition
-from vcrecovery.machines.iso import iso
 from vcrecovery.machines.machine import Machine
-from vcrecovery.machines.seed import Place, seed_files_with
+from vcrecovery.machines.seed import Place, seed_disk, seed_files_with
 from vcrecovery.plan.elastic import LibvirtMachines
 
 #: Of the mark that a domain of ours carries, with its address.
 _NAMESPACE = "urn:vcrecovery:lease"
-_LABEL = "cidata"
 #: Whose volumes are files.
 _POOLS_OF_FILES = ("dir", "fs", "netfs")
 _WITH_ALL_ELSE = (
@@ -108,7 +106,7 @@ class LibvirtProvisioner(Connection):
         gateway, name_servers = self._wanted.gateway, tuple(map(str, self._wanted.name_servers))
         place = Place(order["name"], address, str(gateway) if gateway is not None else "", name_servers)
         texts = seed_files_with(machine, place, order["user_data"])
-        seed = iso(_LABEL, {name: text.encode() for name, text in texts.items()})
+        seed = seed_disk(texts)
         backing = self._backing(pool, machine.disk)
         self._remove_volumes(call, pool, order)
         disk_name, seed_name = _volumes(order)
