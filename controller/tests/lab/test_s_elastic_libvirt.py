@@ -72,7 +72,7 @@ class LibvirtSite(ElasticSite):
         run(["qemu-img", "convert", "-O", "qcow2", disk, self.hypervisor.pool / IMAGE], timeout=300)
         ensure_bridge(BRIDGE, f"{HOST}/24")
         # Of an operator's: it leads to whatever machine has that address.
-        run(["ip", "route", "add", "10.211.14.0/24", "via", ADDRESS], timeout=30)
+        run(["ip", "route", "add", str(IPv4Interface(NETWORK).network), "via", ADDRESS], timeout=30)
         super().start()
 
     def ask(self) -> None:
@@ -118,4 +118,4 @@ def test_one_is_made_used_and_given_back(site: LibvirtSite) -> None:
             assert (site.where(WEB), site.page(WEB), page_at(address)) == (where, WEB, WEB)
         wait_for(lambda: "elastic-1: gone" in said(), "its end", 120)
     assert site.there_is == ([], {IMAGE})
-    assert "elastic" not in site.vcrecovery("status").stdout
+    assert "elastic-1" not in site.vcrecovery("status").stdout

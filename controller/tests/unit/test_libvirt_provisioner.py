@@ -97,6 +97,12 @@ def test_what_it_needs_is_said(change: dict[str, Any], said: str) -> None:
     assert on.host.domains == {}
 
 
+def test_a_plan_that_has_changed_since_it_was_asked_for() -> None:
+    on = On()
+    error = refusal(lambda: on.create({**on.wanted, "lxd": {"network": "10.30.9.1/24"}}))
+    assert error.message == "the plan has no address for network 10.30.9.1/24 any more"
+
+
 def test_an_image_that_is_larger_than_the_disk() -> None:
     on = On()
     on.host.volumes[IMAGE].size = 4 << 30

@@ -18,6 +18,7 @@ from simulated.cloud import SimulatedCloud
 from simulated.machine_host import IMAGE, MachineHost
 from vcrecovery.drivers.provisioner import CommandProvisioner, Made
 from vcrecovery.errors import ExternalError
+from vcrecovery_lab.pair.waiting import wait_until
 
 
 def _order(lease: str) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def test_one_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
         describe(saying(f"sleep 600 & echo $! > {pid}; wait", 0.5))
     assert time.monotonic() - began < 20
     stat = Path(f"/proc/{pid.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    wait_until(lambda: not stat.exists() or stat.read_text().split()[2] == "Z", "the end of its child", 20)
 
 
 def test_the_command_by_hand() -> None:

@@ -89,6 +89,9 @@ class LibvirtProvisioner(Connection):
 
     def _define(self, call: Call[list[Made]], order: Mapping[str, Any]) -> Any:
         """With new volumes: nothing has run on those that there may be."""
+        address = self._addresses.get(order["lxd"]["network"])
+        if address is None:
+            raise ExternalError(f"the plan has no address for network {order['lxd']['network']} any more")
         pool = self._pool(call)
         folder = ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", "")  # noqa: S314  libvirt's own
         machine = Machine(
@@ -102,7 +105,6 @@ class LibvirtProvisioner(Connection):
             standbys_network="",
             folder=folder,
         )
-        address = self._addresses[order["lxd"]["network"]]
         gateway, name_servers = self._wanted.gateway, tuple(map(str, self._wanted.name_servers))
         place = Place(order["name"], address, str(gateway) if gateway is not None else "", name_servers)
         texts = seed_files_with(machine, place, order["user_data"])
