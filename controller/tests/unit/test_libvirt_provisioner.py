@@ -134,6 +134,14 @@ def test_one_that_is_off_is_not_made_anew() -> None:
     assert not on.domain.runs
 
 
+def test_one_whose_maker_was_killed_is_no_machine_yet() -> None:
+    """Whoever asks what there is would wait for it, and nobody would start it."""
+    on = On()
+    for _ in on.killed(on.wanted):
+        assert on.describe(on.wanted) == []
+        on.destroy(on.wanted)
+
+
 def test_what_was_given_up_changes_nothing_any_more() -> None:
     on = On()
     on.give_up_soon()
