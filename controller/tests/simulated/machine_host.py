@@ -125,6 +125,7 @@ class Pool:
     def refresh(self) -> None:
         self.host.asked()
         self.host.volumes.update(self.host.unseen)
+        self.host.unseen.clear()
 
     def storageVolLookupByName(self, name: str) -> Volume:  # noqa: N802
         self.host.asked()

@@ -71,6 +71,14 @@ def test_an_image_that_nobody_has_told_libvirt_of() -> None:
     assert on.host.volumes[f"{NAME}.qcow2"].backing == "/vms/new.img"
 
 
+def test_what_libvirt_has_forgotten_is_removed_too() -> None:
+    on = On()
+    on.create(on.wanted)
+    on.host.unseen, on.host.volumes = on.host.volumes, {}
+    on.destroy(on.wanted)
+    assert set(on.host.volumes) == {IMAGE}
+
+
 def test_another_networks_machine_has_another_address() -> None:
     on = On()
     on._addresses = {"10.30.1.1/24": "192.0.2.21/24", "10.30.2.1/24": "192.0.2.22/24"}

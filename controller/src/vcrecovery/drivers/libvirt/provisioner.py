@@ -137,7 +137,7 @@ class LibvirtProvisioner(Connection):
 
     def _remove_volumes(self, call: Call[list[Made]], pool: Any, order: Mapping[str, Any]) -> None:
         for name in _volumes(order):
-            volume = _known(pool.storageVolLookupByName, name, libvirt.VIR_ERR_NO_STORAGE_VOL)
+            volume = _volume_in(pool, name)
             if volume is not None:
                 call.check()
                 volume.delete()
@@ -166,11 +166,7 @@ class LibvirtProvisioner(Connection):
     def _backing(self, pool: Any, size: int) -> str:
         """The image, as the definition of a volume of that size has it."""
         name = self._wanted.image
-        image = _known(pool.storageVolLookupByName, name, libvirt.VIR_ERR_NO_STORAGE_VOL)
-        if image is None:
-            # Somebody may have copied it there, and told nobody.
-            pool.refresh()
-            image = _known(pool.storageVolLookupByName, name, libvirt.VIR_ERR_NO_STORAGE_VOL)
+        image = _volume_in(pool, name)
         where = f"storage pool {self._wanted.pool} of hypervisor {self.name}"
         if image is None:
             raise ExternalError(f"there is no image {name} in {where}", "download a cloud image there")
@@ -197,6 +193,15 @@ def _volumes(order: Mapping[str, Any]) -> tuple[str, str]:
 def _volume(name: str, size: int, kind: str, backing: str = "") -> str:
     target = f"<target><format type='{kind}'/><permissions><mode>0600</mode></permissions></target>"
     return f"<volume><name>{escape(name)}</name><capacity unit='B'>{size}</capacity>{target}{backing}</volume>"
+
+
+def _volume_in(pool: Any, name: str) -> Any | None:
+    """Also one that libvirt does not know of: what it knows is from when it last looked through the pool."""
+    found = _known(pool.storageVolLookupByName, name, libvirt.VIR_ERR_NO_STORAGE_VOL)
+    if found is None:
+        pool.refresh()
+        found = _known(pool.storageVolLookupByName, name, libvirt.VIR_ERR_NO_STORAGE_VOL)
+    return found
 
 
 def _known(look_up: Callable[[str], Any], name: str, unknown: int) -> Any | None:
