@@ -8,7 +8,7 @@ say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
 
 packages=(
   # what the lab runs
-  libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils genisoimage
+  libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
   lxd lxd-client btrfs-progs squashfs-tools attr acl libcap2-bin uidmap dnsmasq-base iptables
   bind9 bind9-utils bind9-dnsutils
   openssh-server openssh-client openssl rsync lsyncd

@@ -133,7 +133,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.vcrecovery.standby.plugins.module_utils.machines.definition import definition, signature_in
 from ansible_collections.vcrecovery.standby.plugins.module_utils.machines.machine import STANDBYS_CARD, Machine
-from ansible_collections.vcrecovery.standby.plugins.module_utils.machines.seed import Seed, seed_files
+from ansible_collections.vcrecovery.standby.plugins.module_utils.machines.seed import Seed, seed_disk, seed_files
 
 #: Seconds for a question to libvirt, and for the copy of an image.
 _QUESTION = 60
@@ -257,16 +257,12 @@ class Vm:
 
     def write_seed_and_define(self, texts, wanted):
         """In this order: what is defined is whole."""
+        unfinished = f"{self.machine.seed_path}.unfinished"
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(seed_disk(texts))
+        # A VM that runs keeps the old one open, and finds this one at its next boot.
+        os.rename(unfinished, self.machine.seed_path)
         with tempfile.TemporaryDirectory(dir=self.module.tmpdir) as folder:
-            for name, text in texts.items():
-                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                    file.write(text)
-            unfinished = f"{self.machine.seed_path}.unfinished"
-            files = [os.path.join(folder, name) for name in texts]
-            self.ask(["genisoimage", "-quiet", "-volid", "cidata", "-joliet", "-rock", "-output", unfinished, *files])
-            os.chmod(unfinished, 0o600)
-            # A VM that runs keeps the old one open, and finds this one at its next boot.
-            os.rename(unfinished, self.machine.seed_path)
             xml = os.path.join(folder, "domain.xml")
             with open(xml, "w", encoding="utf-8") as file:
                 file.write(wanted)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -27,10 +28,17 @@ class PrivateLibvirt:
     def __init__(self) -> None:
         # Not below pytest's folders, which other users cannot enter. Socket paths must be short, too.
         self.folder = Path(tempfile.mkdtemp(prefix="vcrlab-"))
-        shutil.chown(self.folder, "nobody", "nogroup")
         self.socket = self.folder / "run/libvirt/libvirt-sock"
-        self.uri = f"qemu:///session?socket={self.socket}"
         self._reapers: list[subprocess.Popen[bytes]] = []
+        self.lay_out()
+
+    @property
+    def uri(self) -> str:
+        return f"qemu:///session?socket={self.socket}"
+
+    def lay_out(self) -> None:
+        """Its folders and settings."""
+        shutil.chown(self.folder, "nobody", "nogroup")
         for name in ("run", "config/libvirt", "cache"):
             path = self.folder / name
             path.mkdir(parents=True)
@@ -40,15 +48,25 @@ class PrivateLibvirt:
         (self.folder / "config/libvirt/libvirtd.conf").write_text(f'host_uuid = "{uuid4()}"\n')
         run(["chown", "-R", "nobody:nogroup", self.folder], timeout=10)
 
+    def command(self) -> list[str]:
+        return ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "libvirtd"]
+
+    def environment(self) -> Mapping[str, str]:
+        places = {"HOME": ".", "XDG_RUNTIME_DIR": "run", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
+        return {name: str(self.folder / place) for name, place in places.items()}
+
+    @property
+    def pid_files(self) -> Path:
+        """Where those of its VMs are."""
+        return self.folder / "run/libvirt/qemu/run"
+
     @property
     def pid(self) -> int:
         return int((self.folder / "run/libvirt/libvirtd.pid").read_text())
 
     def start(self) -> None:
-        places = {"HOME": ".", "XDG_RUNTIME_DIR": "run", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
-        env = {**os.environ, **{name: str(self.folder / place) for name, place in places.items()}}
-        user = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
-        command = [sys.executable, str(Path(__file__).with_name("reaper.py")), *user, "libvirtd"]
+        env = {**os.environ, **self.environment()}
+        command = [sys.executable, str(Path(__file__).with_name("reaper.py")), *self.command()]
         with (self.folder / "libvirtd.log").open("ab") as log:
             self._reapers.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd="/"))
         wait_until(self.answers, "the private libvirtd", PATIENCE)
@@ -67,7 +85,7 @@ class PrivateLibvirt:
     def lose_power(self) -> None:
         """As when its host loses its power: libvirtd and every VM end at once, and /run is empty at the next boot."""
         state = self.folder / "run/libvirt/qemu"
-        pids = [int(path.read_text()) for path in (state / "run").glob("*.pid")]
+        pids = [int(path.read_text()) for path in self.pid_files.glob("*.pid")]
         self.kill()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -100,7 +118,7 @@ class PrivateLibvirt:
 
     def qemu(self, name: str) -> int:
         """The process id of a VM that runs."""
-        return int((self.folder / "run/libvirt/qemu/run" / f"{name}.pid").read_text())
+        return int((self.pid_files / f"{name}.pid").read_text())
 
     def migrate(self, name: str, to: PrivateLibvirt) -> None:
         """Live; it is gone here, and runs there."""
@@ -121,7 +139,7 @@ class PrivateLibvirt:
             if "libvirtd" in Path(f"/proc/{self.pid}/comm").read_text():
                 os.kill(self.pid, signal.SIGCONT)
                 self._end(signal.SIGTERM)
-        for path in (self.folder / "run/libvirt/qemu/run").glob("*.pid"):
+        for path in self.pid_files.glob("*.pid"):
             with contextlib.suppress(OSError):  # it has ended
                 number = int(path.read_text())
                 if str(self.folder) in Path(f"/proc/{number}/cmdline").read_text(errors="replace"):

@@ -87,7 +87,8 @@ def set_up(form: Format, *, verbose: bool = False) -> None:
     handler.addFilter(_Tie())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     # What they do by themselves is theirs.
-    for library in ("urllib3", "websockets"):
-        logging.getLogger(library).setLevel(logging.WARNING)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    # That a secondary is silent is an error to whoever listens there; it would be shown here as well, with a traceback.
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)
     # More connections than it keeps are no trouble, only slower.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

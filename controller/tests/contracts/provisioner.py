@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from contracts.cases import Cases, refusal
 from vcrecovery.drivers.provisioner import Made
+from vcrecovery.errors import ExternalError
 
 
 class Cloud(Protocol):
@@ -21,11 +23,25 @@ class Cloud(Protocol):
     def order(self, lease: str) -> dict[str, Any]:
         """All that is needed to make one."""
 
+    def everything(self) -> set[str]:
+        """All that there is there, whole or not, and whoever has it."""
+
+    def strangers(self) -> None:
+        """Somebody else makes a machine there, which has the same name."""
+
+    def killed(self, order: Mapping[str, Any]) -> Iterator[None]:
+        """Has one made by somebody who is killed, again and again, each time a step later. Nothing is left at last."""
+
     def break_it(self) -> None:
         """From now on it can do nothing, and says so."""
 
+    def hang(self) -> None:
+        """From now on it takes calls, and answers none. They may last for a second."""
+
 
 case = Cases[Cloud]()
+#: Seconds in which a call is given up that may last for one, on a slow machine that is busy.
+SOON = 30.0
 ONE, OTHER = "0" * 31 + "1", "0" * 31 + "2"
 
 
@@ -80,8 +96,57 @@ def another_leases_machine_is_another(on: Cloud) -> None:
 
 
 @case
+def what_is_not_ours_is_not_touched(on: Cloud) -> None:
+    order = on.order(ONE)
+    on.strangers()
+    theirs = on.everything()
+    assert theirs
+    assert on.describe(_known(order)) == []
+    assert on.destroy(_known(order)) == []
+    on.create(order)
+    assert on.everything() > theirs
+    on.destroy(_known(order))
+    assert on.everything() == theirs
+
+
+@case
+def one_whose_maker_was_killed_is_finished(on: Cloud) -> None:
+    order, before = on.order(ONE), on.everything()
+    for _ in on.killed(order):
+        half = on.describe(_known(order))
+        (made,) = on.create(order)
+        assert half in ([], [made])
+        assert on.describe(_known(order)) == [made]
+        assert on.destroy(_known(order)) == []
+        assert on.everything() == before
+
+
+@case
+def of_one_whose_maker_was_killed_nothing_is_left(on: Cloud) -> None:
+    order, before = on.order(ONE), on.everything()
+    for _ in on.killed(order):
+        assert on.destroy(_known(order)) == []
+        assert on.everything() == before
+
+
+@case
 def what_cannot_be_done_is_said(on: Cloud) -> None:
     order = on.order(ONE)
     on.break_it()
     for call in (on.create, on.describe, on.destroy):
-        refusal(lambda call=call: call(order))  # type: ignore[misc]
+        _is_one_line(refusal(lambda call=call: call(order)))  # type: ignore[misc]
+
+
+@case
+def what_hangs_is_given_up(on: Cloud) -> None:
+    order = on.order(ONE)
+    on.hang()
+    for call in (on.create, on.describe, on.destroy):
+        began = time.monotonic()
+        _is_one_line(refusal(lambda call=call: call(order)))  # type: ignore[misc]
+        assert time.monotonic() - began < SOON
+
+
+def _is_one_line(error: ExternalError) -> None:
+    assert error.message
+    assert "\n" not in str(error)

@@ -1,8 +1,4 @@
-"""A secondary is made while there is too much to do, and given back. A real LXD each, a BIND, real load.
-
-All LXDs are on this machine, and so is all other work. The controller reaches the first one as one on another machine,
-too: its load is then that of its containers.
-"""
+"""A secondary is made while there is too much to do, and given back, by a command: each is an LXD on this machine."""
 
 from __future__ import annotations
 
@@ -16,44 +12,28 @@ import pytest
 
 import vcrecovery_lab
 from vcrecovery.errors import ExitCode
-from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
-from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
 from . import lxd_cloud
-from .small_site import SmallSite, page_at, started
+from .elastic_site import NETWORK, THERE, WEB, ElasticSite
+from .small_site import page_at, started
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
-WEB, DB = "web", "db"
-BRIDGE, NETWORK = "vcrlab-cloud", "10.211.14.1/24"
-#: Of web: the second service of the plan's file.
-THERE = "10.211.14.3"
-#: Per cent of two cores.
-BALANCE = {"do": "move", "cpu_high": 60, "target": 55, "high_for": "2s", "memory_high": 100, "pinned": [DB]}
-#: What each may use: db has too much to do by itself, and stays. It comes before other work of this machine.
-ALLOWED = {WEB: "5ms/100ms", DB: "125ms/100ms"}
-FIRST = "200000"
-BURN = "(while :; do :; done) >/dev/null 2>&1 </dev/null & echo $! >> /burns"
-CALM = "kill $(cat /burns)"
+BRIDGE = "vcrlab-cloud"
 
 
-class ElasticSite(SmallSite):
-    """Its LXD listens, so that its containers can be copied."""
-
+class CommandSite(ElasticSite):
     def __init__(self, folder: Path) -> None:
         self.cloud = folder / "cloud"
         self.cloud.mkdir()
-        self.certificate, self.key = make_certificate(folder, "vcrt-controller")
-        self.port = free_port()
-        super().__init__(folder, (WEB, DB))
+        super().__init__(folder)
 
-    def write_plan(self, **services: dict[str, Any]) -> None:
-        super().write_plan(**services)
+    def elastic_section(self) -> dict[str, Any]:
         lab = Path(vcrecovery_lab.__file__).parents[1]
         command = ["env", f"PYTHONPATH={lab}", sys.executable, lxd_cloud.__file__, str(self.cloud)]
-        elastic = {
+        return {
             "template": {
                 "cores": 2,
                 "memory": "24GiB",
@@ -62,37 +42,13 @@ class ElasticSite(SmallSite):
                 "storage_pool": BRIDGE,
             },
             "provisioner": {"command": command, "timeout": "2m"},
-            "certificate": str(self.certificate),
-            "key": str(self.key),
             "join_within": "1m",
-            "release_after": "30s",
         }
-        self.data["balance"] = {**BALANCE, "elastic": elastic}
-        self.data["secondaries"]["sec1"]["lxd"] = {
-            "url": f"https://127.0.0.1:{self.port}",
-            "certificate": str(self.certificate),
-            "key": str(self.key),
-            "server_certificate": str(self.lxd.folder / "server.crt"),
-        }
-        self.save_plan()
 
     def elastic(self, **changes: Any) -> None:
         self.write_plan()
         self.data["balance"]["elastic"].update(changes)
         self.save_plan()
-
-    def start(self) -> None:
-        super().start()
-        words = ["--name", "vcrt-controller", "--type", "client", "--restricted", "--projects", "default"]
-        self.lxd.lxc("config", "trust", "add", str(self.certificate), *words)
-        self.lxd.lxc("config", "set", "core.https_address", f"127.0.0.1:{self.port}")
-
-    def burn(self) -> None:
-        for name in self.names:
-            self.lxd.lxc("config", "set", name, "limits.cpu.allowance", ALLOWED[name])
-        Path(f"/sys/fs/cgroup/cpu/lxc.payload.{DB}/cpu.shares").write_text(FIRST)
-        for name in (WEB, DB, DB):
-            self.lxd.lxc("exec", name, "--", "/bin/busybox", "sh", "-c", BURN)
 
     @property
     def machines(self) -> list[dict[str, Any]]:
@@ -101,14 +57,6 @@ class ElasticSite(SmallSite):
     def calls(self) -> list[str]:
         file = self.cloud / "calls"
         return file.read_text().splitlines() if file.exists() else []
-
-    def where(self, name: str) -> str:
-        found = json.loads(self.vcrecovery("status", name, "--json").stdout)["services"][0]
-        return str(found["secondary"])
-
-    def spare(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.vcrecovery("status", name, "--json").stdout)["services"][0]["spare"]
-        return found
 
     def back(self) -> None:
         self.end_machines()
@@ -130,18 +78,14 @@ class ElasticSite(SmallSite):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ElasticSite]:
-    with started(ElasticSite(tmp_path_factory.mktemp("elastic"))) as site:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
+    with started(CommandSite(tmp_path_factory.mktemp("elastic"))) as site:
         yield site
 
 
 @pytest.fixture
-def site(made: ElasticSite) -> Iterator[ElasticSite]:
-    """Both services are served on the one secondary, and use what they may."""
-    made.write_plan()
-    for name in made.names:
-        done = made.vcrecovery("failover", name)
-        assert done.returncode == 0, (done.stdout, done.stderr)
+def site(made: CommandSite) -> Iterator[CommandSite]:
+    made.serve()
     made.burn()
     yield made
     for name in made.names:
@@ -153,7 +97,7 @@ def nothing_is_left() -> None:
     assert BRIDGE not in run(["ip", "-br", "link"], timeout=30).stdout
 
 
-def test_one_is_made_used_and_given_back(site: ElasticSite) -> None:
+def test_one_is_made_used_and_given_back(site: CommandSite) -> None:
     dry = site.vcrecovery("rebalance", "--dry-run")
     assert dry.returncode == ExitCode.REFUSED
     assert "would make a secondary with 2 cores and 24 GiB of memory:\n  web to new-1: takes " in dry.stdout
@@ -170,7 +114,7 @@ def test_one_is_made_used_and_given_back(site: ElasticSite) -> None:
         # It has a copy at home meanwhile, as with a spare.
         wait_for(lambda: site.spare(WEB)["whole"], "its copy at home", 60)
         assert site.spare(WEB)["secondary"] == "sec1"
-        site.lxd.lxc("exec", DB, "--", "/bin/busybox", "sh", "-c", CALM)
+        site.calm()
         wait_for(lambda: site.where(WEB) == "sec1", "the way home", 240)
         wait_for(lambda: site.machines == [], "its end", 120)
         wait_for(lambda: "elastic-1: gone" in said(), "its word", 30)
@@ -187,7 +131,7 @@ def test_one_is_made_used_and_given_back(site: ElasticSite) -> None:
         ("hang", "did not finish within 20 s, and was killed"),
     ],
 )
-def test_one_that_never_joins_is_not_paid_for(site: ElasticSite, fault: str, why: str) -> None:
+def test_one_that_never_joins_is_not_paid_for(site: CommandSite, fault: str, why: str) -> None:
     site.elastic(join_within="5s", provisioner={**site.data["balance"]["elastic"]["provisioner"], "timeout": "20s"})
     (site.cloud / "fault").write_text(fault)
     with site.watched() as said:
@@ -199,7 +143,7 @@ def test_one_that_never_joins_is_not_paid_for(site: ElasticSite, fault: str, why
     nothing_is_left()
 
 
-def test_a_watcher_that_is_killed_goes_on(site: ElasticSite) -> None:
+def test_a_watcher_that_is_killed_goes_on(site: CommandSite) -> None:
     with site.watched():
         wait_for(lambda: any(call.startswith("create") for call in site.calls()), "the call", 120)
     # Ended in the middle of it; its command goes on, or was killed.

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from contracts import dns, fence, libvirt, lxd, probe, runtime
+from contracts import dns, fence, libvirt, lxd, probe, provisioner, runtime
 from vcrecovery.drivers.libvirt import connection
 
 from .contract_stages import RealBmc, RealHypervisor, RealNameServers, RealSecondary, RealServer, RealStage
+from .hypervisor_stage import STRANGER, RealMachineHost, RealMachines
 from .small_site import small_site
 
 pytestmark = pytest.mark.lab
@@ -43,6 +44,24 @@ def test_libvirt(
     monkeypatch.setattr(connection, "KEEPALIVE_COUNT", 1)
     hypervisor.reset()
     case(hypervisor)
+
+
+@pytest.fixture(scope="module")
+def machine_host() -> Iterator[RealMachineHost]:
+    with closing(RealMachineHost()) as made:
+        yield made
+
+
+@provisioner.case.each
+def test_provisioner(case: Callable[[provisioner.Cloud], None], machine_host: RealMachineHost) -> None:
+    machines = RealMachines(machine_host)
+    try:
+        case(machines)
+    finally:
+        machine_host.answers_again()
+        machine_host.libvirt.forget(STRANGER)
+        for lease in (provisioner.ONE, provisioner.OTHER):
+            RealMachines(machine_host).destroy(machines.order(lease))
 
 
 @probe.case.each

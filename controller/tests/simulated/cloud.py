@@ -39,6 +39,9 @@ class SimulatedCloud:
     def destroy(self, order: Mapping[str, Any]) -> list[Made]:
         return self._call("destroy", order, self._destroy)
 
+    def by_hand(self, order: Mapping[str, Any]) -> str:
+        return f"cloud destroy {order['name']}"
+
     def _call(self, verb: str, order: Mapping[str, Any], well: Callable[[Mapping[str, Any]], list[Made]]) -> list[Made]:
         self.calls.append(verb)
         faults = self.faults.get(verb, [])

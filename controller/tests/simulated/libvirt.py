@@ -34,7 +34,7 @@ _TOLD_AS = {
 T = TypeVar("T")
 
 
-class _LibvirtError(libvirt.libvirtError):  # type: ignore[misc]
+class SimulatedError(libvirt.libvirtError):  # type: ignore[misc]
     """One that libvirt has not raised."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -113,7 +113,7 @@ def _shown(vm: SecondaryVm) -> SecondaryDomain:
     numbers = {word: number for number, word in REASON.get(_STATE[vm.power], {}).items()}
     reason = numbers[vm.reason] if vm.reason else 0
     return SecondaryDomain(
-        vm, _STATE[vm.power], reason, lambda text: _LibvirtError(libvirt.VIR_ERR_INTERNAL_ERROR, text)
+        vm, _STATE[vm.power], reason, lambda text: SimulatedError(libvirt.VIR_ERR_INTERNAL_ERROR, text)
     )
 
 
@@ -129,14 +129,14 @@ class _Connection:
                 return _shown(vm)
         service = self._world.by_uuid(uuid)
         if service is None or service.host != self._host:
-            raise _LibvirtError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching uuid '{uuid}'")
+            raise SimulatedError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching uuid '{uuid}'")
         return _Domain(service, self._world)
 
     def lookupByName(self, name: str) -> SecondaryDomain:  # noqa: N802
         """Only secondaries are looked for by name."""
         vm = self._world.secondary_vms.get(name)
         if vm is None or self._host != SECONDARIES_HOST:
-            raise _LibvirtError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching name '{name}'")
+            raise SimulatedError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching name '{name}'")
         return _shown(vm)
 
     def listAllDomains(self) -> list[_Domain]:  # noqa: N802
@@ -172,7 +172,7 @@ class SimulatedHost(LibvirtHost):
         services = self._world.on(self.name)
         if any(not service.hypervisor_answers for service in services):
             text = "Failed to connect socket to '/run/libvirt/libvirt-sock': No such file or directory"
-            raise _LibvirtError(libvirt.VIR_ERR_SYSTEM_ERROR, text)
+            raise SimulatedError(libvirt.VIR_ERR_SYSTEM_ERROR, text)
         if not self._world.answers(self.name):
             end = self._scheduler.time + within
             while self._scheduler.time < end:

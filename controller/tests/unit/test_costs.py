@@ -20,6 +20,7 @@ import yaml
 from warm_program import vcrecovery
 
 from vcrecovery.core.episode import Episode, Outcome, Request
+from vcrecovery.core.lease import LeaseState
 from vcrecovery.core.sent_bytes import SentCount
 from vcrecovery.core.service_state import Side
 from vcrecovery.cost.alternatives import Alternative, Way, alternatives
@@ -35,6 +36,8 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.report.costs import month_table
 from vcrecovery.store.freshness_book import FreshnessBook, hour_of
+from vcrecovery.store.journal import Journal
+from vcrecovery.store.leases import LeaseBook
 
 ON = date(2026, 11, 25)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -547,6 +550,49 @@ def test_a_secondary_on_demand_is_paid_for_while_it_is_on(shop: Shop) -> None:
     assert "sec1: on for 7 h, booted twice" in month_table(
         found, "USD", split(plan, found.so_far), split(plan, found.forecast)
     )
+
+
+def test_one_that_is_made_for_a_while_is_paid_for_while_it_is_there(shop: Shop) -> None:
+    elastic: dict[str, Any] = {
+        "template": {"cores": 2, "memory": "8GiB", "networks": ["10.30.1.1/24"]},
+        "provisioner": {"command": ["cloud"]},
+        "certificate": "/controller.crt",
+        "key": "/controller.key",
+    }
+    shop.plan["balance"] = {"do": "move", "elastic": elastic}
+    state = shop.folder / "state"
+    state.mkdir()
+    now = time.time()
+    month = month_of(None, now)
+    since = max(month.begin, now - 7200)
+    book = LeaseBook(Journal(state / "journal.db"))
+    lease = book.ask("a" * 32, "no room", "10.30.1.1/24", {"web1": "10.30.1.2"}, since - 60, 1)
+    assert lease is not None
+    book.change(lease, LeaseState.JOINED, made_at=since, joined_at=since, address="192.0.2.7", port=8443)
+
+    def bill() -> tuple[str, dict[str, Any]]:
+        words = ("cost", "--month", "this", "--plan", shop.path)
+        done = vcrecovery(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, json.loads(vcrecovery(*words, "--json").stdout)
+
+    shown, data = bill()
+    assert "elastic-1: there for " in shown
+    assert "not counted, the plan has no balance.elastic.template.cost" in shown
+    without = Decimal(data["so_far"])
+    elastic["template"]["cost"] = {"machine": "t3.large"}
+    shown, data = bill()
+    assert "not counted" not in shown
+    (leased,) = data["leased"]
+    assert leased["hours"] == pytest.approx((now - since) / 3600, abs=0.02)
+    paid = Decimal(data["so_far"]) - without
+    assert float(paid) == pytest.approx(leased["hours"] * 0.1088, abs=0.02)
+    # All of it is somebody's.
+    assert float(sum(Decimal(part["so_far"]) for part in data["parts"])) == pytest.approx(
+        float(data["so_far"]), abs=0.03
+    )
+    book.change(lease, LeaseState.GONE, gone_at=since)
+    assert bill()[1]["leased"] == []
 
 
 GIB = 2**30

@@ -24,6 +24,7 @@ from vcrecovery.operations.elastic.keeper import LeaseKeeper, begin_release
 from vcrecovery.operations.environment import Environment, Provisioner, folder_of
 from vcrecovery.operations.rebalance import request_of
 from vcrecovery.plan.elastic import Elastic
+from vcrecovery.plan.elastic import Provisioner as ProvisionerSection
 from vcrecovery.plan.leased import LeasedSecondary, addresses_there, leased_of
 from vcrecovery.plan.places import comes_from, is_elsewhere, place, places_of, put
 from vcrecovery.plan.problems import PlanError
@@ -42,6 +43,8 @@ ELASTIC = """
     at_most: 2
     join_within: 10m
 """
+COMMAND = "{command: [/usr/local/sbin/cloud], timeout: 5m}"
+LIBVIRT = "{hypervisor: hv1, image: a.qcow2, network: br0, addresses: [192.0.2.21/24, 192.0.2.21/16]}"
 SPARE = "spare: {secondary: sec2, address: 10.21.0.10}"
 
 
@@ -240,8 +243,7 @@ def test_what_cannot_be_destroyed_is_said_loudly_and_tried_again(site: Site, fau
     (finding, _drained) = of_secondaries(site.env)[::-1][:2]
     assert finding.level is Level.ATTENTION
     assert "elastic-1: it (i-1) is not destroyed, and may be paid for: " in str(finding)
-    assert 'by hand: `echo \'{"lease": "token", "name": "elastic-1"' in str(finding)
-    assert "| /usr/local/sbin/cloud destroy`" in str(finding)
+    assert "by hand: `cloud destroy elastic-1`" in str(finding)
     before = site.cloud.calls.count("destroy")
     site.go_on(50)
     assert site.cloud.calls.count("destroy") == before
@@ -448,7 +450,8 @@ def test_two_are_not_asked_for_the_same_network_nor_too_many(site: Site) -> None
 
 def test_the_documented_section_is_good(plan_file: Path) -> None:
     text = (Path(__file__).resolve().parents[3] / "docs/elastic.md").read_text()
-    (shown,) = re.findall(r"(?s)```yaml\n(.*?)```", text)
+    shown, libvirt = re.findall(r"(?s)```yaml\n(.*?)```", text)
+    assert ProvisionerSection.model_validate(yaml.safe_load(libvirt)["provisioner"]).libvirt is not None
     plan = with_a_spare(plan_file, SPARE, ("services:", f"{shown}\nservices:"))
     assert plan.balance.elastic is not None
     assert plan.balance.elastic.template.options == {"image": "debian-12", "size": "cx32", "region": "eu-1"}
@@ -465,6 +468,11 @@ def test_the_documented_section_is_good(plan_file: Path) -> None:
         ("10.30.2.1/24", "10.30.2.1/31", "has no room for a standby"),
         ("10.30.2.1/24", "10.20.0.1/24", "overlaps that of secondary sec1"),
         ("[/usr/local/sbin/cloud]", "[]", "at least 1"),
+        ("command: [/usr/local/sbin/cloud], ", "", "either command or libvirt says who makes machines"),
+        ("timeout: 5m", f"libvirt: {LIBVIRT}", "either command or libvirt says who makes machines"),
+        (COMMAND, f"{{libvirt: {LIBVIRT}}}", "provisioner.libvirt.addresses needs 2 different ones"),
+        (COMMAND, f"{{libvirt: {LIBVIRT.replace('hv1', 'hv3')}}}", "no hypervisor is called 'hv3'"),
+        (COMMAND, f"{{libvirt: {LIBVIRT.replace('a.qcow2', '/a.qcow2')}}}", "libvirt.image"),
         ("do: move", "do: nothing", "elastic needs somebody who looks at the loads"),
         ("cores: 2, ", "", "template.cores"),
         ("10m", "never", "'never' is no duration"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ import pytest
 
 import command_cloud
 from contracts import provisioner
+from contracts.cases import refusal
+from made_by_libvirt import MadeByLibvirt
 from simulated.cloud import SimulatedCloud
+from simulated.machine_host import IMAGE, MachineHost
 from vcrecovery.drivers.provisioner import CommandProvisioner, Made
 from vcrecovery.errors import ExternalError
+from vcrecovery_lab.pair.waiting import wait_until
 
 
 def _order(lease: str) -> dict[str, Any]:
@@ -24,21 +28,74 @@ def _order(lease: str) -> dict[str, Any]:
 class Command(CommandProvisioner):
     def __init__(self, folder: Path) -> None:
         super().__init__([sys.executable, command_cloud.__file__, str(folder)], 30.0)
-        self._folder = folder
+        self._machines, self._fault = folder / "machines", folder / "fault"
 
     def order(self, lease: str) -> dict[str, Any]:
         return _order(lease)
 
+    def everything(self) -> set[str]:
+        return {file.name for file in self._machines.glob("*")}
+
+    def strangers(self) -> None:
+        self._machines.mkdir()
+        (self._machines / "elastic-1").touch()
+
+    def killed(self, order: Mapping[str, Any]) -> Iterator[None]:
+        for step in range(3):
+            self._fault.write_text(str(step))
+            refusal(lambda: self.create(order))
+            self._fault.unlink()
+            yield
+
     def break_it(self) -> None:
-        (self._folder / "broken").touch()
+        self._fault.write_text("broken")
+
+    def hang(self) -> None:
+        self._fault.write_text("hang")
+        self._timeout = 1.0
+
+
+class Libvirt(MadeByLibvirt):
+    """With a libvirtd that is simulated."""
+
+    def __init__(self, **wanted: Any) -> None:
+        self.host = MachineHost()
+        super().__init__("qemu+ssh://hv2/system", {"image": IMAGE, "network": "br0", **wanted})
+        self._open = self.host.open
+
+    def everything(self) -> set[str]:
+        return {*self.host.domains, *self.host.volumes}
+
+    def strangers(self) -> None:
+        self.host.defineXML("<domain><name>elastic-1</name></domain>")
+
+    def break_it(self) -> None:
+        self.host.broken = True
+
+    def hang(self) -> None:
+        self.host.hanging, self._timeout = True, 1.0
 
 
 class Simulated(SimulatedCloud):
     def order(self, lease: str) -> dict[str, Any]:
         return _order(lease)
 
+    def everything(self) -> set[str]:
+        return {one.id for found in self.machines.values() for one in found}
+
+    def strangers(self) -> None:
+        self.make("theirs")
+
+    def killed(self, order: Mapping[str, Any]) -> Iterator[None]:
+        yield
+        self.create(order)
+        yield
+
     def break_it(self) -> None:
         self.faults = {verb: [self.fails] for verb in ("create", "describe", "destroy")}
+
+    def hang(self) -> None:
+        self.faults = {verb: [self.hangs] for verb in ("create", "describe", "destroy")}
 
 
 @provisioner.case.each
@@ -49,6 +106,15 @@ def test_the_command(case: Callable[[provisioner.Cloud], None], tmp_path: Path) 
 @provisioner.case.each
 def test_the_simulated_one(case: Callable[[provisioner.Cloud], None]) -> None:
     case(Simulated())
+
+
+@provisioner.case.each
+def test_libvirt(case: Callable[[provisioner.Cloud], None]) -> None:
+    on = Libvirt()
+    try:
+        case(on)
+    finally:
+        on.host.go_on.set()
 
 
 def saying(script: str, timeout: float = 30.0) -> CommandProvisioner:
@@ -109,7 +175,12 @@ def test_one_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
         describe(saying(f"sleep 600 & echo $! > {pid}; wait", 0.5))
     assert time.monotonic() - began < 20
     stat = Path(f"/proc/{pid.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    wait_until(lambda: not stat.exists() or stat.read_text().split()[2] == "Z", "the end of its child", 20)
+
+
+def test_the_command_by_hand() -> None:
+    command = CommandProvisioner(["/usr/local/sbin/my cloud", "eu"], 5.0)
+    assert command.by_hand({"lease": "x"}) == """echo '{"lease": "x"}' | '/usr/local/sbin/my cloud' eu destroy"""
 
 
 def test_one_that_prints_without_end_is_killed() -> None:

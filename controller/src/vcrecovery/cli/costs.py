@@ -11,23 +11,26 @@ from vcrecovery.cli.options import read_plan
 from vcrecovery.cli.output import say
 from vcrecovery.cost.alternatives import alternatives
 from vcrecovery.cost.book import PriceBook
-from vcrecovery.cost.month import Month, OnFor, day_of, month_of, on_for, served
+from vcrecovery.cost.month import Month, OnFor, day_of, hours_in, month_of, on_for, served
 from vcrecovery.cost.sources import sources_of
 from vcrecovery.cost.spent import Sent, spent
 from vcrecovery.cost.split import split
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.errors import ExternalError, UsageError
-from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.environment import Environment, with_own_places
 from vcrecovery.plan.costs import Costs
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.report import costs as page
 from vcrecovery.store.freshness_book import FreshnessBook
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.leases import LeaseBook
 from vcrecovery.store.powered import PoweredBook
 
 #: So many of a service's episodes are read: more than a year has.
 _EPISODES = 10_000
+#: And so many machines that were made for a while.
+_LEASES = 10_000
 
 
 def compare(plan_path: Path, providers: int, *, explain: bool, as_csv: bool, as_json: bool) -> None:
@@ -49,7 +52,8 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
         raise UsageError(f"--month: {error}") from error
     # A past month's rates are those of its last day.
     plan, costs, book = book_of(plan_path, min(now, month.end - 1))
-    journal = Environment(plan).journal
+    # Where standbys happen to be now says nothing of the month: they are paid for where the plan has them.
+    journal = Environment(with_own_places(plan)).journal
     by_service = {s: served(journal.history(s, _EPISODES), journal.state(s).side, month) for s in plan.services}
     found = spent(
         plan,
@@ -59,6 +63,7 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
         by_service,
         _sent(plan, month),
         _on(plan, journal, month),
+        _leased(journal, month),
     )
     parts = split(plan, found.so_far), split(plan, found.forecast)
     if as_json:
@@ -77,6 +82,12 @@ def _on(plan: Plan, journal: Journal, month: Month) -> dict[str, OnFor]:
         for name, secondary in plan.secondaries.items()
         if is_on_demand(secondary)
     }
+
+
+def _leased(journal: Journal, month: Month) -> dict[str, float]:
+    made = [lease for lease in LeaseBook(journal).newest(_LEASES)[::-1] if lease.made_at is not None]
+    hours = {lease.name: hours_in(lease.made_at or 0.0, lease.gone_at, month) for lease in made}
+    return {name: count for name, count in hours.items() if count > 0}
 
 
 def _sent(plan: Plan, month: Month) -> dict[str, Sent]:

@@ -61,6 +61,11 @@ def alternatives(plan: Plan, book: PriceBook, providers: int) -> list[Alternativ
     return _Reckoning(plan, book, providers).all()
 
 
+def secondary_lines(plan: Plan, book: PriceBook, name: str, cost: SecondaryCost) -> list[Line]:
+    """Of a secondary that is there all the time. Raises MissingPriceError with everything that has no price."""
+    return _Reckoning(plan, book, 1).of_one(name, cost)
+
+
 class _Reckoning:
     def __init__(self, plan: Plan, book: PriceBook, providers: int) -> None:
         assert plan.costs is not None  # noqa: S101  the caller has looked
@@ -107,9 +112,17 @@ class _Reckoning:
                 unknown,
             ),
         ]
+        self._see_that_none_is_missing()
+        return found
+
+    def of_one(self, name: str, cost: SecondaryCost) -> list[Line]:
+        lines = list(self._machine(Of(Owner.SECONDARY, name), cost, YEAR_HOURS, cost.shared_by))
+        self._see_that_none_is_missing()
+        return lines
+
+    def _see_that_none_is_missing(self) -> None:
         if self._missing:
             raise MissingPriceError("; ".join(self._missing), "add it to a price list of the plan's `costs.prices`")
-        return found
 
     def _secondaries(self) -> Mapping[str, SecondaryCost]:
         in_use = dict.fromkeys(service.standby.secondary for service in self._plan.services.values())

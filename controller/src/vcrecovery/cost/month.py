@@ -106,8 +106,13 @@ class OnFor:
 def on_for(periods: Iterable[tuple[float, float | None]], month: Month) -> OnFor:
     """`periods`: when it was powered on, and off; None while it is on."""
     found = list(periods)
-    hours = sum(_overlap(on, month.until if off is None else off, month) for on, off in found)
+    hours = sum(hours_in(on, off, month) for on, off in found)
     return OnFor(hours, sum(month.begin <= on < month.until for on, _ in found))
+
+
+def hours_in(begin: float, end: float | None, month: Month) -> float:
+    """Of a time that may go on (None), so many are in the part of the month that is over."""
+    return _overlap(begin, month.until if end is None else end, month)
 
 
 def _overlap(begin: float, end: float, month: Month) -> float:

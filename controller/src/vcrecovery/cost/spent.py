@@ -1,6 +1,7 @@
 """What a month has cost so far, and will have cost at its end.
 
-Secondaries are paid for hour by hour, whoever serves, and those on demand while they are on; disks and addresses by the
+Secondaries are paid for hour by hour, whoever serves, those on demand while they are on, and those that are made for a
+while as long as they are there; disks and addresses by the
 part of the month that is over; traffic by what the VMs have counted, and where they have not, by what the plan expects.
 How long standbys have served says what VMs that are booted on failure would have cost instead.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from vcrecovery.core.text import size_of
+from vcrecovery.cost.alternatives import secondary_lines
 from vcrecovery.cost.book import ON_DEMAND, Line, Of, Owner, PriceBook
 from vcrecovery.cost.month import Month, OnFor, Served
 from vcrecovery.cost.prices import GIB, MONTH_HOURS, MissingPriceError, Per
@@ -34,7 +36,8 @@ class Spent:
     """`so_far`, `forecast`: the plan's lines with the quantities of this month, and of all of it.
 
     `sent`: of the services whose VMs count it. `booted`: what VMs that had been booted for the failures of this month
-    would have cost; None where that is unknown. `on`: of the secondaries on demand.
+    would have cost; None where that is unknown. `on`: of the secondaries on demand. `leased`: for how many hours those
+    were there that are made for a while; without lines where the plan does not say what one costs.
     """
 
     month: Month
@@ -44,6 +47,10 @@ class Spent:
     booted: Decimal | None
     sent: Mapping[str, Sent]
     on: Mapping[str, OnFor] = field(default_factory=dict)
+    leased: Mapping[str, float] = field(default_factory=dict)
+
+    def is_reckoned(self, leased: str) -> bool:
+        return any(line.of.name == leased for line in self.so_far)
 
 
 def spent(
@@ -54,8 +61,9 @@ def spent(
     served: Mapping[str, Served],
     sent: Mapping[str, Sent],
     on: Mapping[str, OnFor] | None = None,
+    leased: Mapping[str, float] | None = None,
 ) -> Spent:
-    """`lines`: of this plan in an average month. Raises as `PriceBook.offer`."""
+    """`lines`: of this plan in an average month. Raises MissingPriceError."""
     past, whole = Decimal(str(month.past_hours)), Decimal(str(month.hours))
     counted = {name: found for name, found in sent.items() if found.since < month.until}
     so_far, forecast = [], []
@@ -69,7 +77,22 @@ def spent(
             now, end = _in_hours(line, past, whole), _in_hours(line, whole, whole)
         so_far.append(now)
         forecast.append(end)
-    return Spent(month, so_far, forecast, served, _booted(plan, book, served), counted, on or {})
+    # Nobody knows for how long one will be there.
+    made = _leased(plan, book, leased or {}, whole)
+    booted = _booted(plan, book, served)
+    return Spent(month, [*so_far, *made], [*forecast, *made], served, booted, counted, on or {}, leased or {})
+
+
+def _leased(plan: Plan, book: PriceBook, leased: Mapping[str, float], whole: Decimal) -> list[Line]:
+    """As the template of the plan says what one costs."""
+    elastic = plan.balance.elastic
+    if elastic is None or elastic.template.cost is None:
+        return []
+    return [
+        _in_hours(line, Decimal(str(hours)), whole)
+        for name, hours in leased.items()
+        for line in secondary_lines(plan, book, name, elastic.template.cost)
+    ]
 
 
 def _while_on(line: Line, month: Month, on: OnFor) -> tuple[Line, Line]:

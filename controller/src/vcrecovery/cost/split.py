@@ -20,7 +20,10 @@ class Part:
 
 
 def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
-    """A secondary is paid for by the services that stand by there, as `costs.split` says; each pays for its traffic."""
+    """A secondary is paid for by the services that stand by there, as `costs.split` says; each pays for its traffic.
+
+    One that was made for a while has made room for all of them.
+    """
     paid = dict.fromkeys((_whose(plan, name) for name in plan.services), Decimal(0))
     for line in lines:
         payers = {line.of.name: 1}
@@ -28,7 +31,7 @@ def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
             payers = {
                 name: _share(plan, name)
                 for name in plan.services
-                if plan.services[name].standby.secondary == line.of.name
+                if plan.services[name].standby.secondary == line.of.name or line.of.name not in plan.secondaries
             }
         for name, share in payers.items():
             paid[_whose(plan, name)] += line.a_month * share / sum(payers.values())

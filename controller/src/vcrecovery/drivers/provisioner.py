@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -44,6 +45,9 @@ class CommandProvisioner:
     def destroy(self, order: Mapping[str, Any]) -> list[Made]:
         """Those that exist in spite of it. Raises as above."""
         return self._call("destroy", order)
+
+    def by_hand(self, order: Mapping[str, Any]) -> str:
+        return f"echo {shlex.quote(json.dumps(order))} | {shlex.join(self._command)} destroy"
 
     def _call(self, verb: str, order: Mapping[str, Any]) -> list[Made]:
         said = f"`{self._command[0]} {verb}`"

@@ -21,10 +21,11 @@ _CPU = {
 }
 
 
-def definition(machine: Machine, accelerator: str, seed: Mapping[str, str]) -> str:
+def definition(machine: Machine, accelerator: str, seed: Mapping[str, str], remark: str = "") -> str:
     """The XML. `accelerator` is libvirt's word for it, `kvm` or `qemu`; `seed`: what cloud-init finds there.
 
-    It boots its first disk. Its signature covers the seed too: written after that, it says that all is there.
+    `remark`: an element of another namespace, for its metadata. It boots its first disk. Its signature covers the seed
+    too: written after that, it says that all is there.
     """
     lines = [
         f"<name>{escape(machine.domain)}</name>",
@@ -52,7 +53,7 @@ def definition(machine: Machine, accelerator: str, seed: Mapping[str, str]) -> s
     ]
     body = "\n".join(f"  {line}" for line in lines)
     digest = hashlib.sha256("\0".join([accelerator, body, *(seed[name] for name in FILES)]).encode()).hexdigest()
-    metadata = f"  <metadata><vcr:machine xmlns:vcr='{NAMESPACE}' sha256='{digest}'/></metadata>"
+    metadata = f"  <metadata><vcr:machine xmlns:vcr='{NAMESPACE}' sha256='{digest}'/>{remark}</metadata>"
     return f"<domain type='{accelerator}'>\n{metadata}\n{body}\n</domain>\n"
 
 

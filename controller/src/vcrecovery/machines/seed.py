@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
+from .iso import iso
 from .machine import STANDBYS_CARD, Machine
 
 #: The names of the files on that disk.
@@ -16,37 +17,53 @@ STANDBYS_MOUNT = "/srv/standbys"
 
 
 @dataclass(frozen=True)
-class Seed:
-    """`address` is in CIDR notation, `gateway` empty for none.
-
-    `root_keys`: public SSH keys that may log in as root. `host_key`: the private and the public key that the VM's SSH
-    server shows, so that nobody has to believe the first answer.
-    """
+class Place:
+    """What it is called, and where it is found. `address` is in CIDR notation, `gateway` empty for none."""
 
     host_name: str
     address: str
     gateway: str
     name_servers: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Seed(Place):
+    """`root_keys`: public SSH keys that may log in as root.
+
+    `host_key`: the private and the public key that the VM's SSH server shows, so that nobody has to believe the first
+    answer.
+    """
+
     root_keys: Tuple[str, ...]
     host_key: Tuple[str, str]
 
 
 def seed_files(machine: Machine, seed: Seed) -> Dict[str, str]:
     """The text of each of FILES. JSON is YAML."""
-    network, user = _text(_network(machine, seed)), f"#cloud-config\n{_text(_user_data(machine, seed))}"
+    return seed_files_with(machine, seed, f"#cloud-config\n{_text(_user_data(machine, seed))}")
+
+
+def seed_files_with(machine: Machine, place: Place, user: str) -> Dict[str, str]:
+    """The same, with other user data."""
+    network = _text(_network(machine, place))
     # cloud-init does its work once for each instance: what has changed is another one.
     known = hashlib.sha256(f"{machine.uuid}\0{network}\0{user}".encode()).hexdigest()
-    meta = _text({"instance-id": f"vcr-{known[:16]}", "local-hostname": seed.host_name})
+    meta = _text({"instance-id": f"vcr-{known[:16]}", "local-hostname": place.host_name})
     return {"meta-data": meta, "user-data": user, "network-config": network}
 
 
-def _network(machine: Machine, seed: Seed) -> Dict[str, Any]:
+def seed_disk(files: Mapping[str, str]) -> bytes:
+    """The whole disk with them, as cloud-init looks for it."""
+    return iso("cidata", {name: text.encode() for name, text in files.items()})
+
+
+def _network(machine: Machine, place: Place) -> Dict[str, Any]:
     own, *standbys = machine.cards
-    card: Dict[str, Any] = {"match": {"macaddress": own.mac}, "set-name": "eth0", "addresses": [seed.address]}
-    if seed.gateway:
-        card["gateway4"] = seed.gateway
-    if seed.name_servers:
-        card["nameservers"] = {"addresses": list(seed.name_servers)}
+    card: Dict[str, Any] = {"match": {"macaddress": own.mac}, "set-name": "eth0", "addresses": [place.address]}
+    if place.gateway:
+        card["gateway4"] = place.gateway
+    if place.name_servers:
+        card["nameservers"] = {"addresses": list(place.name_servers)}
     cards = {"eth0": card}
     if standbys:
         # LXD makes its bridge over it; it has no address of its own.

@@ -70,6 +70,9 @@ class Provisioner(Protocol):
 
     def destroy(self, order: Mapping[str, Any]) -> list[Made]: ...
 
+    def by_hand(self, order: Mapping[str, Any]) -> str:
+        """The command by which an operator ends them."""
+
 
 class Environment:
     """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used.
@@ -178,9 +181,16 @@ class Environment:
 
     def provisioner(self, elastic: Elastic) -> Provisioner:
         """Who makes machines."""
+        who = elastic.provisioner
+        if who.libvirt is not None:
+            from vcrecovery.drivers.libvirt.provisioner import LibvirtProvisioner
+
+            uri = self.plan.hypervisors[who.libvirt.hypervisor].uri
+            networks = [str(one) for one in elastic.template.networks]
+            return LibvirtProvisioner(uri, who.libvirt, networks, who.timeout)
         from vcrecovery.drivers.provisioner import CommandProvisioner
 
-        return CommandProvisioner(elastic.provisioner.command, elastic.provisioner.timeout)
+        return CommandProvisioner(who.command or [], who.timeout)
 
     def lxd_of(self, lease: Lease) -> LxdServer:
         """Of one that has not joined: where it is may change."""

@@ -1,29 +1,59 @@
 """The section that says how a secondary is made when there is no room, and when it is given back."""
 
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface
 from itertools import combinations
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from vcrecovery.plan.costs import SecondaryCost
-from vcrecovery.plan.fields import Duration, Section, Size
+from vcrecovery.plan.fields import Duration, Name, Section, Size
 
 Option = str | int | bool | list[str]
 #: A bridge, a service, and the two addresses that every network needs.
 _LONGEST_PREFIX = 30
 
 
-class Provisioner(Section):
-    """Who makes machines, and ends them: a command of the operator's. See docs/elastic.md."""
+class LibvirtMachines(Section):
+    """VMs of a cloud image (NoCloud, with the package `lxd` in it, or within its reach) on a hypervisor."""
 
-    command: list[str] = Field(
+    hypervisor: Name = Field(description="that runs them; another one than those of the primaries")
+    pool: str = Field("default", description="its storage pool for their disks, one of files: dir, fs or netfs")
+    image: str = Field(
+        description="a cloud image in that pool, qcow2 or raw; their disks hold what differs from it, so it must not "
+        "change while there is one",
+        pattern=r"^[^/\s]+$",
+        examples=["debian-12-genericcloud-amd64.qcow2"],
+    )
+    network: str = Field(description="a bridge of the hypervisor", pattern=r"^[^/\s]{1,15}$", examples=["br0"])
+    addresses: list[IPv4Interface] = Field(
+        min_length=1,
+        description="their own, one for each of template.networks in their order: your routes to those lead there",
+        examples=[["192.0.2.21/24", "192.0.2.22/24"]],
+    )
+    gateway: IPv4Address | None = None
+    name_servers: list[IPv4Address] = Field([])
+    accelerator: Literal["kvm", "qemu"] = Field("kvm", description="qemu emulates, which is slow")
+
+
+class Provisioner(Section):
+    """Who makes machines, and ends them: a command of the operator's, or libvirt. See docs/elastic.md."""
+
+    command: list[str] | None = Field(
+        None,
         min_length=1,
         description="run without a shell, with `create`, `describe` or `destroy` as its last word",
         examples=[["/usr/local/sbin/cloud-machine"]],
     )
-    timeout: Duration = Field(600.0, description="for each call; then it is killed, and what it has made is destroyed")
+    libvirt: LibvirtMachines | None = Field(None, description="in place of a command")
+    timeout: Duration = Field(600.0, description="for each call; then it is ended, and what it has made is destroyed")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.command is None) == (self.libvirt is None):
+            raise ValueError("either command or libvirt says who makes machines")
+        return self
 
 
 class Template(Section):
@@ -75,4 +105,13 @@ class Elastic(Section):
     def _has_networks(self) -> Self:
         if self.at_most > len(self.template.networks):
             raise ValueError(f"at_most is {self.at_most}, and template.networks has {len(self.template.networks)}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_addresses(self) -> Self:
+        networks, libvirt = self.template.networks, self.provisioner.libvirt
+        if libvirt is not None and len({one.ip for one in libvirt.addresses}) != len(networks):
+            raise ValueError(
+                f"provisioner.libvirt.addresses needs {len(networks)} different ones, one for each of template.networks"
+            )
         return self

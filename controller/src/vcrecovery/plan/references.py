@@ -68,6 +68,10 @@ def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:
         members = group.get("services") if isinstance(group, dict) else None
         for index, member in enumerate(members if isinstance(members, list) else []):
             yield ("groups", name, "services", index), "service", member, table("services")
+    libvirt = table("balance", "elastic", "provisioner", "libvirt")
+    if "hypervisor" in libvirt:
+        here = ("balance", "elastic", "provisioner", "libvirt", "hypervisor")
+        yield here, "hypervisor", libvirt["hypervisor"], table("hypervisors")
     balance = table("balance")
     pinned, apart = balance.get("pinned"), balance.get("apart")
     for index, service in enumerate(pinned if isinstance(pinned, list) else []):

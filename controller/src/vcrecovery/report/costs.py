@@ -97,6 +97,9 @@ def month_table(spent: Spent, currency: str, so_far: Sequence[Part], forecast: S
     lines = [f"{month.name}{over}, in {currency}", "", *aligned(rows), ""]
     for name, on in spent.on.items():
         lines.append(f"{name}: on for {span(on.hours * 3600)}, booted {_times(on.boots)}")
+    for name, hours in spent.leased.items():
+        why = "" if spent.is_reckoned(name) else ": not counted, the plan has no balance.elastic.template.cost"
+        lines.append(f"{name}: there for {span(hours * 3600)}{why}")
     for name, served in spent.served.items():
         if served.times:
             moved = f"; moved to another secondary {_times(served.moves)}" if served.moves else ""
@@ -130,6 +133,7 @@ def month_as_data(spent: Spent, currency: str, so_far: Sequence[Part], forecast:
         "served": [{"service": name, **asdict(served)} for name, served in spent.served.items()],
         "sent": [{"service": name, **asdict(sent)} for name, sent in spent.sent.items()],
         "on": [{"secondary": name, **asdict(on)} for name, on in spent.on.items()],
+        "leased": [{"secondary": name, "hours": hours} for name, hours in spent.leased.items()],
         "booted_instead": _sum(spent.booted),
     }
 

@@ -7,9 +7,7 @@ left it has to say when it is asked again.
 
 from __future__ import annotations
 
-import json
 import logging
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -160,11 +158,10 @@ class LeaseKeeper:
             if left := self._provisioner.destroy(order) or self._provisioner.describe(order):
                 raise ExternalError(f"there is still {', '.join(one.id for one in left)}")
         except ExternalError as error:
-            command = " ".join(map(shlex.quote, self._elastic.provisioner.command))
             named = f" ({lease.machine})" if lease.machine else ""
             raise ExternalError(
                 f"it{named} is not destroyed, and may be paid for: {error.message}",
-                f"it is tried again; by hand: `echo {shlex.quote(json.dumps(order))} | {command} destroy`",
+                f"it is tried again; by hand: `{self._provisioner.by_hand(order)}`",
             ) from error
 
     def _end(self, lease: Lease, why: str) -> None:
