@@ -1,0 +1,69 @@
+"""What containers that stand for machines are made of: Debian as it is installed, with systemd and Python."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from pathlib import Path
+
+from . import recipe, rootfs
+from .image import DEFAULT_CACHE
+from .progress import Progress
+from .recipe import Recipe
+from .run import run
+
+CACHE = DEFAULT_CACHE.with_name("vcrecovery-lab-machines")
+_PROGRAMS = tuple(Path(__file__).with_name(name) for name in ("containers.py", "rootfs.py"))
+_USUAL = recipe.Recipe()
+_METADATA = "architecture: x86_64\ncreation_date: 1\nproperties: {description: Debian with systemd and Python}\n"
+
+
+def machine(name_server: str) -> Recipe:
+    """A machine whose card gets its address from LXD, and that asks `name_server` for names."""
+    return Recipe(
+        packages=(
+            *("systemd", "systemd-sysv", "dbus", "udev", "iproute2", "netbase", "procps", "openssh-server"),
+            # Ansible's rehearsals need the second.
+            *("python3", "python3-apt"),
+        ),
+        early_files={"etc/dpkg/dpkg.cfg.d/lab": _USUAL.early_files["etc/dpkg/dpkg.cfg.d/lab"]},
+        files={
+            "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+            "etc/machine-id": "uninitialized\n",
+            "etc/resolv.conf": f"nameserver {name_server}\n",
+            "etc/default/locale": "LANG=C.UTF-8\n",
+            "etc/systemd/network/eth0.network": "[Match]\nName=eth0\n\n[Network]\nDHCP=ipv4\n",
+            "etc/systemd/system-preset/00-lab.preset": "enable systemd-networkd.service\n",
+        },
+        removed=(),
+        disabled_services=("ssh",),
+        # The first is the kernel's, of which containers have none of their own; the timers would work beside Ansible.
+        masked_units=("systemd-binfmt.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer"),
+    )
+
+
+def ensure_machine_image(name_server: str, progress: Progress) -> Path:
+    """The archive that `lxc image import` takes; it is built if the cache does not hold it, and others there go."""
+    contents = machine(name_server)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    kept = CACHE / f"{contents.digest(*_PROGRAMS)[:12]}.tar"
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            for old in CACHE.glob("*.tar"):
+                old.unlink()
+            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+                _build(Path(scratch), contents, progress).rename(kept)
+    return kept
+
+
+def _build(folder: Path, contents: Recipe, progress: Progress) -> Path:
+    root = folder / "rootfs"
+    root.mkdir()
+    rootfs.build_rootfs(root, contents, "", progress)
+    run(["systemctl", "--quiet", f"--root={root}", "preset", "systemd-networkd.service"], timeout=60)
+    (folder / "metadata.yaml").write_text(_METADATA)
+    archive = folder / "image.tar"
+    tar = ("tar", "--numeric-owner", "--xattrs", "--directory", folder, "--create", "--file", archive)
+    run([*tar, "metadata.yaml", "rootfs"], timeout=300)
+    return archive
