@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import recipe, rootfs
@@ -36,34 +38,52 @@ def machine(name_server: str) -> Recipe:
             "etc/systemd/system-preset/00-lab.preset": "enable systemd-networkd.service\n",
         },
         removed=(),
-        disabled_services=("ssh",),
+        disabled_services=("e2scrub_reap",),
         # The first is the kernel's, of which containers have none of their own; the timers would work beside Ansible.
         masked_units=("systemd-binfmt.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer"),
     )
 
 
-def ensure_machine_image(name_server: str, progress: Progress) -> Path:
-    """The archive that `lxc image import` takes; it is built if the cache does not hold it, and others there go."""
+@dataclass(frozen=True)
+class MachineImage:
+    """`archive` is what `lxc image import` takes; root of all its containers lets `ssh_key` in."""
+
+    archive: Path
+    ssh_key: Path
+
+
+def ensure_machine_image(name_server: str, progress: Progress) -> MachineImage:
+    """It is built if the cache does not hold it, and others there go."""
     contents = machine(name_server)
     CACHE.mkdir(parents=True, exist_ok=True)
-    kept = CACHE / f"{contents.digest(*_PROGRAMS)[:12]}.tar"
+    kept = CACHE / contents.digest(*_PROGRAMS)[:12]
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            for old in CACHE.glob("*.tar"):
-                old.unlink()
-            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-                _build(Path(scratch), contents, progress).rename(kept)
-    return kept
+            for old in CACHE.iterdir():
+                if old.is_dir():
+                    shutil.rmtree(old)
+            scratch = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=CACHE))
+            try:
+                _build(_image(scratch), contents, progress)
+                scratch.rename(kept)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    return _image(kept)
 
 
-def _build(folder: Path, contents: Recipe, progress: Progress) -> Path:
+def _image(folder: Path) -> MachineImage:
+    return MachineImage(archive=folder / "image.tar", ssh_key=folder / "id_ed25519")
+
+
+def _build(image: MachineImage, contents: Recipe, progress: Progress) -> None:
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "vcrecovery-lab", "-f", image.ssh_key], timeout=30)
+    folder = image.archive.parent
     root = folder / "rootfs"
     root.mkdir()
-    rootfs.build_rootfs(root, contents, "", progress)
+    rootfs.build_rootfs(root, contents, image.ssh_key.with_suffix(".pub").read_text(), progress)
     run(["systemctl", "--quiet", f"--root={root}", "preset", "systemd-networkd.service"], timeout=60)
     (folder / "metadata.yaml").write_text(_METADATA)
-    archive = folder / "image.tar"
-    tar = ("tar", "--numeric-owner", "--xattrs", "--directory", folder, "--create", "--file", archive)
+    tar = ("tar", "--numeric-owner", "--xattrs", "--directory", folder, "--create", "--file", image.archive)
     run([*tar, "metadata.yaml", "rootfs"], timeout=300)
-    return archive
+    shutil.rmtree(root)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vcrecovery.errors import VCRecoveryError
 
-from .containers import ensure_machine_image
+from .containers import MachineImage, ensure_machine_image
 from .layout import CHECKOUT
 from .private_lxd import PrivateLxd
 from .progress import stderr_progress
@@ -55,10 +55,10 @@ def play(scenarios: Sequence[str]) -> int:
         lxd.start()
         lxd.lxc("storage", "create", BRIDGE, "dir")
         lxd.lxc("network", "create", BRIDGE, f"ipv4.address={GATEWAY}/24", "ipv4.nat=true", "ipv6.address=none")
-        lxd.lxc("image", "import", str(image), "--alias", "debian")
+        lxd.lxc("image", "import", str(image.archive), "--alias", "debian")
         for name in scenarios:
             with stderr_progress(f"molecule: {name}"):
-                fault = fault_of(name, lxd)
+                fault = fault_of(name, lxd, image)
             if fault is not None:
                 failed = True
                 sys.stderr.write(f"molecule: {name} failed: {fault}; all of it is in {LOGS / name}.log\n")
@@ -67,7 +67,7 @@ def play(scenarios: Sequence[str]) -> int:
     return int(failed)
 
 
-def fault_of(name: str, lxd: PrivateLxd) -> str | None:
+def fault_of(name: str, lxd: PrivateLxd, image: MachineImage) -> str | None:
     """Plays one scenario. None: it went well."""
     command = ["molecule", "--base-config", str(SCENARIOS / "base.yml"), "test", "--no-command-borders"]
     log = LOGS / f"{name}.log"
@@ -75,7 +75,7 @@ def fault_of(name: str, lxd: PrivateLxd) -> str | None:
         process = subprocess.Popen(
             [*command, "--scenario-name", name],
             cwd=CHECKOUT,
-            env={**os.environ, **environment(lxd, name)},
+            env={**os.environ, **environment(lxd, image, name)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -104,16 +104,19 @@ def last_fault(text: str) -> str:
 
 def changed_in_last_check(text: str) -> list[str]:
     """Molecule looks at that of the second run only."""
-    *_, last = re.split(r"check: Executing$", text, flags=re.MULTILINE)
-    played, _, _ = last.partition("check: Executed")
+    *_, last = re.split(r"> check\] Executing$", text, flags=re.MULTILINE)
+    played, _, _ = last.partition("> check] Executed")
     tasks = re.split(r"^(?:TASK|RUNNING HANDLER) \[(.*)\].*$", played, flags=re.MULTILINE)
     return [task for task, output in zip(tasks[1::2], tasks[2::2], strict=True) if "\nchanged: " in output]
 
 
-def environment(lxd: PrivateLxd, name: str) -> Mapping[str, str]:
+def environment(lxd: PrivateLxd, image: MachineImage, name: str) -> Mapping[str, str]:
     return {
         **lxd.environment(),
         "VCRECOVERY_MOLECULE": BRIDGE,
+        "ANSIBLE_PRIVATE_KEY_FILE": str(image.ssh_key),
+        # Of this run alone: the next one's containers have the same addresses.
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lxd.folder / "ssh"),
         "ANSIBLE_NOCOLOR": "1",
         "NO_COLOR": "1",
         "ANSIBLE_HOME": str(CHECKOUT / ".cache/molecule/ansible"),
