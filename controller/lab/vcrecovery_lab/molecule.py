@@ -1,4 +1,4 @@
-"""`python -m vcrecovery_lab.molecule [SCENARIO...]`: Molecule's scenarios, on a LXD of their own, of which nothing is left."""
+"""`python -m vcrecovery_lab.molecule [SCENARIO...]`: Molecule's scenarios, on a LXD of their own; nothing is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from vcrecovery.errors import VCRecoveryError
 
