@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -78,15 +79,17 @@ def fault_of(name: str, lxd: PrivateLxd, image: MachineImage) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            # What Molecule has started ends with it.
+            start_new_session=True,
         )
         try:
             status = process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             return f"no end after {PATIENCE:.0f} s"
         finally:
-            # Ctrl-C reaches it by the terminal; it removes the containers itself.
-            process.terminate()
-            process.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
     text = log.read_text()
     if status:
         return last_fault(text)
