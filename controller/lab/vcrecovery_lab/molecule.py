@@ -36,6 +36,9 @@ def main() -> int:
     if os.geteuid() != 0:
         sys.stderr.write("molecule: run this as root: it makes containers and a bridge\n")
         return 1
+    # Whichever way it is ended, nothing is left.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         return play(wanted)
     except (LabError, VCRecoveryError) as error:
