@@ -102,7 +102,9 @@ def fault_of(name: str, lxd: PrivateLxd, image: MachineImage) -> str | None:
 
 
 def last_fault(text: str) -> str:
-    """What Ansible says of the first task that failed, or Molecule at its end."""
+    """What Ansible says of the first task that failed, or Molecule of a second run or at its end."""
+    if found := re.search(r"^CRITICAL (Idempotence.*(?:\n\*.*)+)", text, re.MULTILINE):
+        return found[1].replace("\n", " ")
     found = re.search(r"^TASK \[(.*)\].*\n(?:(?!TASK ).*\n)*?(?:fatal|failed): .*", text, re.MULTILINE)
     return f"task {found[1]!r}" if found else text.rstrip().rpartition("\n")[2]
 

@@ -49,3 +49,5 @@ CRITICAL Ansible return code was 2
 """
     assert last_fault(text) == "task 'Check that it does'"
     assert last_fault("Failed to validate molecule.yml\n\nno such key\n") == "no such key"
+    text = "CRITICAL Idempotence test failed because of the following tasks:\n*  => Run libvirt\nERROR    more\n"
+    assert last_fault(text) == "Idempotence test failed because of the following tasks: *  => Run libvirt"
