@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants matrix
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants matrix
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -21,7 +21,7 @@ lab-up: setup  ## Lay out the lab and leave it running
 lab-down:  ## Remove everything that the lab made
 	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi
 
-test: setup lint lint-sanity test-unit test-lab  ## Run every test
+test: setup lint lint-sanity test-unit molecule-quick test-lab  ## Run every test
 
 lint: lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks
 
@@ -67,6 +67,13 @@ test-unit:  ## Tests that need neither root nor the lab
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)
+
+MOLECULE := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab.molecule
+molecule: setup  ## Play the roles on new machines, which are containers, and look from outside (ARGS="dns controller": some)
+	@$(MOLECULE) $(ARGS)
+
+molecule-quick: setup
+	@$(MOLECULE) dns controller
 
 bench-excludes: setup  ## Measure the exclude list: to make, to rsync, to lsyncd (about 10 minutes; ARGS=--quick: seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m exclude_bench $(ARGS)

@@ -16,14 +16,19 @@ def remove_pool_and_network(lxd: LxdServer, pool: str, network: str) -> None:
     """Removes them if they are there. Raises ExternalError while something uses them."""
     lxd.remove_pool_and_network(pool, network)
     for program in _PROGRAMS:
-        for rule in rules_of(network, run([f"{program}-save", "-t", "filter"], timeout=30).stdout):
+        for table, rule in rules_of(network, run([f"{program}-save"], timeout=30).stdout):
             # Somebody else may have been faster.
-            run([program, "-w", "10", "-t", "filter", "-D", *rule], timeout=30, check=False)
+            run([program, "-w", "10", "-t", table, "-D", *rule], timeout=30, check=False)
 
 
-def rules_of(network: str, saved: str) -> list[list[str]]:
-    """The rules of `saved`, an iptables-save, that LXD made for this very network, each as the words after -A."""
+def rules_of(network: str, saved: str) -> list[tuple[str, list[str]]]:
+    """The rules of `saved`, an iptables-save, that LXD made for this very network: table, and the words after -A."""
     mark = f'--comment "generated for LXD network {network}"'
-    named = re.compile(rf"-[io] {re.escape(network)} ")
-    lines = [line for line in saved.splitlines() if line.startswith("-A ") and mark in line and named.search(line)]
-    return [shlex.split(line)[1:] for line in lines]
+    named = re.compile(rf"-[io] {re.escape(network)} |^-A POSTROUTING -s .* -j MASQUERADE$")
+    found, table = [], ""
+    for line in saved.splitlines():
+        if line.startswith("*"):
+            table = line[1:]
+        elif line.startswith("-A ") and mark in line and named.search(line):
+            found.append((table, shlex.split(line)[1:]))
+    return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 from journal_cases import finish
@@ -66,6 +68,15 @@ def test_the_version_before_can_still_write(tmp_path: Path) -> None:
     before.execute("INSERT INTO step (episode, service, epoch, step, begun_at) VALUES (1, 'web', 1, 'start', 13.0)")
     before.close()
     assert Journal(path).history("web")[0].steps[-1].step is Step.START
+
+
+def test_the_version_before_reads_what_an_operator_asked_for(tmp_path: Path) -> None:
+    """It knows no other words, and one that it does not know ends its `history` and its `status`."""
+    path = old_journal(tmp_path)
+    Journal(path).open("mail", "asked for", Request(force=True), 20.0)
+    with closing(sqlite3.connect(path)) as database:
+        (said,) = database.execute("SELECT request FROM episode WHERE service = 'mail'").fetchone()
+    assert set(json.loads(said)) <= {"automatic", "force", "primary_is_down", "by", "restore_point", "doubt"}
 
 
 def test_many_controllers_take_it_over_at_once(tmp_path: Path) -> None:

@@ -58,7 +58,14 @@ _ACTS = f"""step IN ({", ".join(f"'{step}'" for step in ACTS)})"""
 
 _OF_A_FAILBACK = (("back", False), ("rebuilt", False), ("commit_after", None))
 _OF_A_SPARE = (("to", None), ("secondary_is_down", False), ("how", How.WARM), ("leaves", None))
-_UNSAID = (("began_at", None), ("again", False), ("planned", False), *_OF_A_FAILBACK, *_OF_A_SPARE)
+_UNSAID = (
+    ("symptom", Symptom.NONE),
+    ("began_at", None),
+    ("again", False),
+    ("planned", False),
+    *_OF_A_FAILBACK,
+    *_OF_A_SPARE,
+)
 
 
 def _written(request: Request) -> str:
