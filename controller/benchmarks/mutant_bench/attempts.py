@@ -8,6 +8,7 @@ already then takes no part, and is named in the first line.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -28,8 +29,10 @@ from mutmut.state import state
 
 #: Processors that the tests may keep busy.
 _AT_ONCE = os.cpu_count() or 1
-#: A mutant hangs that takes so many times what its tests take without it, and so many seconds on top.
-_HANGS_AFTER, _CPU_ON_TOP, _WALL_ON_TOP = 5.0, 20.0, 120.0
+#: A mutant goes round in circles that computes for so many times what its tests take without it, and seconds on top.
+_CIRCLES_AFTER, _ON_TOP = 5.0, 20.0
+#: Seconds: it hangs that computes less than the second in the first. A loaded machine leaves it more than that.
+_HANGS_AFTER, _LESS_THAN = 60.0, 0.5
 #: Bytes: one that goes round and round may collect something.
 _MEMORY = 6 * 2**30
 
@@ -37,9 +40,8 @@ _MEMORY = 6 * 2**30
 @dataclass
 class _Test:
     item: pytest.Item
-    #: Seconds without a mutant.
+    #: Seconds of a processor, without a mutant.
     cpu: float = 0.0
-    wall: float = 0.0
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
@@ -59,8 +61,8 @@ def _what_runs(session: pytest.Session, tests: dict[str, _Test]) -> tuple[dict[s
         kept.write_text(_learnt(session))
     runs, broken = defaultdict[str, list[str]](list), list[str]()
     for line in kept.read_text().splitlines():
-        test, cpu, wall, failed, functions = json.loads(line)
-        tests[test].cpu, tests[test].wall = cpu, wall
+        test, cpu, failed, functions = json.loads(line)
+        tests[test].cpu = cpu
         if failed:
             broken.append(test)
         for function in () if failed else functions:
@@ -74,7 +76,7 @@ def _learnt(session: pytest.Session) -> str:
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, str(number)) for number in range(_AT_ONCE)]
         running = [
-            _Running(lambda items=items, output=output: _learn(session, items, output), 3600.0, 3600.0)  # type: ignore[misc]
+            _Running(lambda items=items, output=output: _learn(session, items, output), 3600.0)  # type: ignore[misc]
             for items, output in zip(parts, outputs, strict=True)
         ]
         for one in running:
@@ -87,10 +89,9 @@ def _learn(session: pytest.Session, items: Sequence[pytest.Item], output: Path) 
     with output.open("w") as file:
         for item, next_item in zip(items, [*items[1:], None], strict=True):
             state()._stats.clear()
-            failed, cpu, wall = session.testsfailed, _cpu(), time.monotonic()
+            failed, cpu = session.testsfailed, _cpu()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
-            cpu, wall = _cpu() - cpu, time.monotonic() - wall
-            line = (item.nodeid, cpu, wall, session.testsfailed > failed, sorted(state()._stats))
+            line = (item.nodeid, _cpu() - cpu, session.testsfailed > failed, sorted(state()._stats))
             print(json.dumps(line), file=file, flush=True)
 
 
@@ -105,6 +106,9 @@ def _attempts(
     #: Of each function, how often which test has noticed a mutant of it: it will notice more of them.
     noticed = defaultdict[str, Counter[str]](Counter)
     busy: dict[int, tuple[str, _Running, Path]] = {}
+    # A collection in a child would copy what it shares with this one.
+    gc.collect()
+    gc.freeze()
 
     def one_ended() -> dict[str, str]:
         pid = _next_end(busy)
@@ -128,14 +132,12 @@ def _attempts(
             yield one_ended()
         before = noticed[function]
         chosen = sorted(runs[function], key=lambda test: (-before[test], tests[test].cpu))
-        cpu, wall = sum(tests[test].cpu for test in chosen), sum(tests[test].wall for test in chosen)
         output = Path(tempfile.mkdtemp(prefix="vcrecovery-mutant-")) / "noticed-by"
         output.touch()
         items = [tests[test].item for test in chosen]
         running = _Running(
             lambda name=name, items=items, output=output: _attempt(session, name, items, output),  # type: ignore[misc]
-            _CPU_ON_TOP + _HANGS_AFTER * cpu,
-            _WALL_ON_TOP + 4 * _HANGS_AFTER * wall,
+            _ON_TOP + _CIRCLES_AFTER * sum(tests[test].cpu for test in chosen),
         )
         busy[running.pid] = (name, running, output)
     while busy:
@@ -168,20 +170,29 @@ def _next_end(busy: dict[int, tuple[str, _Running, Path]]) -> int:
 class _Running:
     """`work` in a process of its own, which leads a group: it is over with all that it has started."""
 
-    def __init__(self, work: Callable[[], None], cpu: float, wall: float) -> None:
-        self._deadline = time.monotonic() + wall
+    def __init__(self, work: Callable[[], None], cpu: float) -> None:
+        self._looked_at, self._had_computed = time.monotonic(), 0.0
         self.status = 0
         self.pid = os.fork()
         if self.pid == 0:
             _work(work, cpu)
 
     def ended(self) -> bool:
-        if time.monotonic() > self._deadline:
-            os.killpg(self.pid, signal.SIGKILL)
-            self.wait()
-            return True
+        """One that hangs is made to."""
+        if time.monotonic() - self._looked_at > _HANGS_AFTER:
+            computed = self._computed()
+            if computed - self._had_computed < _LESS_THAN:
+                os.killpg(self.pid, signal.SIGKILL)
+                self.wait()
+                return True
+            self._looked_at, self._had_computed = time.monotonic(), computed
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return bool(pid) and self._note(status)
+
+    def _computed(self) -> float:
+        """Seconds, with what the programs that it has waited for have computed."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def wait(self) -> None:
         self._note(os.waitpid(self.pid, 0)[1])

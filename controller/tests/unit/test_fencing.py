@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from vcrecovery.core.episode import Episode, Request, Step, StepRecord
+from vcrecovery.core.decisions import Blocked, Close
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced
-from vcrecovery.core.fencing import Silent, must_be_silent, must_look_again, served_just_now, waited_for_libvirt
+from vcrecovery.core.fencing import (
+    Silent,
+    must_be_silent,
+    must_look_again,
+    not_again,
+    not_to_be_powered_off,
+    served_just_now,
+    waited_for_libvirt,
+)
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 
@@ -106,3 +115,73 @@ def test_the_fence_of_a_standby_that_has_just_ended_holds(ended: float | None, h
 )
 def test_for_how_long_every_look_has_found_it_running(steps: list[StepRecord], seconds: float) -> None:
     assert episode(*steps).seen_running_for == seconds
+
+
+TWO, OTHERS = ("10.0.0.1:80", "10.0.0.1:443"), ("shop (10.0.0.2:443)", "mail (10.0.0.3:25)")
+BY_WORD = "if you know that the VM is down: `vcrecovery failover web --primary-is-down web`"
+
+
+def called(**words: bool) -> Episode:
+    return replace(episode(), request=Request(**words))
+
+
+@pytest.mark.parametrize(
+    ("saw", "reads"),
+    [
+        (
+            Confirmation(AWAY, fence_command=True, reached=TWO),
+            Close(
+                Outcome.REFUSED,
+                "web still answers on 10.0.0.1:80, 10.0.0.1:443, although its hypervisor does not answer",
+                "`vcrecovery failover web --force` powers the hypervisor off and fails over",
+            ),
+        ),
+        (
+            Confirmation(AWAY, fence_command=True, neighbours=OTHERS),
+            Close(
+                Outcome.REFUSED,
+                "web cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
+                "answers: shop (10.0.0.2:443), mail (10.0.0.3:25)",
+                f"fix libvirt there; `vcrecovery failover web --force` powers it off all the same; or, {BY_WORD}",
+            ),
+        ),
+    ],
+)
+def test_what_an_operator_reads_where_a_hypervisor_is_not_powered_off(saw: Confirmation, reads: Close) -> None:
+    assert not_to_be_powered_off(called(automatic=False), saw) == reads
+
+
+@pytest.mark.parametrize(
+    ("saw", "reads"),
+    [
+        (
+            Confirmation(OFF, reached=TWO),
+            Blocked(
+                Step.FENCE,
+                "the primary of web is shutoff on its hypervisor but 10.0.0.1:80, 10.0.0.1:443 answers: it may run "
+                "elsewhere",
+                f"find out who has its address, or, {BY_WORD}",
+            ),
+        ),
+        (
+            Confirmation(AWAY, neighbours=OTHERS),
+            Blocked(
+                Step.FENCE,
+                "web is not fenced now: powering its hypervisor off would end what still answers: "
+                "shop (10.0.0.2:443), mail (10.0.0.3:25)",
+                "fix libvirt there; `vcrecovery failover web --force` powers the hypervisor off and fails over all "
+                f"the same; or, {BY_WORD}",
+            ),
+        ),
+        (
+            Confirmation(RUNS, open_ports=TWO),
+            Close(
+                Outcome.WITHDRAWN,
+                "the primary of web serves (running); its fence was never proved",
+                "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)",
+            ),
+        ),
+    ],
+)
+def test_what_is_read_where_a_fence_is_not_tried_again(saw: Confirmation, reads: Close | Blocked) -> None:
+    assert not_again(called(automatic=True), saw, Policy()) == reads
