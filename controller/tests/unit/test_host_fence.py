@@ -141,8 +141,8 @@ def test_what_goes_on_for_a_moment_is_off_all_the_same(plan_file: Path, tmp_path
 def test_what_goes_on_proves_nothing_to_any_service(plan_file: Path, tmp_path: Path) -> None:
     env = Environment(load_plan(plan_file), SetClock())
     opened_at = env.clock.now()
-    with pytest.raises(ExternalError, match=r"hv1 says that it is off, but web \(10\.10\.0\.10:80\) answers"):
-        fence_host(env, "hv1", fence(tmp_path, 0), opened_at, lambda: None, lambda: ("web (10.10.0.10:80)",))
+    with pytest.raises(ExternalError, match=r"hv1 says that it is off, but web \(:80\), shop \(:443\) answers"):
+        fence_host(env, "hv1", fence(tmp_path, 0), opened_at, lambda: None, lambda: ("web (:80)", "shop (:443)"))
     env.clock.sleep(1.0)
     # For one whose ports do not answer anyway, too, the command is run again.
     fence_it(env, "hv1", fence(tmp_path, 0), opened_at)

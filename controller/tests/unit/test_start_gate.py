@@ -746,6 +746,8 @@ def test_how_long_it_took_is_known_once_it_is_over(tmp_path: Path) -> None:
     found = result_of("web", journal.history("web", 1)[0], Request())
     assert found == Result("web", "done", "served by its standby", epoch=1, seconds=2.5)
     assert result_of("web", None, Request()) == Result("web", "nothing to do", "its standby serves already")
+    back = result_of("web", None, Request(back=True))
+    assert back == Result("web", "nothing to do", "its primary serves already")
     assert as_data([found])[0] == {
         "service": "web",
         "result": "done",
