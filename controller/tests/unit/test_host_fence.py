@@ -177,7 +177,7 @@ def test_what_another_process_has_proved_up_to_the_moment_of_the_failure_counts(
 def test_what_has_just_failed_for_another_process_is_not_run_again(plan_file: Path, tmp_path: Path) -> None:
     env = Environment(load_plan(plan_file), SetClock(START))
     lock_of(env).write_text(f'{{"at": {START}, "ok": false, "said": "BMC: no route", "way_out": "see the BMC"}}')
-    with pytest.raises(ExternalError, match="^BMC: no route; see the BMC$"):
+    with pytest.raises(ExternalError, match=r"^BMC: no route; see the BMC$"):
         fence_it(env, "hv1", fence(tmp_path, 0), START)
     assert not (tmp_path / "runs").exists()
 

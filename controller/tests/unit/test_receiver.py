@@ -246,7 +246,7 @@ def test_one_that_waits_elsewhere_takes_no_files(lxd: _Lxd, tmp_path: Path) -> N
 @pytest.mark.usefixtures("lxd")
 def test_a_vm_is_told_nothing_that_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give(tmp_path, "web", 7, Order.COPY)
-    with pytest.raises(ExternalError, match="container web.*; run the role `secondary`$"):
+    with pytest.raises(ExternalError, match=r"container web.*; run the role `secondary`$"):
         said_to_the_receiver("who-serves", tmp_path, monkeypatch)
 
 
