@@ -52,7 +52,7 @@ _WITHOUT = (
     "zabbix_templates",
 )
 #: The walks at random and the kills at each step take minutes for one mutant.
-_TESTS = ("tests/unit", "tests/test_scenarios.py")
+_TESTS = ("tests/unit", "tests/test_scenarios.py", "tests/test_waiting_moves.py")
 #: Seconds. A run that is cut off tells nothing.
 _LONGEST = 4 * 3600.0
 

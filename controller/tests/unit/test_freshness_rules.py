@@ -21,6 +21,7 @@ from vcrecovery.transfer.freshness import (
     Reconcile,
     freshness_of,
     from_the_future,
+    progress_line,
     read_age,
     read_age_lightly,
     read_freshness,
@@ -137,7 +138,8 @@ def test_a_comparison_that_runs_tells_how_far_it_is() -> None:
 
 def test_what_is_too_large_is_not_looked_at() -> None:
     heartbeat, report = b'{"at": 5}', b'{"began": 1}'
-    assert freshness_of("web", heartbeat.ljust(LARGEST), report.ljust(LARGEST)).whole
+    fresh = freshness_of("web", heartbeat.ljust(LARGEST), report.ljust(LARGEST))
+    assert fresh == Freshness(5.0, heard_at=5.0, reconcile=Reconcile(1.0))
     fresh = freshness_of("web", heartbeat.ljust(LARGEST + 1), report)
     assert (fresh.synced_through, fresh.reconcile) == (None, Reconcile(1.0))
     assert fresh.detail == "the heartbeat in web is too large to be one: its primary has not written it well"
@@ -267,6 +269,14 @@ def test_who_asks_all_the_time_starts_no_program_there(secondary: Secondary, tmp
     assert read_age_lightly(lxd, "web", secondary) == Freshness(5.0, heard_at=5.0)
     (rootfs / HEARTBEAT[1:]).write_text('{"at": 5}'.ljust(LARGEST + 1))
     assert "too large" in read_age_lightly(lxd, "web", secondary).detail
+    with (rootfs / HEARTBEAT[1:]).open("r+b") as larger_than_the_memory:
+        larger_than_the_memory.truncate(1 << 38)
+    assert "too large" in read_age_lightly(lxd, "web", secondary).detail
+
+
+def test_a_comparison_that_has_only_begun_has_sent_nothing() -> None:
+    assert progress_line(Reconcile(1.0)) == progress_line(Reconcile(1.0, sent=0, files=0, percent=0))
+    assert progress_line(Reconcile(1.0)).startswith("0.0 MB, 0 files, 0 %")
 
 
 # -- waiting ---------------------------------------------------------------------------------------------------
