@@ -30,7 +30,7 @@ Answer = Callable[[bytes], bytes]
 
 
 @contextmanager
-def server(answer: Answer, name: str = "ns1", port: int = 0) -> Iterator[Server]:
+def server(answer: Answer, name: str = "ns1", port: int = 0, address: str = "127.0.0.1") -> Iterator[Server]:
     """A TCP server that reads one message and sends what `answer` makes of it."""
 
     class Handler(socketserver.BaseRequestHandler):
@@ -42,11 +42,11 @@ def server(answer: Answer, name: str = "ns1", port: int = 0) -> Iterator[Server]
         daemon_threads = True
         allow_reuse_address = True
 
-    with Threads(("127.0.0.1", port), Handler) as made:
+    with Threads((address, port), Handler) as made:
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield Server(name, "127.0.0.1", made.server_address[1])
+            yield Server(name, address, made.server_address[1])
         finally:
             made.shutdown()
             thread.join()
