@@ -217,8 +217,10 @@ def test_what_stands_behind_an_alias_is_another_names(there: Zone, at: Server, r
     records.write(SHOP, "CNAME", "WWW.example.test.")
     found = there.read(at, SHOP, ["A"])
     assert (found.all_values, found.ttl, found.alias) == ([], {}, "www.example.test.")
-    with pytest.raises(RefusedError, match=f"{SHOP} is an alias of www.example.test., which the plan does not know"):
+    with pytest.raises(RefusedError) as caught:
         switch(there, 1, name=SHOP)
+    assert caught.value.message == f"{SHOP} is an alias of www.example.test., which the plan does not know"
+    assert caught.value.hint == "write it into the plan with type CNAME, or remove it, then run it again"
     with pytest.raises(ExternalError, match=f"still gives www.example.test. for {SHOP}"):
         there.wait_until_everywhere(SHOP, {"A": NEW}, 0.0)
 
@@ -319,6 +321,9 @@ def test_an_update_that_is_refused(
     with pytest.raises(ExternalError) as caught:
         switch(there, 1)
     assert caught.value.message == f"DNS server {at} {said}"
+    if rcode in (dns.rcode.NOTAUTH, dns.rcode.NOTIMP):
+        mend = "name the zone's primary server first in its `servers`, and let its update-policy grant the key"
+        assert caught.value.hint == mend
 
 
 @pytest.mark.parametrize("rcode", [dns.rcode.NXRRSET, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.YXDOMAIN])
@@ -391,6 +396,12 @@ def test_a_secret_that_is_missing_or_garbled(
 def test_a_secret_may_stand_in_lines(there: Zone, records: Records, tmp_path: Path, secret: str) -> None:
     (tmp_path / "secret").write_text(secret)
     switch(there, 1)
+    assert records.snapshot()[WWW, "A"] == {NEW}
+
+
+def test_it_signs_as_the_plan_says(at: Server, records: Records, tmp_path: Path) -> None:
+    records.algorithm = "hmac-sha512"
+    switch(zone(tmp_path, at, algorithm="hmac-sha512"), 1)
     assert records.snapshot()[WWW, "A"] == {NEW}
 
 
