@@ -135,6 +135,7 @@ def test_of_several_markers_the_newest_counts(there: Zone, records: Records, mar
     with pytest.raises(RefusedError) as caught:
         switch(there, 5)
     assert caught.value.message == f"{WWW} belongs to epoch 7 by now; this controller is at 5"
+    assert caught.value.hint == "another controller has failed over since: see its `vcrecovery history`"
     assert records.snapshot() == before
     switch(there, 8)
     assert records.snapshot() == {(WWW, "A"): {NEW}, (MARKER, "TXT"): {'"epoch=8"'}}
