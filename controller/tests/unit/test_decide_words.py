@@ -1,0 +1,220 @@
+"""What an operator reads where a failover is decided on, word by word, with the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_decide import NOW, POLICY, confirm
+
+from vcrecovery.core.decide import decide
+from vcrecovery.core.decisions import Close, Decision, Run
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
+
+PORTS = ("10.0.0.1:80", "10.0.0.1:443")
+RUNS: dict[str, Any] = {"power": "running", "reason": "", "summary": "hv1: running"}
+BY_HAND: dict[str, Any] = {"automatic": False}
+BY_WORD = "if you know that the VM is down: `vcrecovery failover web --primary-is-down web`"
+AS_IT_IS = "`vcrecovery failover web --force` starts it as it is"
+EITHER = "`vcrecovery standby reset web` has that one serve; `vcrecovery failover web --force` destroys it"
+ENDED = "the standby of web is to serve and has ended"
+
+
+def refused(sentence: str, hint: str, *, transient: bool = False) -> Close:
+    return Close(Outcome.REFUSED, sentence, hint, transient)
+
+
+def no_failure(sentence: str, hint: str = "") -> Close:
+    return Close(Outcome.FALSE_ALARM, sentence, hint)
+
+
+@pytest.mark.parametrize(
+    ("saw", "words", "decision"),
+    [
+        # It may live elsewhere.
+        (
+            {"open_ports": PORTS},
+            {},
+            no_failure(
+                "the primary of web is off on its hypervisor but 10.0.0.1:80, 10.0.0.1:443 answers: it may run elsewhere",
+                f"add the hypervisor that has it to the plan, or, {BY_WORD}",
+            ),
+        ),
+        (
+            {"reason": "migrated"},
+            BY_HAND,
+            refused(
+                "the primary of web is off on its hypervisor but it was migrated: it may run elsewhere",
+                f"add the hypervisor that has it to the plan, or, {BY_WORD}",
+            ),
+        ),
+        (
+            {"power": "absent", "vanished": True, "silent": ["hv2", "hv3"]},
+            {},
+            refused(
+                "web: the VM may have left its hypervisor for hv2 and hv3, which does not answer",
+                f"look there, or, {BY_WORD}",
+                transient=True,
+            ),
+        ),
+        (
+            {"reason": "migrated", "silent": ["hv2"]},
+            BY_HAND,
+            refused(
+                "web: the VM may have left its hypervisor for hv2, which does not answer", f"look there, or, {BY_WORD}"
+            ),
+        ),
+        (
+            {"power": "absent"},
+            {},
+            refused("web: its hypervisor does not know the VM", f"correct the plan, or, {BY_WORD}"),
+        ),
+        (
+            {"power": "absent", "detail": "hv1 does not know VM 6f1c"},
+            {},
+            refused("web: hv1 does not know VM 6f1c", f"correct the plan, or, {BY_WORD}"),
+        ),
+        # It lives.
+        (
+            RUNS,
+            {**BY_HAND, "primary_is_down": True},
+            refused(
+                "you say that the primary of web is down, but its hypervisor says that it is running",
+                "`vcrecovery failover web --force` destroys it and fails over",
+            ),
+        ),
+        (
+            RUNS,
+            {**BY_HAND, "again": True},
+            refused(
+                "the standby of web is to serve and does not answer, but its old primary runs (hv1: running)", EITHER
+            ),
+        ),
+        ({**RUNS, "open_ports": PORTS, "summary": ""}, {}, no_failure("web still answers (running): no failure")),
+        (
+            {**RUNS, "open_ports": PORTS},
+            BY_HAND,
+            refused(
+                "web still answers on 10.0.0.1:80, 10.0.0.1:443 (hv1: running)",
+                "`vcrecovery failover web --force` destroys the VM and fails over",
+            ),
+        ),
+        ({"serves_on": "sec2"}, {}, no_failure("web answers on sec2: no failure")),
+        ({"reason": "destroyed"}, {}, no_failure("the primary of web is off on request (destroyed)")),
+        (
+            {"starts_by_itself": "autostart"},
+            {"symptom": Symptom.HOST},
+            no_failure("the hypervisor of web is back, and starts the VM automatically (autostart)"),
+        ),
+        # There is nothing to start, or nothing that is new enough.
+        (
+            {"standby_problem": "no container web"},
+            {},
+            refused("web has no standby to start: no container web", "fix that first"),
+        ),
+        (
+            {"restore_problem": "web has no restore point r1", "restore_asked": "r1"},
+            {**BY_HAND, "restore_point": "r1"},
+            refused("web has no restore point r1", "`vcrecovery standby snapshots web` lists them"),
+        ),
+        (
+            {"freshness": 61.0},
+            {},
+            refused("the standby of web is 61 s old, more than its max_staleness of 60 s", AS_IT_IS),
+        ),
+        (
+            {"freshness": None, "freshness_detail": "no heartbeat has arrived in web yet"},
+            {},
+            refused("the age of the standby of web is not known: no heartbeat has arrived in web yet", AS_IT_IS),
+        ),
+        # Its standby is to serve, and has ended.
+        (RUNS, {"again": True}, refused(f"{ENDED}, but its old primary runs (hv1: running)", EITHER)),
+        (
+            {"reached": PORTS},
+            {"again": True},
+            refused(
+                f"{ENDED}, but 10.0.0.1:80, 10.0.0.1:443 answers: its old primary may run elsewhere",
+                f"find out who has its address, or, {BY_WORD}",
+            ),
+        ),
+        (
+            {"power": "unreachable", "reason": ""},
+            {"again": True},
+            refused(
+                f"{ENDED}, unseen or more than 60 s ago, and the hypervisor of its old primary does not answer: nobody "
+                "knows whether that is still off",
+                f"fix that, or, {BY_WORD}",
+            ),
+        ),
+        (
+            {"power": "absent", "silent": ["hv2", "hv3"]},
+            {"again": True},
+            refused(
+                f"{ENDED}, and its old primary may be on hv2 and hv3, which does not answer",
+                f"look there, or, {BY_WORD}",
+            ),
+        ),
+        (
+            {},
+            {"again": True},
+            Run(Step.FENCE, "its standby has ended (hv1: shutoff (crashed)): fencing the old primary again"),
+        ),
+        (
+            {},
+            {**BY_HAND, "again": True},
+            Run(Step.FENCE, "its standby does not answer (hv1: shutoff (crashed)): fencing the old primary again"),
+        ),
+        # A port does not answer, or the guest seems to hang.
+        (
+            {},
+            {"symptom": Symptom.SERVICE_DOWN},
+            no_failure("libvirt says that the primary of web is shutoff: something else"),
+        ),
+        (RUNS, {"symptom": Symptom.SERVICE_DOWN}, no_failure("web answers again (hv1: running)")),
+        (
+            {**RUNS, "closed_ports": PORTS, "heard": 1.0, "sends": True},
+            {"symptom": Symptom.SERVICE_DOWN},
+            no_failure("the VM of web works: its files arrive"),
+        ),
+        (RUNS, {"symptom": Symptom.VM}, no_failure("libvirt says that the primary of web is running: no failure")),
+        (
+            RUNS,
+            {"symptom": Symptom.CPU_ZERO},
+            no_failure("how much CPU the primary of web uses cannot be read: no failure"),
+        ),
+        (
+            {**RUNS, "cpu": 0.1},
+            {"symptom": Symptom.CPU_ZERO},
+            no_failure("the primary of web uses its CPU again (0.1 %): no failure"),
+        ),
+        (
+            {**RUNS, "cpu": 60.0},
+            {"symptom": Symptom.CPU_HIGH},
+            no_failure("the primary of web uses only 60.0 % of its CPUs: no failure"),
+        ),
+        (
+            {**RUNS, "cpu": 0.0, "heard": 1.0},
+            {"symptom": Symptom.CPU_ZERO},
+            no_failure("a heartbeat of web arrived after its CPU looked suspicious: no failure"),
+        ),
+        # It has failed.
+        ({}, {}, Run(Step.FENCE, "failure confirmed (hv1: shutoff (crashed)): fencing the primary")),
+        ({}, {**BY_HAND, "force": True}, Run(Step.FENCE, "forced (hv1: shutoff (crashed)): fencing the primary")),
+        (
+            {},
+            {**BY_HAND, "primary_is_down": True},
+            Run(Step.FENCE, "the operator says that the primary is down"),
+        ),
+        (
+            {},
+            {**BY_HAND, "restore_point": "r1"},
+            Run(Step.CONFIRM, "asking whether there is a restore point r1"),
+        ),
+    ],
+)
+def test_what_is_read_before_a_fence(saw: dict[str, Any], words: dict[str, Any], decision: Decision) -> None:
+    request = Request(**{"automatic": True, **words})
+    look = confirm(**{"asked_for": request.looks_for, **saw})
+    assert (
+        decide(Episode(1, "web", 1, "libvirt: shutoff (crashed)", request, NOW - 5, (look,)), POLICY, NOW) == decision
+    )
