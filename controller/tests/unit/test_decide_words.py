@@ -36,7 +36,8 @@ def no_failure(sentence: str, hint: str = "") -> Close:
             {"open_ports": PORTS},
             {},
             no_failure(
-                "the primary of web is off on its hypervisor but 10.0.0.1:80, 10.0.0.1:443 answers: it may run elsewhere",
+                "the primary of web is off on its hypervisor but 10.0.0.1:80, 10.0.0.1:443 answers: it may run "
+                "elsewhere",
                 f"add the hypervisor that has it to the plan, or, {BY_WORD}",
             ),
         ),

@@ -211,6 +211,8 @@ def test_an_alias_beside_other_records_is_not_taken_as_made(there: Zone, at: Ser
         switch(there, 1, ALIAS, name=SHOP)
     said = "a wildcard answers for it, or other records stand beside a CNAME"
     assert caught.value.message == f"DNS server {at} does not let {SHOP} be changed: {said}"
+    mend = "give the name records of its own, and only those of the plan, then run it again"
+    assert caught.value.hint == mend
     assert records.snapshot() == before
 
 
