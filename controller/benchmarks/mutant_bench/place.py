@@ -83,7 +83,7 @@ def meet(controller: Path) -> tuple[list[Mutant], list[str]]:
     names, found = controller / "names.json", controller / "found.jsonl"
     names.write_text(json.dumps([one["name"] for one in made if not one["typed"]]))
     _python(
-        controller, "-m", "pytest", "-s", "-q", "-m", "not lab",
+        controller, "-m", "pytest", "-s", "-q", "--tb=native", "--assert=plain", "-m", "not lab",
         "-p", "mutant_bench.attempts", "-p", "no:cacheprovider",
         *(f"--ignore=tests/unit/test_{name}.py" for name in _WITHOUT), *_TESTS,
         MUTANTS=str(names), MUTANTS_RUNS=str(controller / "runs.jsonl"), MUTANTS_FOUND=str(found), VCRECOVERY_SEED="1",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_decide import NOW, POLICY, confirm
+from test_decide import NOW, POLICY, confirm, done
 
 from vcrecovery.core.decide import decide
-from vcrecovery.core.decisions import Close, Decision, Run
-from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
+from vcrecovery.core.decisions import Blocked, Close, Decision, Run, Unmet, Wait
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.evidence import Failed
 
 PORTS = ("10.0.0.1:80", "10.0.0.1:443")
 RUNS: dict[str, Any] = {"power": "running", "reason": "", "summary": "hv1: running"}
@@ -219,3 +221,120 @@ def test_what_is_read_before_a_fence(saw: dict[str, Any], words: dict[str, Any],
     assert (
         decide(Episode(1, "web", 1, "libvirt: shutoff (crashed)", request, NOW - 5, (look,)), POLICY, NOW) == decision
     )
+
+
+FENCED, STARTED, PROBED = (done(step) for step in (Step.FENCE, Step.START, Step.PROBE))
+TRIED = StepRecord(Step.FENCE, NOW - 3, NOW - 2, False, Failed("LXD does not answer"))
+
+
+def looked(ago: float, took: float = 1.0, **saw: Any) -> StepRecord:
+    look = confirm(**saw)
+    return replace(look, begun_at=NOW - ago - took, ended_at=NOW - ago)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words", "step", "why"),
+    [
+        ((), {}, Step.CONFIRM, "asking for a second signal: libvirt: shutoff (crashed)"),
+        ((), BY_HAND, Step.CONFIRM, "libvirt: shutoff (crashed): checking the primary first"),
+        ((looked(100),), {}, Step.CONFIRM, "the signals are 100 s old: asking again"),
+        ((looked(-10),), {}, Step.CONFIRM, "the clock was set back since the signals came: asking again"),
+        ((looked(1, 299),), {}, Step.CONFIRM, "to look took 300 s: asking again"),
+        (
+            (confirm(asked_for="something else"),),
+            {},
+            Step.CONFIRM,
+            "libvirt: shutoff (crashed): checking for that what was not looked at",
+        ),
+        # The fence was tried.
+        (
+            (confirm(), TRIED),
+            {},
+            Step.CONFIRM,
+            "the fence is not proved yet: checking first whether the primary serves",
+        ),
+        (
+            (confirm(), TRIED, looked(0.5, 0.5)),
+            {},
+            Step.FENCE,
+            "not proved yet (hv1: shutoff (crashed)): fencing the primary again",
+        ),
+        (
+            (confirm(), TRIED, looked(0.5, 0.5)),
+            {**BY_HAND, "primary_is_down": True},
+            Step.FENCE,
+            "the operator says that the primary is down",
+        ),
+        (
+            (confirm(), TRIED, looked(0.5, 0.5, **RUNS, open_ports=PORTS)),
+            {**BY_HAND, "force": True},
+            Step.FENCE,
+            "the primary serves (hv1: running), but this failover is forced: fencing it",
+        ),
+        (
+            (confirm(), done(Step.FENCE, NOW - 61)),
+            {},
+            Step.FENCE,
+            "the primary was fenced a while ago, and may be back: fencing it again",
+        ),
+        (
+            (confirm(), done(Step.FENCE, NOW + 5)),
+            {},
+            Step.FENCE,
+            "the primary was fenced before the clock was set back, and may be back: fencing it again",
+        ),
+        # It was fenced.
+        ((confirm(), FENCED), {}, Step.START, "the primary is fenced: starting the standby"),
+        (
+            (confirm(restore_asked="r1", restore_age=5.0), FENCED),
+            {**BY_HAND, "restore_point": "r1"},
+            Step.RESTORE,
+            "the standby goes back to restore point r1",
+        ),
+        ((confirm(), FENCED, STARTED), {}, Step.PROBE, "the standby runs: waiting for its ports"),
+        (
+            (confirm(), FENCED, STARTED, done(Step.PROBE, NOW - 100)),
+            {},
+            Step.PROBE,
+            "the ports were seen open 100 s ago: looking again",
+        ),
+        (
+            (confirm(), FENCED, STARTED, done(Step.PROBE, NOW + 5)),
+            {},
+            Step.PROBE,
+            "the clock was set back since the ports opened: looking again",
+        ),
+        ((confirm(), FENCED, STARTED, PROBED), {}, Step.SWITCH, "every port answers: switching DNS"),
+        (
+            (confirm(), FENCED, STARTED, PROBED, done(Step.SWITCH)),
+            {},
+            Step.VERIFY,
+            "DNS has changed: asking every authoritative server",
+        ),
+    ],
+)
+def test_what_is_read_of_each_step(steps: tuple[StepRecord, ...], words: dict[str, Any], step: Step, why: str) -> None:
+    assert decide(of(steps, **words), POLICY, NOW) == Run(step, why)
+
+
+def of(steps: tuple[StepRecord, ...], **words: Any) -> Episode:
+    request = Request(**{"automatic": True, **words})
+    return Episode(1, "web", 1, "libvirt: shutoff (crashed)", request, NOW - 5, steps)
+
+
+def test_what_a_start_waits_for() -> None:
+    fenced = of((confirm(), FENCED))
+    waits = decide(fenced, POLICY, NOW, Wait("waiting for db, which it needs"))
+    assert waits == Wait("the primary is fenced; waiting for db, which it needs")
+    unmet = decide(fenced, POLICY, NOW, Unmet("needs db, which is not up", "mend db"))
+    assert unmet == Blocked(Step.START, "needs db, which is not up", "mend db", unmet=True)
+    powered = decide(fenced, replace(POLICY, on_demand=True), NOW)
+    assert powered == Run(Step.POWER_ON, "the primary is fenced: powering its secondary on")
+
+
+def test_what_is_read_at_the_end() -> None:
+    steps = (confirm(), FENCED, STARTED, PROBED)
+    without = decide(of(steps), replace(POLICY, has_dns=False), NOW)
+    assert without == Close(Outcome.DONE, "web is served by its standby; no DNS name follows it")
+    ended = of((*steps, done(Step.SWITCH), done(Step.VERIFY)))
+    assert decide(ended, POLICY, NOW) == Close(Outcome.DONE, "web is served by its standby")
