@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from vcrecovery.core.decisions import Blocked, Close
-from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced
 from vcrecovery.core.fencing import (
     Silent,
@@ -185,3 +185,28 @@ def test_what_an_operator_reads_where_a_hypervisor_is_not_powered_off(saw: Confi
 )
 def test_what_is_read_where_a_fence_is_not_tried_again(saw: Confirmation, reads: Close | Blocked) -> None:
     assert not_again(called(automatic=True), saw, Policy()) == reads
+
+
+def test_an_automatic_failover_of_a_host_waits_for_its_neighbours() -> None:
+    words = Request(automatic=True, symptom=Symptom.HOST)
+    found = not_to_be_powered_off(
+        replace(episode(), request=words), Confirmation(AWAY, fence_command=True, neighbours=OTHERS[:1])
+    )
+    said = (
+        "web cannot be fenced: its hypervisor does not answer, and powering it off would end what still answers: "
+        "shop (10.0.0.2:443)"
+    )
+    hint = f"fix libvirt there; `vcrecovery failover web --force` powers it off all the same; or, {BY_WORD}"
+    assert found == Blocked(Step.CONFIRM, said, hint)
+
+
+def test_what_destroys_one_that_runs_all_the_same() -> None:
+    destroys = "`vcrecovery failover web --force` destroys it and fails over"
+    said = "you say that the primary of web is down, but its hypervisor says that it is running"
+    by_word = not_again(called(primary_is_down=True), Confirmation(RUNS), Policy())
+    assert by_word == Close(Outcome.WITHDRAWN, said, destroys)
+    back = replace(called(automatic=True), steps=(looked(AWAY, 9), TRIED, looked(RUNS, 1)))
+    said = "the hypervisor of web is back and says that the primary runs, but no port answers yet"
+    assert not_again(back, Confirmation(RUNS), Policy(host_silent_for=15.0)) == Blocked(
+        Step.FENCE, f"{said}; it is fenced when none has for 15 s", destroys
+    )
