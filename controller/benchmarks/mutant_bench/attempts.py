@@ -30,7 +30,7 @@ from mutmut.state import state
 #: Processors that the tests may keep busy.
 _AT_ONCE = os.cpu_count() or 1
 #: A mutant goes round in circles that computes for so many times what its tests take without it, and seconds on top.
-_CIRCLES_AFTER, _ON_TOP = 5.0, 20.0
+_CIRCLES_AFTER, _ON_TOP = 5.0, 10.0
 #: Seconds: it hangs that computes less than the second in the first. A loaded machine leaves it more than that.
 _HANGS_AFTER, _LESS_THAN = 60.0, 0.5
 #: Bytes: one that goes round and round may collect something.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_decide import NOW, POLICY, confirm, done
 
-from vcrecovery.core.decide import decide
+from vcrecovery.core.decide import TRIES, decide
 from vcrecovery.core.decisions import Blocked, Close, Decision, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed
@@ -338,3 +338,23 @@ def test_what_is_read_at_the_end() -> None:
     assert without == Close(Outcome.DONE, "web is served by its standby; no DNS name follows it")
     ended = of((*steps, done(Step.SWITCH), done(Step.VERIFY)))
     assert decide(ended, POLICY, NOW) == Close(Outcome.DONE, "web is served by its standby")
+
+
+def failed(step: Step, why: str) -> StepRecord:
+    return StepRecord(step, NOW - 2, NOW - 1, False, Failed(why))
+
+
+def test_one_that_does_not_come_up_again_is_given_up_after_some_tries() -> None:
+    tries = [failed(step, f"no {number}") for number, step in enumerate((Step.START, Step.PROBE) * TRIES)]
+    before = decide(of((confirm(), FENCED, *tries[: TRIES - 1]), again=True), POLICY, NOW)
+    assert isinstance(before, Run)
+    last = tries[TRIES - 1]
+    said = f"given up after {TRIES} tries: no {TRIES - 1}"
+    hint = "find out why, then `vcrecovery failover web`"
+    given_up = Blocked(last.step, said, hint, for_good=True)
+    assert decide(of((confirm(), FENCED, *tries[:TRIES]), again=True), POLICY, NOW) == given_up
+    # Other steps may fail as often as they like, and an operator may try once more.
+    others = [failed(Step.FENCE, "no")] * TRIES
+    assert isinstance(decide(of((confirm(), *others, FENCED), again=True), POLICY, NOW), Run)
+    assert isinstance(decide(of((confirm(), FENCED, *tries), **BY_HAND, again=True), POLICY, NOW), Run)
+    assert isinstance(decide(of((confirm(), FENCED, *tries)), POLICY, NOW), Run)
