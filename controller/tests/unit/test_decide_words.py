@@ -272,6 +272,12 @@ def looked(ago: float, took: float = 1.0, **saw: Any) -> StepRecord:
             "the primary serves (hv1: running), but this failover is forced: fencing it",
         ),
         (
+            (confirm(), FENCED, replace(TRIED, begun_at=NOW - 0.5, ended_at=NOW)),
+            {},
+            Step.FENCE,
+            "the primary was fenced before, and may be back: fencing it again",
+        ),
+        (
             (confirm(), done(Step.FENCE, NOW - 61)),
             {},
             Step.FENCE,
@@ -338,6 +344,19 @@ def test_what_is_read_at_the_end() -> None:
     assert without == Close(Outcome.DONE, "web is served by its standby; no DNS name follows it")
     ended = of((*steps, done(Step.SWITCH), done(Step.VERIFY)))
     assert decide(ended, POLICY, NOW) == Close(Outcome.DONE, "web is served by its standby")
+
+
+def test_one_that_serves_elsewhere_after_all_is_left_there() -> None:
+    words = {"again": True, "to": "sec3"}
+    asked_for = of((), **words).request.looks_for
+    steps = (confirm(asked_for=asked_for), TRIED, looked(0.5, 0.5, asked_for=asked_for, serves_on="sec2"))
+    assert decide(of(steps, **words), POLICY, NOW) == Close(
+        Outcome.WITHDRAWN,
+        "web serves on sec2 after all, and its fence was not proved",
+        "`vcrecovery move web --to sec3` moves it, and loses nothing",
+    )
+    ended = (steps[0], FENCED, STARTED, PROBED, done(Step.SWITCH), done(Step.VERIFY))
+    assert decide(of(ended, **words), POLICY, NOW) == Close(Outcome.DONE, "web is served by its standby on sec3")
 
 
 def failed(step: Step, why: str) -> StepRecord:
