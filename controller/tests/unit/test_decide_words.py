@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from test_decide import NOW, POLICY, confirm, done
 
-from vcrecovery.core.decide import TRIES, decide
+from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Decision, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Failed
+from vcrecovery.core.standby_end import TRIES
 
 PORTS = ("10.0.0.1:80", "10.0.0.1:443")
 RUNS: dict[str, Any] = {"power": "running", "reason": "", "summary": "hv1: running"}

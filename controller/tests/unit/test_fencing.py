@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ TWO, OTHERS = ("10.0.0.1:80", "10.0.0.1:443"), ("shop (10.0.0.2:443)", "mail (10
 BY_WORD = "if you know that the VM is down: `vcrecovery failover web --primary-is-down web`"
 
 
-def called(**words: bool) -> Episode:
+def called(**words: Any) -> Episode:
     return replace(episode(), request=Request(**words))
 
 

@@ -9,7 +9,7 @@ import sqlite3
 import syslog
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -155,7 +155,12 @@ def test_files_for_a_secondary_that_is_on_wait_or_are_handed_on(
     secondary: Secondary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on: list[tuple[object, ...]] = []
-    monkeypatch.setattr(receiver, "hand_on", lambda *words: on.append(words) or (_ for _ in ()).throw(SystemExit(0)))
+
+    def hand_on(*words: object) -> NoReturn:
+        on.append(words)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(receiver, "hand_on", hand_on)
     (secondary.state / "takes-files").unlink()
     line = "the secondary of web is on, or about to be: its disk is not here; files are taken once it is off"
 
