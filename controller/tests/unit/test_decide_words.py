@@ -378,3 +378,63 @@ def test_one_that_does_not_come_up_again_is_given_up_after_some_tries() -> None:
     assert isinstance(decide(of((confirm(), *others, FENCED), again=True), POLICY, NOW), Run)
     assert isinstance(decide(of((confirm(), FENCED, *tries), **BY_HAND, again=True), POLICY, NOW), Run)
     assert isinstance(decide(of((confirm(), FENCED, *tries)), POLICY, NOW), Run)
+
+
+HOST, UP, HIGH = {"symptom": Symptom.HOST}, {"again": True}, {"symptom": Symptom.CPU_HIGH}
+LOST: dict[str, Any] = {"reason": "", "silent": ["hv2"]}
+CLOSED: dict[str, Any] = {**RUNS, "closed_ports": PORTS, "heard": 1.0, "sends": False}
+DISK_FULL: dict[str, Any] = {"power": "paused", "reason": "I/O error"}
+
+
+@pytest.mark.parametrize(
+    ("saw", "words", "fenced"),
+    [
+        # Off without a reason when its host is back: it may have moved to one that does not answer.
+        (LOST, HOST, False),
+        (LOST, {"symptom": Symptom.VM}, True),
+        (LOST, {**BY_HAND, **HOST}, True),
+        ({"silent": ["hv2"]}, HOST, True),
+        ({"silent": ["hv2"]}, UP, True),
+        ({"reason": "migrated", "silent": ["hv2"]}, UP, False),
+        # A port is closed, and the VM says why, or says that all is well.
+        ({**CLOSED, "units": {"nginx.service": "failed"}}, {"symptom": Symptom.SERVICE_DOWN}, True),
+        ({**CLOSED, "units": {}}, {"symptom": Symptom.SERVICE_DOWN}, False),
+        # It stands still: by its own disk, or not at all.
+        (DISK_FULL, {"symptom": Symptom.STALLED}, True),
+        (DISK_FULL, {"symptom": Symptom.CPU_ZERO}, False),
+        (RUNS, {"symptom": Symptom.STALLED}, False),
+        # Up to the limit.
+        ({"freshness": 60.0}, {}, True),
+        ({"freshness": 60.1}, {}, False),
+        ({**RUNS, "cpu": 95.0}, HIGH, True),
+        ({**RUNS, "cpu": 94.9}, HIGH, False),
+        ({**RUNS, "cpu": 0.0, "heard": 60.0}, {"symptom": Symptom.CPU_ZERO}, True),
+        ({**RUNS, "cpu": 0.0, "heard": 59.9}, {"symptom": Symptom.CPU_ZERO}, False),
+    ],
+)
+def test_what_is_fenced_and_what_is_not(saw: dict[str, Any], words: dict[str, Any], fenced: bool) -> None:
+    look = confirm(**{"asked_for": of((), **words).request.looks_for, **saw})
+    decision = decide(of((look,), **words), POLICY, NOW)
+    assert (isinstance(decision, Run) and decision.step is Step.FENCE) is fenced
+
+
+def test_one_that_is_forced_and_does_not_serve_is_not_said_to() -> None:
+    steps = (confirm(), TRIED, looked(0.5, 0.5, **RUNS))
+    why = "not proved yet (hv1: running): fencing the primary again"
+    assert decide(of(steps, **BY_HAND, force=True), POLICY, NOW) == Run(Step.FENCE, why)
+
+
+@pytest.mark.parametrize(
+    ("looks", "step"),
+    [
+        ((looked(1, 24),), Step.FENCE),
+        ((looked(1, 24.1),), Step.CONFIRM),
+        # Where answers are that slow every time, to ask again makes nothing better.
+        ((looked(400, 100), looked(1, 200)), Step.FENCE),
+        ((looked(400, 100), looked(1, 201)), Step.CONFIRM),
+    ],
+)
+def test_how_long_a_look_may_take(looks: tuple[StepRecord, ...], step: Step) -> None:
+    decision = decide(of(looks), POLICY, NOW)
+    assert isinstance(decision, Run)
+    assert decision.step is step
