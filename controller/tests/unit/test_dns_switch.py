@@ -446,6 +446,7 @@ def test_servers_that_hold_it_and_one_that_does_not(records: Records, tmp_path: 
         with pytest.raises(ExternalError) as caught:
             there.wait_until_everywhere(WWW, {"A": NEW}, 0.0)
         assert caught.value.message == f"DNS server {second} still gives {OLD} for {WWW} (ns1, ns3 have it)"
+        assert caught.value.hint == "check that server and the zone's transfer to it, then run it again"
         late.write(WWW, "A")
         with pytest.raises(ExternalError, match=f"still gives nothing for {WWW}"):
             there.wait_until_everywhere(WWW, {"A": NEW}, 0.0)
