@@ -63,14 +63,18 @@ def test_what_is_done_with_it(seen: SeenSecondary, unused_for: float, act: Power
         (
             replace(OFF, mounted=False, serving=("web", "db"), reason="destroyed"),
             0,
-            "it is to serve web and db, and was ended by somebody (destroyed): left alone; "
-            "`vcrecovery secondary on sec1` boots it",
+            (
+                "it is to serve web and db, and was ended by somebody (destroyed): left alone; "
+                "`vcrecovery secondary on sec1` boots it"
+            ),
         ),
         (
             replace(OFF, mounted=False, saved=True),
             0,
-            "its memory was saved, and would go on with its disk as it was then: "
-            "`virsh managedsave-remove sec1` drops that",
+            (
+                "its memory was saved, and would go on with its disk as it was then: "
+                "`virsh managedsave-remove sec1` drops that"
+            ),
         ),
         (replace(ON, power=Power.PAUSED), 0, "its VM is paused; `virsh resume sec1`"),
         (replace(ON, power=Power.ABSENT), 0, "its VM is absent"),
