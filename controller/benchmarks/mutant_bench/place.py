@@ -59,6 +59,9 @@ _LONGEST = 4 * 3600.0
 
 def prepare(folder: Path, broken: Sequence[str]) -> Path:
     """The copy's `controller`, with the mutants. Raises LabError."""
+    for name in broken:
+        if not any((CHECKOUT / "controller/src/vcrecovery").glob(name)):
+            raise LabError(f"there is no controller/src/vcrecovery/{name}: name modules as in core/fencing")
     names = run(["git", "-C", CHECKOUT, "ls-files", "-z"], timeout=60).stdout
     run(["rsync", "-a", "--from0", "--files-from=-", f"{CHECKOUT}/", f"{folder}/"], timeout=300, stdin=names)
     controller = folder / "controller"

@@ -12,6 +12,8 @@ import vcrecovery
 from exclude_bench.target import failures
 from mutant_bench.__main__ import WANTED, Results, targets_of, text
 from mutant_bench.outcome import KNOWN, LAB, Change, Mutant, known, scores, stale, total
+from mutant_bench.place import prepare
+from vcrecovery_lab.run import LabError
 
 DECIDE, READ = "vcrecovery.core.decide.x__may_start__mutmut_", "vcrecovery.drivers.dns.xǁZoneǁread__mutmut_"
 SHOWN = """\
@@ -94,6 +96,11 @@ def test_what_it_says_names_those_without_a_reason() -> None:
     said = text(Results(scores(FOUND, []), [FOUND[1].change], [], [], 1.0, targets_of(42.9, 1, 0, 0)))
     assert re.search(r"core\.decide +4 +0 +1 +0 +0 +0 +3 +25\.0 %", said)
     assert re.search(r"core\.decide +return left > 0 +return left >= 0", said)
+
+
+def test_a_module_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"there is no controller/src/vcrecovery/core/fence\.py: name modules as in"):
+        prepare(tmp_path, ["core/fence.py"])
 
 
 def test_each_known_one_here_is_of_a_line_that_is_there() -> None:
