@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 import yaml
 
 KNOWN = Path(__file__).with_name("known.yml")
-#: By a test that failed, one that hung, or the type checker, which `make lint` runs.
-_NOTICED = frozenset({"killed", "timeout", "caught by type check", "segfault"})
-_LINE = re.compile(r"^ +(?P<name>\S+): (?P<status>.+)$", re.MULTILINE)
-EQUIVALENT, STAYS = "equivalent", "stays"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    name: str
-    status: str
-
-    @property
-    def module(self) -> str:
-        """As below `vcrecovery`: `core.decide`."""
-        parts = self.name.split(".")[1:]
-        return ".".join(part for part in parts if not part.startswith(("x_", "xǁ")))
-
-    @property
-    def noticed(self) -> bool:
-        return self.status in _NOTICED
+#: By the type checker, which `make lint` runs; by a test that failed, or one that hung.
+BY_TYPES, BY_TESTS = "types", ("killed", "timeout")
+EQUIVALENT, LAB, STAYS = "equivalent", "lab", "stays"
 
 
 @dataclass(frozen=True)
@@ -43,24 +25,38 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Mutant:
+    """`shown`: what it changes, as a difference of texts."""
+
+    name: str
+    status: str
+    shown: str
+
+    @property
+    def module(self) -> str:
+        """As below `vcrecovery`: `core.decide`."""
+        parts = self.name.split(".")[1:]
+        return ".".join(part for part in parts if not part.startswith(("x_", "xǁ")))
+
+    @property
+    def noticed(self) -> bool:
+        return self.status == BY_TYPES or self.status in BY_TESTS
+
+    @property
+    def change(self) -> Change:
+        lines = [line for line in self.shown.splitlines() if not line.startswith(("---", "+++", "#", "@@"))]
+        before, after = (" ".join(line[1:].strip() for line in lines if line[:1] == sign) for sign in "-+")
+        return Change(self.module, before, after)
+
+
+@dataclass(frozen=True)
 class Known:
-    """`as_`: it changes nothing that anybody can see (`equivalent`), or it would, and no test is worth it (`stays`)."""
+    """Why a change stays: `as_` it does nothing that anybody can see (`equivalent`), only a test in the lab sees it
+    (`lab`), or no test is worth it (`stays`)."""
 
     change: Change
     as_: str
     why: str
-
-
-def mutants_of(results: str) -> list[Mutant]:
-    """`results`: what `mutmut results --all true` prints."""
-    return [Mutant(found["name"], found["status"]) for found in _LINE.finditer(results)]
-
-
-def change_of(mutant: Mutant, shown: str) -> Change:
-    """`shown`: what `mutmut show` prints of it, a difference."""
-    lines = [line for line in shown.splitlines() if not line.startswith(("---", "+++", "#", "@@"))]
-    before, after = (" ".join(line[1:].strip() for line in lines if line[:1] == sign) for sign in "-+")
-    return Change(mutant.module, before, after)
 
 
 def known(text: str) -> list[Known]:
@@ -69,37 +65,58 @@ def known(text: str) -> list[Known]:
     for module, entries in (yaml.safe_load(text) or {}).items():
         for entry in entries:
             one = Known(Change(module, entry["before"], entry["after"]), entry["as"], entry["why"])
-            if one.as_ not in (EQUIVALENT, STAYS) or not one.why:
-                raise ValueError(f"{module}: {one.change.after!r}: `as` is equivalent or stays, and `why` the reason")
+            if one.as_ not in (EQUIVALENT, LAB, STAYS) or not one.why:
+                raise ValueError(f"{module}: {one.change.after!r}: `as` is equivalent, lab or stays; `why` the reason")
             found.append(one)
     return found
 
 
+def stale(mutants: Sequence[Mutant], reasons: Iterable[Known]) -> list[Change]:
+    """Of the modules that were broken: what has a reason, but is noticed by now, or is not made any more."""
+    made, left = {one.module for one in mutants}, {one.change for one in mutants if not one.noticed}
+    return [one.change for one in reasons if one.change.module in made and one.change not in left]
+
+
 @dataclass(frozen=True)
 class Score:
-    """Of a module, or of all."""
+    """Of a module, or of all. `left`: without a reason."""
 
     mutants: int
-    noticed: int
+    by_types: int
+    by_tests: int
     equivalent: int
+    lab: int
+    stays: int
+    left: int
 
     @property
     def share(self) -> float:
         """Of those that are not equivalent, what is noticed; in percent."""
-        return 100.0 * self.noticed / max(1, self.mutants - self.equivalent)
+        return 100.0 * (self.by_types + self.by_tests) / max(1, self.mutants - self.equivalent)
+
+    @property
+    def share_of_tests(self) -> float:
+        """The same without what the type checker notices."""
+        return 100.0 * self.by_tests / max(1, self.mutants - self.equivalent - self.by_types)
 
 
-def scores(mutants: Iterable[Mutant], left: Mapping[str, Change], reasons: Sequence[Known]) -> dict[str, Score]:
-    """By module. `left`: of each mutant that stays, its change."""
-    equivalent = {one.change for one in reasons if one.as_ == EQUIVALENT}
-    all_, noticed, same = Counter[str](), Counter[str](), Counter[str]()
+def scores(mutants: Iterable[Mutant], reasons: Sequence[Known]) -> dict[str, Score]:
+    """By module."""
+    why = {one.change: one.as_ for one in reasons}
+    found: dict[str, Counter[str]] = {}
     for mutant in mutants:
-        all_[mutant.module] += 1
-        noticed[mutant.module] += mutant.noticed
-        same[mutant.module] += not mutant.noticed and left[mutant.name] in equivalent
-    return {module: Score(all_[module], noticed[module], same[module]) for module in sorted(all_)}
+        count = found.setdefault(mutant.module, Counter())
+        count["mutants"] += 1
+        if mutant.status == BY_TYPES:
+            count["by_types"] += 1
+        elif mutant.noticed:
+            count["by_tests"] += 1
+        else:
+            count[why.get(mutant.change, "left")] += 1
+    return {
+        module: Score(**{field.name: found[module][field.name] for field in fields(Score)}) for module in sorted(found)
+    }
 
 
-def total(by_module: Mapping[str, Score]) -> Score:
-    of = by_module.values()
-    return Score(sum(s.mutants for s in of), sum(s.noticed for s in of), sum(s.equivalent for s in of))
+def total(by_module: Iterable[Score]) -> Score:
+    return Score(*map(sum, zip(*map(astuple, by_module), strict=True)))

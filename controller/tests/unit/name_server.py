@@ -25,12 +25,12 @@ import dns.update
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.dns import Key, Server, Zone
 
-ZONE, KEY, SECRET = "example.test", "key", base64.b64encode(b"x" * 32).decode()
+ZONE, KEY, SECRET = "example.test", "key", base64.b64encode(b"_" * 32).decode()
 Answer = Callable[[bytes], bytes]
 
 
 @contextmanager
-def server(answer: Answer, name: str = "ns1", port: int = 0) -> Iterator[Server]:
+def server(answer: Answer, name: str = "ns1", port: int = 0, address: str = "127.0.0.1") -> Iterator[Server]:
     """A TCP server that reads one message and sends what `answer` makes of it."""
 
     class Handler(socketserver.BaseRequestHandler):
@@ -42,11 +42,11 @@ def server(answer: Answer, name: str = "ns1", port: int = 0) -> Iterator[Server]
         daemon_threads = True
         allow_reuse_address = True
 
-    with Threads(("127.0.0.1", port), Handler) as made:
+    with Threads((address, port), Handler) as made:
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield Server(name, "127.0.0.1", made.server_address[1])
+            yield Server(name, address, made.server_address[1])
         finally:
             made.shutdown()
             thread.join()
@@ -60,10 +60,12 @@ def is_update(query: bytes) -> bool:
     return query[2] >> 3 & 15 == 5
 
 
-def zone(folder: Path, *servers: Server, secret: str = SECRET, clock: Clock | None = None) -> Zone:
+def zone(
+    folder: Path, *servers: Server, secret: str = SECRET, clock: Clock | None = None, algorithm: str = "hmac-sha256"
+) -> Zone:
     file = folder / "secret"
     file.write_text(secret)
-    return Zone(ZONE, servers, Key(KEY, "hmac-sha256", file), clock or SystemClock())
+    return Zone(ZONE, servers, Key(KEY, algorithm, file), clock or SystemClock())
 
 
 def _plain(name: object) -> str:
@@ -76,6 +78,7 @@ class Records:
     def __init__(self) -> None:
         self.held: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self.ttl: dict[tuple[str, str], int] = {}
+        self.algorithm = "hmac-sha256"
         #: What the key may change; None: all.
         self.granted: set[tuple[str, str]] | None = None
         self.flags, self.rcode = dns.flags.AA, dns.rcode.NOERROR
@@ -93,7 +96,7 @@ class Records:
         return {key: frozenset(values) for key, values in self.held.items() if values}
 
     def __call__(self, wire: bytes) -> bytes:
-        keyring = dns.tsigkeyring.from_text({KEY: ("hmac-sha256", SECRET)})
+        keyring = dns.tsigkeyring.from_text({KEY: (self.algorithm, SECRET)})
         try:
             query = dns.message.from_wire(wire, keyring=keyring)
         except dns.tsig.BadSignature:

@@ -27,6 +27,7 @@ from vcrecovery.core.drill import (
     overdue_sentence,
     room_problem,
     size,
+    step_plan,
     with_needs,
 )
 from vcrecovery.core.episode import Request
@@ -362,3 +363,11 @@ def test_status_shows_the_last_good_one() -> None:
     assert (data["every"], data["overdue"], data["last"]["reason"]) == (DAY / 2, True, "x")
     assert data["last_good"]["recovery_seconds"] == 2.0
     assert as_data(view())["drill"] == {"every": None, "overdue": False, "last_good": None, "last": None}
+
+
+def test_what_a_drill_would_do() -> None:
+    """As `vcrecovery drill --dry-run` says it."""
+    begin = "clone it as drill-web, start that at 10.20.0.10, wait for 80, 443"
+    assert step_plan("web", "10.20.0.10", ["80", "443"], []) == f"{begin}, remove it"
+    asked = step_plan("web", "10.20.0.10", ["80", "443"], ["check-shop", "--quick"])
+    assert asked == f"{begin}, run `check-shop --quick`, remove it"

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from vcrecovery.core.episode import Episode, Request, Step, StepRecord
+from vcrecovery.core.decisions import Blocked, Close
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced
-from vcrecovery.core.fencing import Silent, must_be_silent, must_look_again, served_just_now, waited_for_libvirt
+from vcrecovery.core.fencing import (
+    Silent,
+    must_be_silent,
+    must_look_again,
+    not_again,
+    not_to_be_powered_off,
+    served_just_now,
+    waited_for_libvirt,
+)
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 
@@ -106,3 +116,98 @@ def test_the_fence_of_a_standby_that_has_just_ended_holds(ended: float | None, h
 )
 def test_for_how_long_every_look_has_found_it_running(steps: list[StepRecord], seconds: float) -> None:
     assert episode(*steps).seen_running_for == seconds
+
+
+TWO, OTHERS = ("10.0.0.1:80", "10.0.0.1:443"), ("shop (10.0.0.2:443)", "mail (10.0.0.3:25)")
+BY_WORD = "if you know that the VM is down: `vcrecovery failover web --primary-is-down web`"
+
+
+def called(**words: Any) -> Episode:
+    return replace(episode(), request=Request(**words))
+
+
+@pytest.mark.parametrize(
+    ("saw", "reads"),
+    [
+        (
+            Confirmation(AWAY, fence_command=True, reached=TWO),
+            Close(
+                Outcome.REFUSED,
+                "web still answers on 10.0.0.1:80, 10.0.0.1:443, although its hypervisor does not answer",
+                "`vcrecovery failover web --force` powers the hypervisor off and fails over",
+            ),
+        ),
+        (
+            Confirmation(AWAY, fence_command=True, neighbours=OTHERS),
+            Close(
+                Outcome.REFUSED,
+                "web cannot be fenced: its hypervisor does not answer, and powering it off would end what still "
+                "answers: shop (10.0.0.2:443), mail (10.0.0.3:25)",
+                f"fix libvirt there; `vcrecovery failover web --force` powers it off all the same; or, {BY_WORD}",
+            ),
+        ),
+    ],
+)
+def test_what_an_operator_reads_where_a_hypervisor_is_not_powered_off(saw: Confirmation, reads: Close) -> None:
+    assert not_to_be_powered_off(called(automatic=False), saw) == reads
+
+
+@pytest.mark.parametrize(
+    ("saw", "reads"),
+    [
+        (
+            Confirmation(OFF, reached=TWO),
+            Blocked(
+                Step.FENCE,
+                "the primary of web is shutoff on its hypervisor but 10.0.0.1:80, 10.0.0.1:443 answers: it may run "
+                "elsewhere",
+                f"find out who has its address, or, {BY_WORD}",
+            ),
+        ),
+        (
+            Confirmation(AWAY, neighbours=OTHERS),
+            Blocked(
+                Step.FENCE,
+                "web is not fenced now: powering its hypervisor off would end what still answers: "
+                "shop (10.0.0.2:443), mail (10.0.0.3:25)",
+                "fix libvirt there; `vcrecovery failover web --force` powers the hypervisor off and fails over all "
+                f"the same; or, {BY_WORD}",
+            ),
+        ),
+        (
+            Confirmation(RUNS, open_ports=TWO),
+            Close(
+                Outcome.WITHDRAWN,
+                "the primary of web serves (running); its fence was never proved",
+                "see why the fence did not work, and that the VM still starts with its host (`virsh autostart`)",
+            ),
+        ),
+    ],
+)
+def test_what_is_read_where_a_fence_is_not_tried_again(saw: Confirmation, reads: Close | Blocked) -> None:
+    assert not_again(called(automatic=True), saw, Policy()) == reads
+
+
+def test_an_automatic_failover_of_a_host_waits_for_its_neighbours() -> None:
+    words = Request(automatic=True, symptom=Symptom.HOST)
+    found = not_to_be_powered_off(
+        replace(episode(), request=words), Confirmation(AWAY, fence_command=True, neighbours=OTHERS[:1])
+    )
+    said = (
+        "web cannot be fenced: its hypervisor does not answer, and powering it off would end what still answers: "
+        "shop (10.0.0.2:443)"
+    )
+    hint = f"fix libvirt there; `vcrecovery failover web --force` powers it off all the same; or, {BY_WORD}"
+    assert found == Blocked(Step.CONFIRM, said, hint)
+
+
+def test_what_destroys_one_that_runs_all_the_same() -> None:
+    destroys = "`vcrecovery failover web --force` destroys it and fails over"
+    said = "you say that the primary of web is down, but its hypervisor says that it is running"
+    by_word = not_again(called(primary_is_down=True), Confirmation(RUNS), Policy())
+    assert by_word == Close(Outcome.WITHDRAWN, said, destroys)
+    back = replace(called(automatic=True), steps=(looked(AWAY, 9), TRIED, looked(RUNS, 1)))
+    said = "the hypervisor of web is back and says that the primary runs, but no port answers yet"
+    assert not_again(back, Confirmation(RUNS), Policy(host_silent_for=15.0)) == Blocked(
+        Step.FENCE, f"{said}; it is fenced when none has for 15 s", destroys
+    )

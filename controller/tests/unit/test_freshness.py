@@ -75,7 +75,7 @@ def test_a_file_that_is_too_large_is_not_read(plan_file: Path, tmp_path: Path, p
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text('{"at": 5, "good_until": 4, "began": 1, "ended": 2}')
     with Path(f"{tmp_path}/rootfs{path}").open("r+b") as large:
-        large.truncate(1 << 20)
+        large.truncate(1 << 38)  # more than any memory
     lxd = cast("LxdServer", SimpleNamespace(is_here=True, rootfs=lambda _pool, _service: tmp_path / "rootfs"))
     secondary = load_plan(plan_file).secondaries["sec1"]
     for read in (read_freshness_quietly, read_age):

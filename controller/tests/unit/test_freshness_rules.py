@@ -21,7 +21,9 @@ from vcrecovery.transfer.freshness import (
     Reconcile,
     freshness_of,
     from_the_future,
+    progress_line,
     read_age,
+    read_age_lightly,
     read_freshness,
     read_freshness_quietly,
     wait_for_sync,
@@ -103,6 +105,19 @@ def test_units_are_taken_as_far_as_they_can_be_shown() -> None:
     assert fresh_of(boot=7).boot is None
 
 
+@pytest.mark.parametrize("good_until", [5, 0])
+def test_where_it_sends_to_and_where_it_looks_are_its_words(good_until: int) -> None:
+    fresh = fresh_of(good_until=good_until, sent=7, receiver="sec2", knows=["sec1", 5, "", "sec\x1b2"])
+    assert (fresh.sent, fresh.receiver, fresh.knows) == (7, "sec2", ("sec1", "sec?2"))
+    assert fresh_of(knows=[f"sec{number}" for number in range(30)]).knows == tuple(f"sec{n}" for n in range(20))
+    assert (fresh_of(knows="sec1").knows, fresh_of(receiver=["sec1"]).receiver) == ((), None)
+
+
+def test_a_heartbeat_that_cannot_be_read_leaves_the_report() -> None:
+    fresh = freshness_of("web", b"{", b'{"began": 1}')
+    assert fresh == Freshness(None, "the heartbeat in web cannot be read", reconcile=Reconcile(1.0))
+
+
 # -- the report ------------------------------------------------------------------------------------------------
 
 
@@ -123,7 +138,8 @@ def test_a_comparison_that_runs_tells_how_far_it_is() -> None:
 
 def test_what_is_too_large_is_not_looked_at() -> None:
     heartbeat, report = b'{"at": 5}', b'{"began": 1}'
-    assert freshness_of("web", heartbeat.ljust(LARGEST), report.ljust(LARGEST)).whole
+    fresh = freshness_of("web", heartbeat.ljust(LARGEST), report.ljust(LARGEST))
+    assert fresh == Freshness(5.0, heard_at=5.0, reconcile=Reconcile(1.0))
     fresh = freshness_of("web", heartbeat.ljust(LARGEST + 1), report)
     assert (fresh.synced_through, fresh.reconcile) == (None, Reconcile(1.0))
     assert fresh.detail == "the heartbeat in web is too large to be one: its primary has not written it well"
@@ -237,6 +253,30 @@ def test_on_the_secondary_itself_they_are_read_from_the_disk(secondary: Secondar
     (rootfs / HEARTBEAT[1:]).write_text('{"at": 5}')
     assert read_age(lxd, "web", secondary, yes).synced_through == 5.0
     assert far.read == ["heartbeat"]
+
+
+def test_who_asks_all_the_time_starts_no_program_there(secondary: Secondary, tmp_path: Path) -> None:
+    far = Lxd(heartbeat={"at": 9}, report={"began": 1}, copy={"at": 5, "good_until": 4})
+    assert read_age_lightly(cast("LxdServer", far), "web", secondary) == Freshness(4.0, COMPARE, 5.0)
+    assert far.read == ["copy"]
+    rootfs = tmp_path / secondary.storage_pool / "web"
+    here = SimpleNamespace(is_here=True, rootfs=lambda pool, service: tmp_path / pool / service)
+    lxd = cast("LxdServer", here)
+    assert read_age_lightly(lxd, "web", secondary) == Freshness(None, "the files of web cannot be read here")
+    (rootfs / HEARTBEAT[1:]).parent.mkdir(parents=True)
+    (rootfs / HEARTBEAT[1:]).write_text('{"at": 5}'.ljust(LARGEST))
+    (rootfs / RECONCILE[1:]).write_text('{"began": 1}')
+    assert read_age_lightly(lxd, "web", secondary) == Freshness(5.0, heard_at=5.0)
+    (rootfs / HEARTBEAT[1:]).write_text('{"at": 5}'.ljust(LARGEST + 1))
+    assert "too large" in read_age_lightly(lxd, "web", secondary).detail
+    with (rootfs / HEARTBEAT[1:]).open("r+b") as larger_than_the_memory:
+        larger_than_the_memory.truncate(1 << 38)
+    assert "too large" in read_age_lightly(lxd, "web", secondary).detail
+
+
+def test_a_comparison_that_has_only_begun_has_sent_nothing() -> None:
+    assert progress_line(Reconcile(1.0)) == progress_line(Reconcile(1.0, sent=0, files=0, percent=0))
+    assert progress_line(Reconcile(1.0)).startswith("0.0 MB, 0 files, 0 %")
 
 
 # -- waiting ---------------------------------------------------------------------------------------------------

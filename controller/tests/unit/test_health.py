@@ -387,3 +387,12 @@ def test_no_more_are_asked_at_once_than_the_bound(tmp_path: Path, monkeypatch: p
         before = dict(probes.asked)
         time.sleep(0.3)
         assert probes.asked == before
+
+
+@pytest.mark.parametrize(
+    ("ended", "now", "seconds"),
+    # A clock that was set back makes it no less than nothing.
+    [(None, 130.0, 30.0), (110.0, 130.0, 10.0), (None, 90.0, 0.0), (99.0, 130.0, 0.0), (100.25, 130.0, 0.25)],
+)
+def test_how_long_an_outage_lasts(ended: float | None, now: float, seconds: float) -> None:
+    assert Outage(1, "web", 100.0, ended, WHY).seconds(now) == seconds

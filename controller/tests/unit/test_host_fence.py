@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
 import time
 from functools import partial
@@ -52,12 +53,20 @@ NOT_FENCED = "hypervisor hv1 was not fenced: sh failed with status 1: off"
 WAY_OUT = (
     "see that it works, or power hv1 off by hand and say so: `vcrecovery failover SERVICE --primary-is-down SERVICE`"
 )
+START = 1_790_000_000.0
 fence_it = partial(fence_host, refuse_what_answers=lambda: None, still_answering=list)
 
 
 @pytest.fixture
 def env(plan_file: Path) -> Environment:
     return Environment(load_plan(plan_file))
+
+
+def lock_of(env: Environment) -> Path:
+    """Where the processes of this machine find each other."""
+    lock = env.plan.state_dir / "locks/hypervisors/hv1"
+    lock.parent.mkdir(parents=True)
+    return lock
 
 
 def fence(folder: Path, status: int, lasts: float = 0.05) -> Fence:
@@ -132,8 +141,8 @@ def test_what_goes_on_for_a_moment_is_off_all_the_same(plan_file: Path, tmp_path
 def test_what_goes_on_proves_nothing_to_any_service(plan_file: Path, tmp_path: Path) -> None:
     env = Environment(load_plan(plan_file), SetClock())
     opened_at = env.clock.now()
-    with pytest.raises(ExternalError, match=r"hv1 says that it is off, but web \(10\.10\.0\.10:80\) answers"):
-        fence_host(env, "hv1", fence(tmp_path, 0), opened_at, lambda: None, lambda: ("web (10.10.0.10:80)",))
+    with pytest.raises(ExternalError, match=r"hv1 says that it is off, but web \(:80\), shop \(:443\) answers"):
+        fence_host(env, "hv1", fence(tmp_path, 0), opened_at, lambda: None, lambda: ("web (:80)", "shop (:443)"))
     env.clock.sleep(1.0)
     # For one whose ports do not answer anyway, too, the command is run again.
     fence_it(env, "hv1", fence(tmp_path, 0), opened_at)
@@ -147,9 +156,40 @@ def test_a_failure_is_tried_again(env: Environment, tmp_path: Path) -> None:
     assert fence_it(env, "hv1", fence(tmp_path, 0), opened_at) == "hv1 is off: off"
 
 
-def test_a_damaged_note_is_none(env: Environment, tmp_path: Path) -> None:
-    lock = env.plan.state_dir / "locks/hypervisors/hv1"
-    lock.parent.mkdir(parents=True)
-    lock.write_text('{"at": "now", "ok": true}')
+@pytest.mark.parametrize("note", ['{"at": "now", "ok": true}', f'{{"at": {START - 5}}}', '{"ok": true, "said": "off"}'])
+def test_a_damaged_note_is_none(plan_file: Path, tmp_path: Path, note: str) -> None:
+    env = Environment(load_plan(plan_file), SetClock(START))
+    lock_of(env).write_text(note)
     fence_it(env, "hv1", fence(tmp_path, 0), 0.0)
     assert runs(tmp_path) == 1
+
+
+def test_what_another_process_has_proved_up_to_the_moment_of_the_failure_counts(
+    plan_file: Path, tmp_path: Path
+) -> None:
+    env = Environment(load_plan(plan_file), SetClock(START))
+    lock_of(env).write_text(f'{{"at": {START}, "ok": true, "said": "Chassis Power is off"}}')
+    said = fence_it(env, "hv1", fence(tmp_path, 0), START)
+    assert said == "hv1 is off: Chassis Power is off (for all its services)"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_has_just_failed_for_another_process_is_not_run_again(plan_file: Path, tmp_path: Path) -> None:
+    env = Environment(load_plan(plan_file), SetClock(START))
+    lock_of(env).write_text(f'{{"at": {START}, "ok": false, "said": "BMC: no route", "way_out": "see the BMC"}}')
+    with pytest.raises(ExternalError, match=r"^BMC: no route; see the BMC$"):
+        fence_it(env, "hv1", fence(tmp_path, 0), START)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_of_another_process_is_waited_for_as_long_as_the_command_may_take_and_no_longer(
+    plan_file: Path, tmp_path: Path
+) -> None:
+    env = Environment(load_plan(plan_file), SetClock(START))
+    with lock_of(env).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(ExternalError) as caught:
+            fence_it(env, "hv1", fence(tmp_path, 0), START)
+    assert str(caught.value) == "the fence command of hv1 has been running for over 30 s; see what it waits for"
+    assert 30 <= env.clock.now() - START < 31
+    assert not (tmp_path / "runs").exists()

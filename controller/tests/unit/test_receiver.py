@@ -214,6 +214,8 @@ def test_a_vm_that_boots_is_told_who_serves(
     [
         ((200, "standby"), {"epoch": "3"}, "primary rank=6\n"),
         ((200, "standby"), {"epoch": "3", "taken-back": "3"}, "primary rank=7\n"),
+        ((200, "standby"), {"epoch": "1", "taken-back": "1"}, "primary rank=3\n"),
+        ((200, "standby"), {"epoch": "0", "taken-back": "0"}, "primary\n"),
         ((200, "standby"), {"epoch": "4", "taken-back": "3", "has-all-of": "sec1"}, "primary rank=8 has-all-of=sec1\n"),
         ((200, "active"), {"epoch": "4", "waits-on": "sec2"}, "standby rank=8\n"),
         ((200, "spare"), {"epoch": "4", "waits-on": "sec2"}, "elsewhere\n"),
@@ -244,7 +246,7 @@ def test_one_that_waits_elsewhere_takes_no_files(lxd: _Lxd, tmp_path: Path) -> N
 @pytest.mark.usefixtures("lxd")
 def test_a_vm_is_told_nothing_that_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give(tmp_path, "web", 7, Order.COPY)
-    with pytest.raises(ExternalError, match="container web"):
+    with pytest.raises(ExternalError, match=r"container web.*; run the role `secondary`$"):
         said_to_the_receiver("who-serves", tmp_path, monkeypatch)
 
 

@@ -54,6 +54,37 @@ def test_what_is_done_with_it(seen: SeenSecondary, unused_for: float, act: Power
     assert (decision.act, decision.wrong) == (act, wrong)
 
 
+@pytest.mark.parametrize(
+    ("seen", "unused_for", "said"),
+    [
+        (OFF, 0, "it is off, and takes files"),
+        (replace(OFF, mounted=False), 0, "it is off: mounting its disk, so that files arrive"),
+        (ON, 600, "it is on, and nothing has needed it: powering it off"),
+        (
+            replace(OFF, mounted=False, serving=("web", "db"), reason="destroyed"),
+            0,
+            (
+                "it is to serve web and db, and was ended by somebody (destroyed): left alone; "
+                "`vcrecovery secondary on sec1` boots it"
+            ),
+        ),
+        (
+            replace(OFF, mounted=False, saved=True),
+            0,
+            (
+                "its memory was saved, and would go on with its disk as it was then: "
+                "`virsh managedsave-remove sec1` drops that"
+            ),
+        ),
+        (replace(ON, power=Power.PAUSED), 0, "its VM is paused; `virsh resume sec1`"),
+        (replace(ON, power=Power.ABSENT), 0, "its VM is absent"),
+        (replace(ON, power=Power.UNREACHABLE, detail="hv2 does not answer"), 0, "hv2 does not answer"),
+    ],
+)
+def test_what_is_read_of_it(seen: SeenSecondary, unused_for: float, said: str) -> None:
+    assert decide_power(seen, unused_for, 600.0).sentence == said
+
+
 CONFIG = {"user.vcrecovery.role": "standby", "user.vcrecovery.ready": "true", "volatile.last_state.idmap": "[]"}
 NOTE = {
     "instances": {

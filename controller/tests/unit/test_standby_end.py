@@ -183,3 +183,7 @@ def test_a_machine_that_boots_starts_those_first_that_others_need(tmp_path: Path
     found = {name: boots_with_its_machine(site.plan, name)["boot.autostart.priority"] for name in site.plan.services}
     site.close()
     assert found == {"db": "2", "app": "1", "front": "0", "mail": "0"}
+
+
+def test_how_long_each_start_waits_and_after_how_many_there_is_no_other() -> None:
+    assert [wait_before(starts) for starts in range(5)] == [0.0, 10.0, 45.0, 300.0, None]

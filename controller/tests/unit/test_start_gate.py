@@ -5,6 +5,7 @@ Threads, locks and journal are real; what the services run on is not.
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -669,7 +670,10 @@ def test_a_secondary_that_hangs_holds_no_start_on_another_back(
         release.set()
 
 
-def test_a_secondary_that_says_how_big_it_is_is_asked_once_and_one_that_does_not_is_asked_again(tmp_path: Path) -> None:
+def test_a_secondary_that_says_how_big_it_is_is_asked_once_and_one_that_does_not_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "vcrecovery.several")
     (tmp_path / "plan.yml").write_text(PLAN.format(folder=tmp_path))
     env = Environment(load_plan(tmp_path / "plan.yml"))
     asked: list[int] = []
@@ -683,6 +687,7 @@ def test_a_secondary_that_says_how_big_it_is_is_asked_once_and_one_that_does_not
     around = LiveConditions(env)
     assert [around.most("answers") for _ in range(3)] == [2, 8, 8]
     assert len(asked) == 2
+    assert caplog.messages == ["LXD on secondary answers does not answer"]
 
 
 @pytest.mark.parametrize(("mode", "boots"), [("cold", True), ("warm", True), ("frozen", False), ("hot", False)])
@@ -746,6 +751,8 @@ def test_how_long_it_took_is_known_once_it_is_over(tmp_path: Path) -> None:
     found = result_of("web", journal.history("web", 1)[0], Request())
     assert found == Result("web", "done", "served by its standby", epoch=1, seconds=2.5)
     assert result_of("web", None, Request()) == Result("web", "nothing to do", "its standby serves already")
+    back = result_of("web", None, Request(back=True))
+    assert back == Result("web", "nothing to do", "its primary serves already")
     assert as_data([found])[0] == {
         "service": "web",
         "result": "done",

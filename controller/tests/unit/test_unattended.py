@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from vcrecovery.core.decisions import GO, Readiness, Unmet, Wait
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.service_state import Suspension
 from vcrecovery.errors import ExternalError, NotNowError, NotStartedError, RefusedError
+from vcrecovery.logs import about, set_up
 from vcrecovery.operations import unattended as module
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.unattended import Unattended
@@ -153,10 +156,24 @@ def test_whatever_ends_it_it_is_not_at_work_any_more(stage: Stage, error: Except
 
 def test_what_is_asked_for(stage: Stage) -> None:
     stage.tries = [stage.serves]
-    stage.fail_over(began_at=998.0, by="Zabbix")
-    assert stage.request == Request(automatic=True, by="Zabbix", symptom=Symptom.ENDED, began_at=998.0)
+    stage.fail_over(began_at=998.0, by="Zabbix", to="sec2")
+    assert stage.request == Request(automatic=True, by="Zabbix", symptom=Symptom.ENDED, began_at=998.0, to="sec2")
     # From then on its time is counted, and not from the try that comes to something.
     assert stage.detected_at == 999.0
+
+
+def test_without_another_word_the_watcher_has_asked_for_it(stage: Stage) -> None:
+    """`vcrecovery history` says so."""
+    stage.tries = [stage.serves]
+    stage.fail_over()
+    assert stage.request == Request(automatic=True, by="watch", symptom=Symptom.ENDED)
+
+
+def test_where_there_was_nothing_to_do_its_own_newest_failover_is_what_was_done(stage: Stage) -> None:
+    stage.serves()
+    stage.journal.open("web", "a test", Request(), 2.0)
+    stage.tries = [lambda: None]
+    assert stage.fail_over().service == "db"
 
 
 @pytest.mark.parametrize("steps", [(), (Step.CONFIRM,)])
@@ -239,6 +256,24 @@ def test_each_failure_is_logged_with_the_time_to_the_next_try(stage: Stage, capl
     stage.fail_over()
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors == ["db: LXD does not answer; see why; trying again in 1 s"]
+
+
+def test_what_a_driver_logs_meanwhile_is_about_the_service(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tries() -> None:
+        logging.getLogger("vcrecovery.lxd").warning("LXD takes long")
+        stage.serves()
+
+    said, root = io.StringIO(), logging.getLogger()
+    monkeypatch.setattr("sys.stderr", said)
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    set_up("json")
+    stage.tries = [tries]
+    about()
+    stage.fail_over()
+    about()
+    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert {line["message"]: line.get("service") for line in lines}["LXD takes long"] == "db"
 
 
 def test_what_another_controller_has_ended_between_two_tries_is_not_begun_anew(stage: Stage) -> None:
