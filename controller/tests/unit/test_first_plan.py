@@ -12,7 +12,7 @@ from warm_program import vcrecovery
 
 from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import ExitCode, ExternalError
-from vcrecovery.operations.discovery import find_secondary, find_vms
+from vcrecovery.operations.discovery import find_secondary, find_vms, neighbours
 from vcrecovery.plan.first import DnsWish, FoundSecondary, FoundVm, first_plan, protected
 from vcrecovery.plan.load import load_plan
 
@@ -102,7 +102,14 @@ class Host:
     there = (("web", 1), ("mail", 1), ("off", 5), ("here", 1))
 
     def addresses(self, uuid: str) -> list[str]:
-        return [f"192.0.2.{int(uuid[-4:], 16)}"]
+        return [] if uuid == UUID.format(1) else [f"192.0.2.{int(uuid[-4:], 16)}"]
+
+    def cards(self, uuid: str) -> list[str]:
+        return ["52:54:00:00:00:0" + uuid[-1]]
+
+
+#: libvirt does not know where `mail` is; this machine has talked to it.
+NEAR = {"52:54:00:00:00:01": ["192.0.2.1"], "52:54:00:00:00:00": ["192.0.2.99"]}
 
 
 class Lxd:
@@ -114,7 +121,7 @@ class Lxd:
 
 def test_ssh_is_asked_for_only_where_nothing_else_answers() -> None:
     found = find_vms(
-        [Host()], lambda address, port: port == 22 or (address == "192.0.2.0" and port == 443), UUID.format(3)
+        [Host()], lambda address, port: port == 22 or (address == "192.0.2.0" and port == 443), UUID.format(3), NEAR
     )
     assert {one.name: (list(one.addresses), list(one.ports)) for one in found} == {
         "web": (["192.0.2.0"], [443]),
@@ -123,7 +130,7 @@ def test_ssh_is_asked_for_only_where_nothing_else_answers() -> None:
         "here": (["192.0.2.3"], [22]),
     }
     assert [one.name for one in found if one.is_none] == ["here"]
-    assert find_vms([Host()], None, "")[0].ports == []
+    assert find_vms([Host()], None, "", NEAR)[0].ports == []
     text = first_plan({"hv1": "qemu:///system"}, find_secondary(Lxd(), Path("/s"), found), found, None)
     assert 'lxd: "/s"  # CHECK: nobody answers there' in text
     assert "storage_pool: standbys  # CHECK: the role secondary makes it" in text
@@ -159,3 +166,13 @@ def test_wrong_words_are_one_line(words: list[str]) -> None:
     assert done.returncode == ExitCode.USAGE
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stdout == ""
+
+
+def test_neighbours_are_known_by_their_cards(tmp_path: Path) -> None:
+    table = tmp_path / "arp"
+    table.write_text(
+        "IP address       HW type     Flags       HW address            Mask     Device\n"
+        "192.0.2.10       0x1         0x2         52:54:00:7C:00:01     *        br0\n"
+        "192.0.2.11       0x1         0x0         00:00:00:00:00:00     *        br0\n"
+    )
+    assert neighbours(table) == {"52:54:00:7c:00:01": ["192.0.2.10"]}

@@ -15,7 +15,7 @@ from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.probe import ask
 from vcrecovery.errors import ExternalError, UsageError
-from vcrecovery.operations.discovery import PORT_WITHIN, find_secondary, find_vms, uuid_of_this_machine
+from vcrecovery.operations.discovery import PORT_WITHIN, find_secondary, find_vms, neighbours, uuid_of_this_machine
 from vcrecovery.plan.fields import DomainName
 from vcrecovery.plan.first import DnsWish, first_plan, protected
 from vcrecovery.plan.probes import tcp
@@ -37,7 +37,7 @@ def init(
         raise UsageError(f"{output} is there already, and stays as it is", "write to another file, or move it away")
     wish = None if zone is None or name_server is None else DnsWish(_zone(zone), _address(name_server))
     hosts = [LibvirtHost(name, uri) for name, uri in hypervisors.items()]
-    vms = find_vms(hosts, _answers if probes else None, uuid_of_this_machine())
+    vms = find_vms(hosts, _answers if probes else None, uuid_of_this_machine(), neighbours())
     secondary = find_secondary(LxdServer("sec1", socket, SystemClock()), socket, vms)
     text = first_plan(hypervisors, secondary, vms, wish)
     if output is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -36,6 +36,8 @@ class Host(Protocol):
 
     def addresses(self, uuid: str) -> list[str]: ...
 
+    def cards(self, uuid: str) -> list[str]: ...
+
 
 class Lxd(Protocol):
     name: str
@@ -44,19 +46,33 @@ class Lxd(Protocol):
 
 
 def find_vms(
-    hosts: Sequence[Host], answers: Answers | None, own_uuid: str, runtime: Runtime = THREADS
+    hosts: Sequence[Host],
+    answers: Answers | None,
+    own_uuid: str,
+    near: Mapping[str, Sequence[str]],
+    runtime: Runtime = THREADS,
 ) -> list[FoundVm]:
     """Every VM of these hypervisors, sorted by name. `answers`: None where no port is to be asked.
 
-    `own_uuid` is that of the machine this runs on. Raises ExternalError when a hypervisor does not answer.
+    `own_uuid` is that of the machine this runs on; `near`: addresses of this machine's neighbours, by those of their
+    cards, for VMs of which libvirt knows none. Raises ExternalError when a hypervisor does not answer.
     """
-    found = [_found(host, guest, answers, own_uuid, runtime) for host in hosts for guest in host.guests()]
+    found = [_found(host, guest, answers, own_uuid, near, runtime) for host in hosts for guest in host.guests()]
     return sorted(found, key=lambda vm: (vm.name, vm.hypervisor))
 
 
-def _found(host: Host, guest: Guest, answers: Answers | None, own_uuid: str, runtime: Runtime) -> FoundVm:
+def _found(
+    host: Host,
+    guest: Guest,
+    answers: Answers | None,
+    own_uuid: str,
+    near: Mapping[str, Sequence[str]],
+    runtime: Runtime,
+) -> FoundVm:
     runs = guest.state in _RUNS
     addresses = host.addresses(guest.uuid) if runs else []
+    if runs and not addresses:
+        addresses = [address for card in host.cards(guest.uuid) for address in near.get(card, ())]
     ports: list[int] = []
     if answers is not None and addresses:
         asked = (*USUAL_PORTS, SSH)
@@ -78,6 +94,16 @@ def find_secondary(lxd: Lxd, path: Path, vms: Sequence[FoundVm]) -> FoundSeconda
         pools = None
     towards = next((vm.addresses[0] for vm in vms if vm.addresses), "192.0.2.1")
     return FoundSecondary(lxd.name, str(path), pools, own_address(towards))
+
+
+def neighbours(table: Path = Path("/proc/net/arp")) -> dict[str, list[str]]:
+    """The IPv4 addresses that this machine has lately talked to on its own networks, by those of their cards."""
+    found: dict[str, list[str]] = {}
+    for line in table.read_text().splitlines()[1:]:
+        address, _, _, card, *_ = line.split()
+        if card != "00:00:00:00:00:00":
+            found.setdefault(card.lower(), []).append(address)
+    return found
 
 
 def own_address(towards: str) -> str:
