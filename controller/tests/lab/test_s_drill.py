@@ -43,8 +43,8 @@ done) >/dev/null 2>&1 &
 {SERVE}
 """
 _ALL_PROTOCOLS = 0x0003
-#: How names of links and namespaces of the other lane's tests begin.
-OF_THE_LAB = ("vcrlab-prod", "vcrlab-sec", "vcrlab-vms", WAITING, "vcrt", "vnet")
+#: How names of links and namespaces of the other lanes' tests begin; one's own bridge begins so, too.
+OF_OTHERS = (WAITING, "vcrlab-", "vcrp", "vcrt", "vnet")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def clean(site: SmallSite) -> Iterator[None]:
     before = all_there_is(site)
     yield
     site.lxd.stop_all()
-    # A link of the other lane is nobody's for a moment, while it is made.
+    # A link of another lane is nobody's for a moment, while it is made.
     wait_for(lambda: all_there_is(site) == before, f"what there was before, {before},", 20)
 
 
@@ -77,15 +77,21 @@ def all_there_is(site: SmallSite) -> dict[str, set[str]]:
     return {
         "containers": set(containers(site)),
         "files": {str(path) for part in ("containers", "containers-snapshots") for path in (pool / part).glob("*")},
-        "links": {link["ifname"] for link in links if not is_of_the_lab(link)},
-        "namespaces": {name for name in spaces if not name.startswith(OF_THE_LAB)},
-        "mounts": {place for place in mounts if "drill" in place or place.startswith("/run/netns")},
+        "links": {link["ifname"] for link in links if not is_of_others(link)},
+        "namespaces": {name for name in spaces if not name.startswith(OF_OTHERS)},
+        "mounts": {place for place in mounts if "drill" in place or is_a_namespace_of_ours(place)},
     }
 
 
-def is_of_the_lab(link: dict[str, Any]) -> bool:
-    """Its tests run meanwhile, with bridges, and VMs and containers on them."""
-    return any(name.startswith(OF_THE_LAB) for name in (link["ifname"], link.get("master", "")))
+def is_of_others(link: dict[str, Any]) -> bool:
+    """Other tests run meanwhile, with bridges, and VMs and containers on them."""
+    names = (link["ifname"], link.get("master", ""))
+    return BRIDGE not in names and any(name.startswith(OF_OTHERS) for name in names)
+
+
+def is_a_namespace_of_ours(place: str) -> bool:
+    """What holds all of them is mounted with the first one, whosever that is."""
+    return place.startswith("/run/netns/") and not place.removeprefix("/run/netns/").startswith(OF_OTHERS)
 
 
 def drills(site: SmallSite) -> list[dict[str, Any]]:
