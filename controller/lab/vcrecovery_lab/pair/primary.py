@@ -118,7 +118,9 @@ class Primary:
             process.kill(pids)
             for one in (self.lsyncd, self.heartbeat, self.reconcile, self.finds):
                 if one is not None:
-                    one.wait()
+                    # For a moment after its start the kernel shows no command line of it: it was not among those.
+                    one.kill()
+                    one.wait(60)
 
     def ask_for_reconcile(self) -> None:
         """As the timer does."""
