@@ -110,7 +110,7 @@ def test_one_is_made_used_and_given_back(site: CommandSite) -> None:
     assert "would make a secondary with 2 cores and 24 GiB of memory:\n  web to new-1: takes " in proposed[-1]
     assert site.machines == []
     with site.watched() as said:
-        wait_for(lambda: site.where(WEB) == "elastic-1", "the move there", 180)
+        wait_for(lambda: site.where(WEB) == "elastic-1", "the move there", 300)
         wait_for(lambda: site.page(WEB) == WEB, "its page by its name", 30)
         assert page_at(THERE) == WEB
         assert page_at(site.address(WEB)) is None
