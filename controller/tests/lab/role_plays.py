@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.private_lxd import PrivateLxd
@@ -32,6 +33,27 @@ def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable
         return sum(int(count) for count in found)
 
     return changed
+
+
+def over_https(port: int, folder: Path, lxd: PrivateLxd) -> dict[str, Any]:
+    """Variables of the role `secondary` for the host sec2, which a controller reaches at that port.
+
+    Its configuration is below folder/etc, the controller's certificates below folder/controller.
+    """
+    files = {name: str(folder / f"controller/{name}") for name in ("certificate", "key", "server_certificate")}
+    here = {
+        "lxd": {"url": f"https://127.0.0.1:{port}", **files},
+        "network": {"bridge": lxd.network, "address": "10.211.24.1/24"},
+        "receiver": {"address": "127.0.0.1"},
+    }
+    return {
+        "secondary_plan": {"services": {}, "secondaries": {"sec2": here}},
+        "secondary_name": "sec2",
+        "secondary_lxd_dir": str(lxd.folder),
+        "secondary_config_dir": str(folder / "etc"),
+        "secondary_certificate_days": 3650,
+        "secondary_https_address": "{{ secondary_url_listen }}",
+    }
 
 
 def end_daemons(run_dir: Path) -> None:

@@ -15,7 +15,7 @@ from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 
-from .role_plays import plays
+from .role_plays import over_https, plays
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -29,21 +29,8 @@ class Site:
         self.own, self.lxd, self.port = folder / "controller", lxd, free_port()
         self.restarted = folder / "restarted"
         (folder / "etc").mkdir()
-        files = {name: str(self.own / name) for name in (*PARTS, "server_certificate")}
-        here = {
-            "lxd": {"url": f"https://127.0.0.1:{self.port}", **files},
-            "network": {"bridge": POOL, "address": "10.211.14.1/24"},
-            "receiver": {"address": "127.0.0.1"},
-        }
-        plan = {"services": {}, "secondaries": {"sec2": here}}
-        of_secondary = {
-            "secondary_plan": plan,
-            "secondary_name": "sec2",
-            "secondary_lxd_dir": str(lxd.folder),
-            "secondary_config_dir": str(folder / "etc"),
-            "secondary_certificate_days": 3650,
-            "secondary_https_address": "{{ secondary_url_listen }}",
-        }
+        of_secondary = over_https(self.port, folder, lxd)
+        plan = of_secondary["secondary_plan"]
         of_controller = {"controller_plan": plan, "controller_venv": "/opt/x", "controller_config_dir": "/etc/x"}
         # In the place of the watcher. It leaves a line for each restart, with the certificate that is there then.
         handler = {

@@ -15,41 +15,34 @@ from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
-from .role_plays import plays
+from .role_plays import over_https, plays
 
 pytestmark = pytest.mark.lab
 
 POOL = "vcrlab-https"
 
 
-def play(port: int, folder: Path, lxd: Path) -> list[dict[str, object]]:
+def play(port: int, folder: Path, lxd: PrivateLxd) -> list[dict[str, object]]:
     role = CHECKOUT / "roles/secondary"
-    files = {name: str(folder / f"controller/{name}") for name in ("certificate", "key", "server_certificate")}
-    here = {
-        "lxd": {"url": f"https://127.0.0.1:{port}", **files},
-        "network": {"bridge": POOL, "address": "10.211.24.1/24"},
-        "receiver": {"address": "127.0.0.1"},
-    }
-    plan = {"services": {}, "secondaries": {"sec2": here}}
-    facts = {
-        "secondary_plan": plan,
-        "secondary_name": "sec2",
-        "secondary_lxd_dir": str(lxd),
-        "secondary_config_dir": str(folder / "etc"),
-        "secondary_certificate_days": 3650,
-        "secondary_https_address": "{{ secondary_url_listen }}",
-    }
     tasks = [
         {"ansible.builtin.include_vars": str(role / "vars/main.yml")},
         {
             "ansible.builtin.assert": {
-                "that": f"secondary_own_plan.secondaries.sec2.lxd == '{lxd}/unix.socket'"
+                "that": f"secondary_own_plan.secondaries.sec2.lxd == '{lxd.folder}/unix.socket'"
                 " and secondary_own_plan.secondaries.sec2.receiver.address == '127.0.0.1'"
             }
         },
         {"ansible.builtin.include_tasks": str(role / "tasks/https.yml")},
     ]
-    return [{"hosts": "sec2", "connection": "local", "gather_facts": False, "vars": facts, "tasks": tasks}]
+    return [
+        {
+            "hosts": "sec2",
+            "connection": "local",
+            "gather_facts": False,
+            "vars": over_https(port, folder, lxd),
+            "tasks": tasks,
+        }
+    ]
 
 
 def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> None:
@@ -57,7 +50,7 @@ def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> Non
     inventory.write_text("sec2\n[controllers]\nctl ansible_connection=local\n")
     lxd = PrivateLxd(POOL)
     (tmp_path / "etc").mkdir()
-    file.write_text(json.dumps(play(port, tmp_path, lxd.folder)))
+    file.write_text(json.dumps(play(port, tmp_path, lxd)))
     try:
         lxd.start()
         changed = plays(file, str(inventory), lxd)

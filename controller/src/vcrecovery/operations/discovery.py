@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.drivers.runtime import THREADS, Runtime, results
 from vcrecovery.errors import ExternalError
@@ -18,8 +19,6 @@ USUAL_PORTS = (
     *(6379, 8000, 8080, 8443, 9000, 9090, 9200, 11211, 27017),
 )
 SSH = 22
-#: Libvirt's numbers for a VM that runs, or waits for something while it does.
-_RUNS = (1, 2)
 #: Seconds for one port.
 PORT_WITHIN = 0.5
 
@@ -69,7 +68,7 @@ def _found(
     near: Mapping[str, Sequence[str]],
     runtime: Runtime,
 ) -> FoundVm:
-    runs = guest.state in _RUNS
+    runs = guest.reading.power is Power.RUNNING
     addresses = host.addresses(guest.uuid) if runs else []
     if runs and not addresses:
         addresses = [address for card in host.cards(guest.uuid) for address in near.get(card, ())]

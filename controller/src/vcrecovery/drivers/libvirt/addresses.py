@@ -28,9 +28,11 @@ class Addresses(ByName):
 
         def asked(call: Call[list[str]]) -> list[str]:
             domain = call.domain(uuid)
-            for source in _SOURCES if domain is not None else ():
+            if domain is None:
+                return []
+            for source in _SOURCES:
                 with contextlib.suppress(libvirt.libvirtError):  # it is off, has no agent, or another network
-                    cards = domain.interfaceAddresses(source).values() if domain is not None else ()
+                    cards = domain.interfaceAddresses(source).values()
                     found = [one["addr"] for card in cards for one in card["addrs"] or () if _counts(one["addr"])]
                     if found:
                         return list(dict.fromkeys(found))
