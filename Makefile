@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants matrix
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance paper mutants matrix sbom audit
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -113,6 +113,12 @@ mutants: setup  ## Break the code that matters, one line at a time, and count wh
 
 matrix: setup  ## Unit tests and playbooks on the other versions of Python and Ansible that are said to work (needs nox; half an hour)
 	@nox $(ARGS)
+
+sbom:  ## List what is installed on a controller, with versions and licences: dist/sbom.cdx.json, CycloneDX (needs nox)
+	@nox -s sbom
+
+audit:  ## Ask PyPI for known vulnerabilities of the locked versions; what it does not know is named as not audited (needs nox)
+	@nox -s audit
 
 bench-planned: setup  ## Measure planned moves: interruption, lost rows, a drill beside the sync (about 50 minutes, needs lab-up; ARGS=--quick: 5)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m planned_bench $(ARGS)

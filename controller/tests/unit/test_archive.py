@@ -16,7 +16,7 @@ from vcrecovery.plan.load import load_plan
 PLAYBOOKS = sorted(path.stem for path in (CHECKOUT / "playbooks").glob("*.yml"))
 #: What users of the collection need. Whatever else lies in a clone, also one that was worked in, stays out.
 PARTS = {
-    "CONTRIBUTING.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md",
+    "CONTRIBUTING.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "SECURITY.md",
     "changelogs", "controller", "docs", "inventory", "meta", "playbooks", "plugins", "roles", "templates",
 }  # fmt: skip
 LOCKS = {f"requirements{name}.lock" for name in ("", "-build", "-notify", "-report")}

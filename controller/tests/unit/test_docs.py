@@ -23,7 +23,7 @@ from vcrecovery.plan.monitoring import Detection
 CHECKOUT = Path(__file__).resolve().parents[3]
 README = CHECKOUT / "README.md"
 GOLDEN = Path(__file__).parent / "golden"
-TEXTS = [README, CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+TEXTS = [README, CHECKOUT / "CONTRIBUTING.md", CHECKOUT / "SECURITY.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 TEXTS += sorted((CHECKOUT / "roles").glob("*/README.md"))
 WRITTEN = [path for path in TEXTS if path not in PAGES]
 _named = pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
@@ -120,7 +120,7 @@ def test_every_command_exists(text: Path) -> None:
     for words in _commands(text.read_text()):
         command: click.Command = cli
         context = click.Context(cli, info_name="vcrecovery")
-        while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z-]+", words[0]):
+        while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
             found = command.get_command(context, words[0])
             assert found is not None, f"{text.name}: vcrecovery {' '.join(words)}"
             command, words = found, words[1:]
