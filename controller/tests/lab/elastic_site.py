@@ -75,9 +75,16 @@ class ElasticSite(SmallSite):
         """They use what they may."""
         for name in self.names:
             self.lxd.lxc("config", "set", name, "limits.cpu.allowance", ALLOWED[name])
-        Path(f"/sys/fs/cgroup/cpu/lxc.payload.{DB}/cpu.shares").write_text(FIRST)
+        self.shares(DB).write_text(FIRST)
         for name in (WEB, DB, DB):
             self.run_in(name, BURN)
+
+    def shares(self, name: str) -> Path:
+        """Asked of its init: a container of that name in another LXD may have the group that the name suggests."""
+        init = json.loads(self.lxd.lxc("query", f"/1.0/instances/{name}/state"))["pid"]
+        groups = (line.split(":") for line in Path(f"/proc/{init}/cgroup").read_text().splitlines())
+        (group,) = (path for _, controllers, path in groups if "cpu" in controllers.split(","))
+        return Path(f"/sys/fs/cgroup/cpu{group}/cpu.shares")
 
     def calm(self, name: str = DB) -> None:
         self.run_in(name, CALM)
