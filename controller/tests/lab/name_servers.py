@@ -99,7 +99,7 @@ class NameServer:
     def change(self, *lines: str) -> None:
         """What somebody else does with nsupdate and the same key."""
         script = "".join(f"{line}\n" for line in (f"server 127.0.0.1 {self.port}", *lines, "send"))
-        run(["nsupdate", "-y", f"hmac-sha256:{KEY}:{SECRET}"], timeout=20, stdin=script)
+        run(["nsupdate"], timeout=20, stdin=f"key hmac-sha256:{KEY} {SECRET}\n{script}")
 
 
 def zone_of(name: str, servers: Sequence[NameServer], folder: Path, *, secret: str = SECRET, key: str = KEY) -> Zone:
