@@ -109,8 +109,9 @@ class Stage:
                 site.say(f"world: {argument} loses its power")
                 site.world.machine_ends(argument)
             case "machine is back":
-                site.say(f"world: {argument} has its power again")
-                site.world.machine_is_back(argument)
+                name, after = (argument, 0.0) if isinstance(argument, str) else argument.values()
+                site.say(f"world: {name} has its power again")
+                site.world.machine_is_back(name, after)
             case "set after":
                 self._later(argument["seconds"], {"set": argument["values"]})
             case "meanwhile":

@@ -21,6 +21,7 @@ from vcrecovery.errors import VCRecoveryError
 from vcrecovery.standby.container import ROLE_KEY
 
 from .accelerator import accelerator
+from .domain import Accelerator
 from .image import DEFAULT_CACHE, Image, ensure_image
 from .layout import BRIDGE, CHECKOUT, SERVICE, Layout
 from .lxd_network import remove_pool_and_network
@@ -40,6 +41,22 @@ _GROUND = ("lxd", "libvirtd", "virtlogd")
 
 def up(layout: Layout) -> Image:
     """The image, the hypervisor, the VM, and then the layout by site.yml."""
+    image, accel = ground(layout)
+    emulated = "" if accel == "kvm" else " (emulated: KVM boots no stock guest here)"
+    sys.stderr.write(f"the primary VM{emulated} boots while the layout is made\n")
+    # The VM is not needed before the layout comes to the primaries.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        booted = pool.submit(create, layout.primary(), image, accel, layout.machines)
+        text = "the layout: ansible-playbook site.yml (about 60 s)"
+        try:
+            playbook(layout, "site.yml", text, *site_variables(image))
+        finally:
+            booted.result()
+    return image
+
+
+def ground(layout: Layout) -> tuple[Image, Accelerator]:
+    """What an operator has before: a hypervisor with a network. The image is that of its VM."""
     layout.root.mkdir(mode=0o711, parents=True, exist_ok=True)
     layout.config_dir.mkdir(mode=0o755, exist_ok=True)
     image = ensure_image(DEFAULT_CACHE, stderr_progress)
@@ -50,21 +67,13 @@ def up(layout: Layout) -> Image:
     with stderr_progress("does KVM boot a stock guest? (about 2 s)"):
         accel = accelerator(image, DEFAULT_CACHE)
     ensure_bridge(BRIDGE, f"{layout.gateway}/24")
-    emulated = "" if accel == "kvm" else " (emulated: KVM boots no stock guest here)"
-    extra = {
-        "secondary_seeds": {SERVICE: str(image.rootfs)},
-        **{f"{role}_packages": [] for role in _ROLES},
-    }
-    sys.stderr.write(f"the primary VM{emulated} boots while the layout is made\n")
-    # The VM is not needed before the layout comes to the primaries.
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        booted = pool.submit(create, layout.primary(), image, accel, layout.machines)
-        text = "the layout: ansible-playbook site.yml (about 60 s)"
-        try:
-            playbook(layout, "site.yml", text, "-e", json.dumps(extra))
-        finally:
-            booted.result()
-    return image
+    return image, accel
+
+
+def site_variables(image: Image) -> tuple[str, str]:
+    """Words for ansible-playbook: its packages are here already, and so are the VM's files."""
+    packaged: dict[str, object] = {f"{role}_packages": [] for role in _ROLES}
+    return "-e", json.dumps({"secondary_seeds": {SERVICE: str(image.rootfs)}, **packaged})
 
 
 def _hypervisor(layout: Layout) -> None:

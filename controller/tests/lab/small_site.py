@@ -206,6 +206,10 @@ class SmallSite:
             process = subprocess.Popen(self.command("watch", "--verbose"), stdout=output, stderr=output)
         try:
             yield log.read_text
+        except BaseException:
+            # pytest shows it beside the failure.
+            print(f"what the watcher said:\n{log.read_text()}")  # noqa: T201
+            raise
         finally:
             process.terminate()
             try:

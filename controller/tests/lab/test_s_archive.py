@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from built_collection import CHECKOUT, BuiltCollection, build_and_install
+from vcrecovery_lab.built_collection import BuiltCollection, build_and_install
+from vcrecovery_lab.layout import CHECKOUT
 
 pytestmark = pytest.mark.lab
 

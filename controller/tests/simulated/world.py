@@ -573,12 +573,20 @@ class World:
             place.machine_is_off = True
             place.container.status = STOPPED
 
-    def machine_is_back(self, secondary: str) -> None:
-        """With what LXD starts by itself."""
+    def machine_is_back(self, secondary: str, starts_after: float = 0.0) -> None:
+        """With what LXD starts by itself, and how long that takes from when it answers."""
         for place in self.in_lxd(secondary):
             place.machine_is_off = False
-            if place.is_there and place.container.config.get("boot.autostart") == "true":
-                place.container.started_at = self.scheduler.wall
+        if starts_after:
+            self.scheduler.at(self.scheduler.time + starts_after, lambda: self._lxd_starts_its_own(secondary))
+        else:
+            self._lxd_starts_its_own(secondary)
+
+    def _lxd_starts_its_own(self, secondary: str) -> None:
+        for place in self.in_lxd(secondary):
+            container = place.container
+            if place.is_there and container.config.get("boot.autostart") == "true" and container.status == STOPPED:
+                container.started_at = self.scheduler.wall
                 place.boots(1.0)
             place.look_for_two()
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from built_collection import CHECKOUT, BuiltCollection, build_and_install
 from vcrecovery.plan.load import load_plan
+from vcrecovery_lab.built_collection import BuiltCollection, build_and_install
+from vcrecovery_lab.layout import CHECKOUT
 
 PLAYBOOKS = sorted(path.stem for path in (CHECKOUT / "playbooks").glob("*.yml"))
 #: What users of the collection need. Whatever else lies in a clone, also one that was worked in, stays out.

@@ -154,3 +154,23 @@ def test_who_is_at_work_is_seen_from_outside(tmp_path: Path) -> None:
     # Whoever looks is in nobody's way.
     with service_lock(tmp_path, "web"):
         pass
+
+
+def test_a_word_waits_for_who_is_at_work_without_it(tmp_path: Path) -> None:
+    got: list[float] = []
+
+    def give_word() -> None:
+        with service_lock(tmp_path, "web", at_work=60.0):
+            got.append(time.monotonic())
+
+    with held(tmp_path, brief=False) as over:
+        with pytest.raises(BusyError, match="already at work on web"), service_lock(tmp_path, "web", at_work=0.2):
+            pytest.fail("it was held twice")
+        waiting = threading.Thread(target=give_word)
+        waiting.start()
+        assert got == []
+        ended = time.monotonic()
+        over.set()
+        waiting.join(30)
+    assert got
+    assert got[0] >= ended

@@ -90,7 +90,7 @@ class StandbyWatch:
         self._ends = StandbyEnds(env.journal)
         self._say = SayOnce(log)
         self._attempts = {name: Attempts(name, env.runtime, env.clock.steady) for name in env.plan.services}
-        #: When each secondary began to tell, or ceased to.
+        #: When each secondary began to tell, or ceased to, or was seen to answer again.
         self._heard_since: dict[str, float] = {}
         self._seen: dict[str, _Seen] = {}
         #: As which each was seen to answer.
@@ -196,11 +196,17 @@ class StandbyWatch:
             away[secondary] = error
             self._silent(name, secondary, attempts, error)
             return
-        self._silent_since.pop(secondary, None)
+        self._answers(secondary)
         try:
             self._look(name, serving, found, attempts)
         except ExternalError as error:
             self._say(name, f"{name}: whether its standby runs is not known: {error}", logging.ERROR, service=name)
+
+    def _answers(self, secondary: str) -> None:
+        """Also where it does not tell yet, it has just begun to start what is to start with its machine."""
+        _, last = self._silent_since.pop(secondary, (0.0, float("-inf")))
+        if self._steady() - last <= SILENT_AGAIN_AFTER:
+            self._heard_since[secondary] = self._steady()
 
     def _silent(self, name: str, secondary: str, attempts: Attempts, error: ExternalError) -> None:
         """The secondary does not answer, nor does the service: after a while its spare takes over, if it has one."""

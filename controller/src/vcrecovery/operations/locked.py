@@ -21,7 +21,7 @@ from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.waiting_move import end_waiting_move
 from vcrecovery.plan.places import put
 from vcrecovery.standby.container import let_files_in
-from vcrecovery.store.lock import HeldService, one_mover
+from vcrecovery.store.lock import WORD_PATIENCE, HeldService, one_mover
 
 
 def fail_over_locked(
@@ -37,12 +37,14 @@ def fail_over_locked(
     """The closed episode; None when its standby serves already. Raises as `fail_over` does, and BusyError.
 
     `request.planned`: a switchover, `request.back`: a failback. Otherwise a standby that is to serve and does not
-    answer is brought up again; automatically, if its container has ended.
+    answer is brought up again; automatically, if its container has ended. Who gives their word waits for a controller
+    that tries it without.
     """
     state_dir, clock = env.plan.state_dir, env.clock
+    waits = WORD_PATIENCE if _insists(request) else 0.0
     with (
         one_mover(state_dir, service, clock) if request.moves else nullcontext(),
-        HeldService(state_dir, service, clock) as held,
+        HeldService(state_dir, service, clock, waits) as held,
     ):
         moves = request.moves
         end_waiting_move(env, service, request)

@@ -23,6 +23,8 @@ _MOVING = "moving"
 PATIENCE = 15.0
 #: Seconds for which a verb waits for another keeper: longer than the boot of a container's services may take.
 KEEPER_PATIENCE = 240.0
+#: Seconds for which an operator who gives their word waits for a controller that lacks it: its try ends at the fence.
+WORD_PATIENCE = 30.0
 #: Seconds for a holder to write who it is.
 _NAMES_ITSELF_WITHIN = 0.5
 _EVERY = 0.02
@@ -70,19 +72,21 @@ def service_lock(
     brief: bool = False,
     part: str = "",
     patience: float | None = None,
+    at_work: float = 0.0,
     clock: Clock = SYSTEM,
 ) -> Iterator[None]:
     """Holds the service for this process.
 
-    Who holds it for one `brief` act is waited for by the others, and does not wait itself, if no `patience` is given. A
-    `part` of the service has a lock of its own. Raises BusyError, which names the holder, when another has it, or still
-    has it after `patience` seconds (else PATIENCE).
+    Who holds it for one `brief` act is waited for by the others, and does not wait itself, if no `patience` is given;
+    who is at work on it for longer is waited for only for `at_work` seconds. A `part` of the service has a lock of its
+    own. Raises BusyError, which names the holder, when another has it, or still has it after `patience` seconds (else
+    PATIENCE).
     """
     path = _path(state_dir, service, part)
     with open_lock(path) as file:
         if patience is None:
             patience = 0.0 if brief else PATIENCE
-        _take(file, service, patience, clock, of_acts=part in (_STANDBY, _KEEPING))
+        _take(file, service, patience, clock, of_acts=part in (_STANDBY, _KEEPING), at_work=at_work)
         # The name is for people; a full disk must not stand in the way of a failover.
         with contextlib.suppress(OSError):
             file.truncate(0)
@@ -116,19 +120,19 @@ def _is_held(path: Path) -> bool:
 class HeldService:
     """Holds the service as `service_lock` does, and can let go of it for a while: a failover then comes first."""
 
-    def __init__(self, state_dir: Path, service: str, clock: Clock = SYSTEM) -> None:
-        self._state_dir, self._service, self._clock = state_dir, service, clock
+    def __init__(self, state_dir: Path, service: str, clock: Clock = SYSTEM, at_work: float = 0.0) -> None:
+        self._state_dir, self._service, self._clock, self._at_work = state_dir, service, clock, at_work
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> HeldService:
-        self._take()
+        self._take(self._at_work)
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._held.close()
 
-    def _take(self) -> None:
-        self._held.enter_context(service_lock(self._state_dir, self._service, clock=self._clock))
+    def _take(self, at_work: float = 0.0) -> None:
+        self._held.enter_context(service_lock(self._state_dir, self._service, at_work=at_work, clock=self._clock))
 
     @contextmanager
     def let_go(self) -> Iterator[None]:
@@ -196,7 +200,9 @@ def _path(state_dir: Path, service: str, part: str = "") -> Path:
     return state_dir / "locks" / part / f"{service}.lock"
 
 
-def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_acts: bool = False) -> None:
+def _take(
+    file: BinaryIO, service: str, patience: float, clock: Clock, *, of_acts: bool = False, at_work: float = 0.0
+) -> None:
     begun = clock.steady()
     while True:
         try:
@@ -205,9 +211,9 @@ def _take(file: BinaryIO, service: str, patience: float, clock: Clock, *, of_act
         except BlockingIOError:
             holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
         # On a full disk a holder has no name; the standby's container is only ever held by those who are waited for.
-        nameless = patience if of_acts else _NAMES_ITSELF_WITHIN
-        most = nameless if holder is None else patience if holder.brief else 0.0
-        if clock.steady() - begun >= min(patience, most):
+        nameless = patience if of_acts else min(patience, _NAMES_ITSELF_WITHIN)
+        most = nameless if holder is None else patience if holder.brief else at_work
+        if clock.steady() - begun >= most:
             name = holder or "another process"
             if holder is not None and holder.brief:
                 raise BusyError(f"{name} is still at work on the standby of {service}", "run it again")

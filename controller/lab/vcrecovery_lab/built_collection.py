@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from .layout import CHECKOUT
+from .run import LabError
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,34 @@ class BuiltCollection:
     def installed(self) -> Path:
         return self.collections / "ansible_collections/vcrecovery/standby"
 
-    def ansible(self, program: str, *words: str | Path, before: tuple[str, ...] = ()) -> str:
-        """What `program` prints; `before` is put before it. Raises AssertionError when it fails."""
-        argv = [*before, str(Path(sys.executable).with_name(program)), *map(str, words)]
+    def ansible(
+        self, program: str, *words: str | Path, before: Sequence[str] = (), timeout: float = 300, **environment: str
+    ) -> str:
+        """What `program` prints; `before` is put before it. Raises LabError with all of that when it fails."""
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder, env=self._environment()
+            [*before, str(Path(sys.executable).with_name(program)), *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=self.folder,
+            env=self._environment() | environment,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        if done.returncode:
+            raise LabError(done.stdout + done.stderr)
         return done.stdout
+
+    def build(self) -> None:
+        self.ansible("ansible-galaxy", "collection", "build", "--output-path", self.folder, CHECKOUT)
+
+    def install(self) -> None:
+        """Its dependencies are the checkout's own copies: nobody asks Galaxy."""
+        install = ("collection", "install", "--no-deps", "--collections-path", self.collections)
+        self.ansible("ansible-galaxy", *install, self.archive)
+        for public in (CHECKOUT / ".ansible/collections/ansible_collections").iterdir():
+            if public.name != "vcrecovery":
+                (self.collections / "ansible_collections" / public.name).symlink_to(public)
 
     def _environment(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
@@ -51,12 +73,7 @@ class BuiltCollection:
 
 
 def build_and_install(folder: Path) -> BuiltCollection:
-    """Its dependencies are the checkout's own copies: no test asks Galaxy."""
     built = BuiltCollection(folder)
-    built.ansible("ansible-galaxy", "collection", "build", "--output-path", folder, CHECKOUT)
-    install = ("collection", "install", "--no-deps", "--collections-path", built.collections)
-    built.ansible("ansible-galaxy", *install, built.archive)
-    for public in (CHECKOUT / ".ansible/collections/ansible_collections").iterdir():
-        if public.name != "vcrecovery":
-            (built.collections / "ansible_collections" / public.name).symlink_to(public)
+    built.build()
+    built.install()
     return built

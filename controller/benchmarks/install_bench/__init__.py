@@ -1,0 +1,1 @@
+"""From the archive of the collection to a service that is protected."""
