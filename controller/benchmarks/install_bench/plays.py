@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcrecovery_lab.built_collection import BuiltCollection
+from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import LabError
 
-_ROLE = re.compile(r"^(?:vcrecovery\.standby\.)?([a-z_]+) -+ ([0-9.]+)s$", re.MULTILINE)
+#: Ansible names a collection's own roles without it.
+_ROLES = {folder.name for folder in (CHECKOUT / "roles").iterdir()}
+_TOOK = re.compile(r"^(?:vcrecovery\.standby\.)?([a-z_]+) -+ ([0-9.]+)s$", re.MULTILINE)
 _HOST = re.compile(r"changed=(\d+) +unreachable=(\d+) +failed=(\d+)")
 
 
@@ -42,7 +45,7 @@ def play(built: BuiltCollection, playbook: str, *words: str | Path, timeout: flo
 def read(printed: str, seconds: float) -> Played:
     """Of what ansible-playbook has printed."""
     counts = [tuple(map(int, found)) for found in _HOST.findall(printed)]
-    roles = {name: float(took) for name, took in _ROLE.findall(printed) if name != "total"}
+    roles = {name: float(took) for name, took in _TOOK.findall(printed) if name in _ROLES}
     if not counts or not roles or any(unreachable or failed for _, unreachable, failed in counts):
         raise LabError(f"no host, or no role, was played whole:\n{printed}")
     return Played(seconds, sum(changed for changed, _, _ in counts), roles)

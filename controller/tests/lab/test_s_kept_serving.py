@@ -192,5 +192,5 @@ def test_a_secondary_that_reboots_starts_those_first_that_others_need(site: Smal
         site.lxd.start()
         wait_for(lambda: site.page(WEB) == WEB and site.page(DB) == DB, "both")
         wait_for(lambda: status(site, WEB)["health"] == "answers", "its health")
-    assert site.instance(DB).started_at < site.instance(WEB).started_at
-    assert (epochs(site, DB), epochs(site, WEB)) == ([1], [1])
+        assert site.instance(DB).started_at < site.instance(WEB).started_at
+        assert (epochs(site, DB), epochs(site, WEB)) == ([1], [1])
