@@ -50,6 +50,98 @@ def test_a_vm_that_hangs_is_said_to_by_its_cpu(symptom: Symptom, what: str) -> N
     assert (found.cause, found.symptom) == (f"the primary hangs: {what}, and no port answers", symptom)
 
 
+def saw(last: Power, reason: str = "", *, ago: float = 0.0) -> ServiceState:
+    return replace(SEEN, seen=Sighting(last, reason, NOW - ago, NOW - ago, "hv1"))
+
+
+def seen_now(symptom: Symptom, sentence: str, *answering: str) -> Circumstances:
+    return Circumstances(SeenSymptom(symptom, sentence, answering))
+
+
+STOPPED, UNWATCHED = saw(Power.SHUTOFF, "shutdown"), Circumstances(unwatched=True)
+WORK = Suspension(since=50.0, until=None, reason="work")
+PORTS = ("10.0.0.1:80", "10.0.0.1:443")
+AWAY = "web: hypervisor hv1 does not answer"
+HANGS = "web: the primary has used no CPU for 60 s, and no port answers: it hangs"
+NOT_WATCHED = (
+    "it was stopped on request before, but it was not watched since, so it may have been started and failed; if it is "
+    "to serve: `vcrecovery failover web`"
+)
+NOWHERE = (
+    "the primary was migrated, and no hypervisor of the plan has it: it is not protected; add the one that has it to "
+    "the plan"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "power", "reason", "also", "kind", "sentence"),
+    [
+        (
+            STOPPED,
+            Power.UNREACHABLE,
+            "",
+            UNWATCHED,
+            Kind.UNKNOWN,
+            f"web: its hypervisor does not answer; {NOT_WATCHED}",
+        ),
+        (STOPPED, Power.SHUTOFF, "", UNWATCHED, Kind.UNKNOWN, f"web: the primary is shutoff; {NOT_WATCHED}"),
+        (saw(Power.SHUTOFF, "migrated"), Power.SHUTOFF, "", None, Kind.HEALTHY, "web: the primary is being migrated"),
+        (saw(Power.SHUTOFF, "migrated", ago=15), Power.SHUTOFF, "", None, Kind.UNKNOWN, f"web: {NOWHERE}"),
+        (saw(Power.SHUTOFF, "migrated", ago=-1), Power.SHUTOFF, "", None, Kind.UNKNOWN, f"web: {NOWHERE}"),
+        (
+            SEEN,
+            Power.UNREACHABLE,
+            "",
+            seen_now(Symptom.HOST, "hypervisor hv1 does not answer", *PORTS),
+            Kind.UNKNOWN,
+            f"{AWAY}, but 10.0.0.1:80, 10.0.0.1:443 answers: no failure",
+        ),
+        (
+            SEEN,
+            Power.RUNNING,
+            "",
+            seen_now(Symptom.CPU_HIGH, "is busy", *PORTS),
+            Kind.OVERLOADED,
+            "web: the primary is busy, but 10.0.0.1:80, 10.0.0.1:443 answers: overloaded, nothing is moved",
+        ),
+        (
+            replace(SEEN, suspension=WORK),
+            Power.RUNNING,
+            "",
+            seen_now(Symptom.CPU_ZERO, "has used no CPU for 60 s"),
+            Kind.SUSPENDED,
+            f"{HANGS}: down, and automatic failover is suspended",
+        ),
+        (
+            ServiceState("web"),
+            Power.RUNNING,
+            "",
+            seen_now(Symptom.CPU_ZERO, "has used no CPU for 60 s"),
+            Kind.UNKNOWN,
+            f"{HANGS} and was never seen running: not a failure yet",
+        ),
+        (
+            replace(SEEN, suspension=WORK),
+            Power.SHUTOFF,
+            "shutdown",
+            None,
+            Kind.SUSPENDED,
+            "web: the primary is shutoff (shutdown), and automatic failover is suspended: no failure",
+        ),
+    ],
+)
+def test_what_an_operator_reads(
+    state: ServiceState, power: Power, reason: str, also: Circumstances | None, kind: Kind, sentence: str
+) -> None:
+    found = judge(state, power, reason, NOW, also=also or Circumstances())
+    assert (found.kind, found.sentence) == (kind, sentence)
+
+
+def test_a_suspension_keeps_what_was_seen() -> None:
+    """For the report: it is down all the same."""
+    assert judge(replace(SEEN, suspension=WORK), Power.SHUTOFF, "crashed", NOW).symptom is Symptom.ENDED
+
+
 def test_a_vm_that_nobody_knows_any_more_is_lost_from_when_that_began() -> None:
     lost = Circumstances(SeenSymptom(Symptom.LOST, "is gone", ()), began_at=70.0)
     ran = replace(SEEN, seen=Sighting(Power.RUNNING, "booted", 60.0, 65.0, "hv1"))
@@ -136,6 +228,8 @@ def test_no_second_failover_within_the_cool_down_unless_acknowledged() -> None:
     assert (
         judge(replace(again, acknowledged_at=95.0), Power.SHUTOFF, "crashed", NOW, cool_down=60.0).kind is Kind.FAILED
     )
+    # Without a time for it, nothing cools down.
+    assert judge(replace(again, failed_over_at=NOW), Power.SHUTOFF, "crashed", NOW).kind is Kind.FAILED
     before = replace(again, acknowledged_at=80.0)
     assert judge(before, Power.SHUTOFF, "crashed", NOW, cool_down=60.0).kind is Kind.COOLING
 
@@ -149,8 +243,10 @@ SITES = {"hv1": "east", "hv2": "east", "hv3": "west"}
         ({}, {}),
         ({"hv1": 90.0}, {}),
         ({"hv1": 80.0}, {"hv1": "hypervisor hv1 does not answer"}),
+        ({"hv1": NOW - 15.0}, {"hv1": "hypervisor hv1 does not answer"}),
         ({"hv3": 80.0}, {"hv3": "hypervisor hv3 does not answer"}),
         ({"hv1": 80.0, "hv2": 90.0}, {}),  # it may be the whole site: that is known in a moment
+        ({"hv1": 80.0, "hv2": 90.0, "hv3": 80.0}, {"hv3": "hypervisor hv3 does not answer"}),
         ({"hv1": 80.0, "hv3": 90.0}, {"hv1": "hypervisor hv1 does not answer"}),
         (
             {"hv1": 80.0, "hv2": 81.0},
