@@ -178,6 +178,9 @@ COPIED = (*STOPPED, done(Step.LAST_COPY))
         ((looked(standby_problem="no"),), Close(Outcome.REFUSED, "web is not moved to sec2: no", "fix that first")),
         ((looked(), done(Step.COPY, NOW - 61)), Run(Step.COPY, "it serves on: copying it to sec2")),
         ((looked(), failed(Step.COPY)), Run(Step.COPY, "it serves on: copying it to sec2")),
+        (UP_TO_THE_STOP, Run(Step.STOP, "little is left to copy: stopping it")),
+        # One that was cut short is run again.
+        ((*UP_TO_THE_STOP, StepRecord(Step.STOP, 1)), Run(Step.STOP, "stopping it")),
         ((*UP_TO_THE_STOP, failed(Step.STOP)), Run(Step.TAKE_BACK, "it serves again where it was: stop went wrong")),
         ((*STOPPED, failed(Step.LAST_COPY)), Run(Step.TAKE_BACK, "it serves again where it was: last copy went wrong")),
         ((*COPIED, failed(Step.START)), Run(Step.TAKE_BACK, "it serves again where it was: start went wrong")),
@@ -236,6 +239,8 @@ def test_one_that_took_its_memory_along_goes_back_only_until_it_runs_there() -> 
     """Its clients have reached it since."""
     saw = looked(asked_for="move sec2 stateful")
     copied = (saw, *COPIED[1:])
+    cut_short = moving(*copied[:2], StepRecord(Step.STOP, 1), request=STATEFUL)
+    assert decide(cut_short, POLICY, NOW) == Run(Step.STOP, "stopping it with its memory")
     assert decide(moving(*copied, failed(Step.START), request=STATEFUL), POLICY, NOW) == Run(
         Step.TAKE_BACK, "it serves again where it was: start went wrong"
     )

@@ -17,7 +17,7 @@ ALL = (Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.RECEIVE, Step.SY
 
 
 def looked(power: Power) -> StepRecord:
-    return StepRecord(Step.CONFIRM, NOW - 9, NOW - 9, True, Confirmation(power))
+    return StepRecord(Step.CONFIRM, NOW - 9, NOW - 9, True, Confirmation(power, asked_for="move sec2"))
 
 
 def well(step: Step) -> StepRecord:
@@ -42,6 +42,8 @@ def test_one_whose_vm_is_off_is_not_moved(power: Power) -> None:
 @pytest.mark.parametrize(
     ("done", "step", "why"),
     [
+        (1, Step.COPY, "it waits where it is: copying it to sec2"),
+        (2, Step.STOP, "little is left to copy: it takes no files any more"),
         (3, Step.LAST_COPY, "nothing arrives any more: copying the rest"),
         (4, Step.RECEIVE, "sec2 has everything: it takes the files there"),
         (5, Step.SYNC, "waiting until its primary has compared everything, and vouches for it"),
