@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,10 @@ OPEN = Episode(1, "web", 1, "a test", Request(), 900.0)
 FENCED = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0, 902.0, ok=True),))
 FENCING = Episode(1, "web", 1, "a test", Request(), 900.0, (StepRecord(Step.FENCE, 901.0),))
 SERVES = ServiceState("web")
+BACK = Episode(2, "web", 2, "a test", Request(back=True), 900.0)
+GOES_BACK = ServiceState(
+    "web", 2, Side.STANDBY, open_episode=replace(BACK, steps=(StepRecord(Step.BOOT, 901.0, 902.0, ok=True),))
+)
 PASSED = ServiceState("web", 1, Side.STANDBY)
 HANDS_OFF = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, None, "repair"))
 WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, 960.0, "repair"))
@@ -68,6 +74,11 @@ WAS_PAUSED = ServiceState("web", 1, Side.STANDBY, suspension=Suspension(950.0, 9
         (ServiceState("web", open_episode=FENCING), Power.RUNNING, None, Act.NOTHING),
         (ServiceState("web", open_episode=FENCING), Power.PAUSED, HELD, Act.NOTHING),
         (ServiceState("web", 1, open_episode=FENCED), Power.RUNNING, None, Act.PAUSE),
+        (GOES_BACK, Power.RUNNING, None, Act.NOTHING),
+        (GOES_BACK, Power.RUNNING, HELD, Act.FORGET),
+        (GOES_BACK, Power.PAUSED, HELD, Act.NOTHING),
+        # Before it is booted it is an old primary as any other.
+        (replace(GOES_BACK, open_episode=BACK), Power.RUNNING, None, Act.PAUSE),
     ],
 )
 def test_what_is_done(state: ServiceState, power: Power, quarantine: Quarantine | None, act: Act) -> None:
@@ -337,6 +348,20 @@ def test_only_what_was_held_is_resumed(stage: Stage) -> None:
     assert not serve_from_primary(stage.env, "web")
     assert stage.env.journal.state("web").side is Side.PRIMARY
     assert stage.host.power is Power.PAUSED
+
+
+def test_one_that_is_resumed_during_a_suspension_is_left_alone(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    stage.fail_over()
+    stage.host.start()
+    with stage.holding():
+        wait_for(stage.held, "the hold")
+        stage.env.journal.suspend("web", Suspension(stage.env.clock.now(), None, "repair"))
+        stage.host.start()
+        wait_for(lambda: stage.book.open("web") is None, "the end of the hold")
+    assert [quarantine.released for quarantine in stage.book.history("web")] == ["it was resumed by hand"]
+    assert "web: the quarantine of its old primary has ended: it was resumed by hand" in caplog.text
+    assert stage.host.power is Power.RUNNING
 
 
 def test_a_vm_that_is_shut_down_is_not_held_any_more(stage: Stage) -> None:

@@ -64,9 +64,7 @@ def decide(state: ServiceState, power: Power, quarantine: Quarantine | None, now
         return Act.FORGET
     if power not in (Power.RUNNING, Power.PAUSED):
         return Act.NOTHING
-    if _goes_back(state):
-        return Act.FORGET if quarantine is not None and power is Power.RUNNING else Act.NOTHING
-    if state.suspension_at(now):
+    if _goes_back(state) or state.suspension_at(now):
         return Act.FORGET if quarantine is not None and power is Power.RUNNING else Act.NOTHING
     if epoch_has_passed(state):
         if power is Power.RUNNING:
