@@ -14,6 +14,7 @@ from view_cases import NOW, PLAN, view
 
 from lab.waiting import wait_for
 from vcrecovery.core.drill import (
+    AGAIN_AFTER,
     MARGIN,
     Drill,
     DrillOutcome,
@@ -82,6 +83,7 @@ def test_what_a_service_needs_is_rehearsed_with_it_and_boots_first() -> None:
 
 def test_names_of_clones_are_those_that_lxd_takes() -> None:
     assert clone_name("web") == "drill-web"
+    assert clone_name("a" * 57) == "drill-" + "a" * 57
     long = ["a" * 62 + end for end in "xy"]
     names = [clone_name(name) for name in long]
     assert [len(name) for name in names] == [63, 63]
@@ -95,8 +97,11 @@ def test_names_of_clones_are_those_that_lxd_takes() -> None:
         (drill(1), drill(1), False, False),
         # Early enough for a good one never to be late.
         (drill(6.5), drill(6.5), True, False),
+        (drill(6.3), drill(6.3), True, False),
+        (drill(7), drill(7), True, False),
         (drill(7.5), drill(7.5), True, True),
         (drill(8), drill(0.01, DrillOutcome.FAILED), False, True),
+        (drill(8), drill(AGAIN_AFTER / DAY, DrillOutcome.FAILED), True, True),
         (drill(8), drill(0.1, DrillOutcome.FAILED), True, True),
         (drill(8), drill(0.1, DrillOutcome.GAVE_WAY), True, True),
         (None, drill(0.01, DrillOutcome.INTERRUPTED), False, True),
@@ -262,7 +267,7 @@ def test_the_room_that_copies_take(tmp_path: Path) -> None:
         "pool default: the drill needs 1.0 GB for copies and 268.4 MB to spare, and 1.3 GB are free"
     )
     assert room_problem("the drill", "fast", 0, 5) == "pool fast: the drill needs 268.4 MB to spare, and 5 B are free"
-    assert [size(count) for count in (999, 1000, 2.5e6)] == ["999 B", "1.0 kB", "2.5 MB"]
+    assert [size(count) for count in (999, 1e3, 1e6, 2.5e6, 1e9)] == ["999 B", "1.0 kB", "1.0 MB", "2.5 MB", "1.0 GB"]
 
 
 # -- the journal ---------------------------------------------------------------------------------------------------

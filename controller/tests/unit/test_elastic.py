@@ -251,6 +251,11 @@ def test_what_cannot_be_destroyed_is_said_loudly_and_tried_again(site: Site, fau
     assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
 
 
+@pytest.mark.parametrize(("tries", "seconds"), [(0, 60.0), (1, 120.0), (3, 480.0), (6, 3600.0), (99, 3600.0)])
+def test_what_fails_is_tried_again_ever_later(tries: int, seconds: float) -> None:
+    assert Lease(1, "1", LeaseState.RELEASING, "x", "n", 0.0, tries=tries).again_at(1000.0) == 1000.0 + seconds
+
+
 def test_after_some_that_never_joined_it_waits_ever_longer(site: Site) -> None:
     def failed(number: int) -> Lease:
         return Lease(number, str(number), LeaseState.GONE, "x", "n", 0.0, gone_at=1000.0 * number)
