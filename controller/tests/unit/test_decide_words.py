@@ -339,6 +339,13 @@ def test_what_a_start_waits_for() -> None:
     assert powered == Run(Step.POWER_ON, "the primary is fenced: powering its secondary on")
 
 
+def test_what_was_a_switchover_is_not_closed() -> None:
+    """Its VM is on its way down: the operator goes on, when what was found is mended."""
+    steps = (done(Step.SHUTDOWN), confirm(standby_problem="no container web"))
+    wanted = Blocked(Step.CONFIRM, "web has no standby to start: no container web", "fix that first")
+    assert decide(of(steps, **BY_HAND), POLICY, NOW) == wanted
+
+
 def test_what_is_read_at_the_end() -> None:
     steps = (confirm(), FENCED, STARTED, PROBED)
     without = decide(of(steps), replace(POLICY, has_dns=False), NOW)

@@ -182,6 +182,7 @@ COPIED = (*STOPPED, done(Step.LAST_COPY))
         # One that was cut short is run again.
         ((*UP_TO_THE_STOP, StepRecord(Step.STOP, 1)), Run(Step.STOP, "stopping it")),
         ((*UP_TO_THE_STOP, failed(Step.STOP)), Run(Step.TAKE_BACK, "it serves again where it was: stop went wrong")),
+        (STOPPED, Run(Step.LAST_COPY, "it has ended: copying the rest")),
         ((*STOPPED, failed(Step.LAST_COPY)), Run(Step.TAKE_BACK, "it serves again where it was: last copy went wrong")),
         ((*COPIED, failed(Step.START)), Run(Step.TAKE_BACK, "it serves again where it was: start went wrong")),
         (
@@ -192,6 +193,10 @@ COPIED = (*STOPPED, done(Step.LAST_COPY))
         (
             (*COPIED, done(Step.START), done(Step.PROBE), failed(Step.SWITCH)),
             Run(Step.SWITCH, "every port answers: switching DNS"),
+        ),
+        (
+            (*COPIED, done(Step.START), done(Step.PROBE), done(Step.SWITCH)),
+            Run(Step.VERIFY, "DNS has changed: asking every authoritative server"),
         ),
         (
             (*COPIED, done(Step.START), done(Step.PROBE, NOW - 99)),

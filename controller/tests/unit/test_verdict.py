@@ -11,7 +11,7 @@ from vcrecovery.core.episode import Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.sighting import Sighting
-from vcrecovery.core.verdict import Circumstances, Kind, failed_hosts, judge
+from vcrecovery.core.verdict import Circumstances, Kind, Verdict, failed_hosts, judge
 
 SEEN = ServiceState("web", seen_running_at=1.0)
 NOW = 100.0
@@ -63,8 +63,10 @@ WORK = Suspension(since=50.0, until=None, reason="work")
 PORTS = ("10.0.0.1:80", "10.0.0.1:443")
 AWAY = "web: hypervisor hv1 does not answer"
 HANGS = "web: the primary has used no CPU for 60 s, and no port answers: it hangs"
+SHUT, SILENT = "web: the primary is shutoff (shutdown)", "web: its hypervisor does not answer"
+BEFORE = "it was stopped on request before"
 NOT_WATCHED = (
-    "it was stopped on request before, but it was not watched since, so it may have been started and failed; if it is "
+    f"{BEFORE}, but it was not watched since, so it may have been started and failed; if it is "
     "to serve: `vcrecovery failover web`"
 )
 NOWHERE = (
@@ -82,7 +84,7 @@ NOWHERE = (
             "",
             UNWATCHED,
             Kind.UNKNOWN,
-            f"web: its hypervisor does not answer; {NOT_WATCHED}",
+            f"{SILENT}; {NOT_WATCHED}",
         ),
         (STOPPED, Power.SHUTOFF, "", UNWATCHED, Kind.UNKNOWN, f"web: the primary is shutoff; {NOT_WATCHED}"),
         (saw(Power.SHUTOFF, "migrated"), Power.SHUTOFF, "", None, Kind.HEALTHY, "web: the primary is being migrated"),
@@ -126,7 +128,7 @@ NOWHERE = (
             "shutdown",
             None,
             Kind.SUSPENDED,
-            "web: the primary is shutoff (shutdown), and automatic failover is suspended: no failure",
+            f"{SHUT}, and automatic failover is suspended: no failure",
         ),
     ],
 )
@@ -135,6 +137,12 @@ def test_what_an_operator_reads(
 ) -> None:
     found = judge(state, power, reason, NOW, also=also or Circumstances())
     assert (found.kind, found.sentence) == (kind, sentence)
+
+
+def test_why_a_silent_hypervisor_leads_to_a_failover() -> None:
+    found = judge(SEEN, Power.UNREACHABLE, "", NOW, also=seen_now(Symptom.HOST, "hypervisor hv1 does not answer"))
+    cause = "hypervisor hv1 does not answer, and no port of the primary answers"
+    assert found == Verdict(Kind.HOST_SILENT, f"web: {cause}", cause, Symptom.HOST)
 
 
 def test_a_suspension_keeps_what_was_seen() -> None:

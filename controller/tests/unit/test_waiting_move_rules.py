@@ -76,5 +76,12 @@ def test_whatever_fails_from_the_stop_on_it_takes_files_again_where_it_was(numbe
     assert decided(*steps, ended) == Close(Outcome.TAKEN_BACK, said)
 
 
+def test_one_that_something_else_has_taken_back_goes_on_with_that() -> None:
+    """Its controller was killed in it; none of its steps has failed."""
+    steps = (*map(well, ALL[:3]), StepRecord(Step.TAKE_BACK, NOW - 1, sentence="something else comes first"))
+    wanted = Run(Step.TAKE_BACK, "it takes files again where it was: something else comes first")
+    assert decided(*steps) == wanted
+
+
 def test_before_the_stop_a_failure_leaves_it_where_it_is() -> None:
     assert not any(goes_back_after(step) for step in (Step.CONFIRM, Step.COPY, Step.TAKE_BACK))
