@@ -221,6 +221,21 @@ def test_it_is_over_when_nothing_was_found_for_a_while() -> None:
     assert after_a_look(None, "web", Topic.DOWN, None, NOW) is None
 
 
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        (Topic.DOWN, "served again"),
+        (Topic.UNPROTECTED, "protected again"),
+        (Topic.DRILL, "its drills are well again"),
+        (Topic.POOL, "its pool has room again"),
+        (Topic.LOAD, "it is not overloaded any more"),
+        (Topic.WATCHER, "well again"),
+    ],
+)
+def test_what_is_over_is_said_in_its_own_words(topic: Topic, said: str) -> None:
+    assert well(Trouble("web", topic, NOW), NOW + 60).title == f"web: {said}"
+
+
 def test_a_clock_that_is_set_back() -> None:
     trouble = look(look(None, FOUND, 0), FOUND, -3600)
     assert trouble.since == NOW - 3600

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vcrecovery.core.sentences import listed
-from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, took, wrapped
+from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, size_of, took, wrapped
 
 NOON = 1_790_000_000.0
 
@@ -54,6 +54,21 @@ def test_another_day_is_named() -> None:
 
 def test_a_time_that_no_calendar_has_is_the_nearest_that_it_has() -> None:
     assert (day_and_time(1e30), day_and_time(-1e30)) == ("9999-12-30 00:00:00", "1970-01-02 00:00:00")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "0 bytes"),
+        (2**20 - 1, "1048575 bytes"),
+        (2**20, "1 MiB"),
+        (2**30, "1 GiB"),
+        (3 * 2**29, "1.5 GiB"),
+        (2**40, "1 TiB"),
+    ],
+)
+def test_a_size_is_said_in_the_largest_unit_that_it_fills(count: int, said: str) -> None:
+    assert size_of(count) == said
 
 
 @pytest.mark.parametrize(

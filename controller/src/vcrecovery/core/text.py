@@ -46,9 +46,7 @@ def wrapped(first: str, text: str, width: int | None) -> list[str]:
     if width is None or cells(line) <= width:
         return [line]
     indent = len(first) if len(first) <= width // 2 else 4
-    return textwrap.wrap(
-        line, max(width, indent + 12), subsequent_indent=" " * indent, break_on_hyphens=False, drop_whitespace=True
-    )
+    return textwrap.wrap(line, max(width, indent + 12), subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def clock_time(at: float) -> str:

@@ -52,8 +52,8 @@ class Found:
 
 def after_a_look(before: Trouble | None, service: str, topic: Topic, found: Found | None, now: float) -> Trouble | None:
     """What is known after a look; None where nothing is, and nothing was, wrong."""
-    if before is not None and before.since > now:
-        before = replace(before, since=now)  # the clock was set back
+    if before is not None:
+        before = replace(before, since=min(before.since, now))  # the clock may have been set back
     if found is not None:
         known = before or Trouble(service, topic, now)
         return replace(known, urgent=known.urgent or found.urgent, gone_since=None)
