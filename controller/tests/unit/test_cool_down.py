@@ -39,7 +39,8 @@ def test_an_acknowledgement_is_for_the_failovers_before_it(journal: Journal, jum
     now = 5002.0 + jump
     fail_over(journal, now)
     assert journal.state("web").cools(COOL_DOWN, now + 1)
-    assert not journal.state("web").cools(COOL_DOWN, now + COOL_DOWN + 1)
+    assert journal.state("web").cools(COOL_DOWN, now + COOL_DOWN - 1)
+    assert not journal.state("web").cools(COOL_DOWN, now + COOL_DOWN)
 
 
 def test_an_acknowledgement_without_a_failover_counts_for_none_of_later(journal: Journal) -> None:

@@ -110,6 +110,86 @@ def test_the_core_stays_inside_the_table(data: st.DataObject, request: Request, 
             episode = asked_again(episode, data.draw(REQUESTS))
 
 
+CONFIRMS = (Step.CONFIRM, Phase.CONFIRMING, Phase.CONFIRMED)
+FENCES = (Step.FENCE, Phase.FENCING, Phase.FENCED)
+STARTS = (Step.START, Phase.STARTING, Phase.STARTED)
+FROM_THE_PORTS_ON = (
+    (Step.PROBE, Phase.PROBING, Phase.PROBED),
+    (Step.SWITCH, Phase.SWITCHING, Phase.SWITCHED),
+    (Step.VERIFY, Phase.VERIFYING, Phase.VERIFIED),
+)
+SHUTS_DOWN = (
+    CONFIRMS,
+    (Step.SHUTDOWN, Phase.SHUTTING_DOWN, Phase.SHUT_DOWN),
+    (Step.LAST_FILES, Phase.COMPLETING, Phase.COMPLETE),
+)
+STOPS = (
+    (Step.COPY, Phase.COPYING, Phase.COPIED),
+    (Step.STOP, Phase.STOPPING, Phase.STOPPED),
+    (Step.LAST_COPY, Phase.COPYING_LAST, Phase.ALL_COPIED),
+)
+TAKES_BACK = (Step.TAKE_BACK, Phase.TAKING_BACK, Phase.TAKEN_BACK)
+BOOTS = (CONFIRMS, (Step.BOOT, Phase.BOOTING, Phase.UP), *STOPS)
+MOVE = Request(planned=True, to="sec2")
+
+
+@pytest.mark.parametrize(
+    ("request_", "walk"),
+    [
+        (Request(), (CONFIRMS, FENCES, STARTS, *FROM_THE_PORTS_ON)),
+        (Request(), (FENCES, (Step.FENCE, Phase.FENCED, Phase.FENCED))),
+        (
+            Request(restore_point="monday"),
+            (
+                CONFIRMS,
+                (Step.FENCE, Phase.FENCING, Phase.RESTORING),
+                (Step.RESTORE, Phase.RESTORING, Phase.RESTORED),
+                STARTS,
+            ),
+        ),
+        (Request(planned=True), (*SHUTS_DOWN, FENCES, STARTS, *FROM_THE_PORTS_ON)),
+        (Request(planned=True), (*SHUTS_DOWN, TAKES_BACK)),
+        # An operator has made a failover of it.
+        (Request(force=True), (*SHUTS_DOWN, TAKES_BACK, FENCES, STARTS)),
+        (
+            Request(back=True),
+            (
+                *BOOTS,
+                (Step.HAND_OVER, Phase.HANDING_OVER, Phase.HANDED_OVER),
+                *FROM_THE_PORTS_ON,
+                (Step.KEEP, Phase.KEEPING, Phase.KEPT),
+            ),
+        ),
+        (Request(back=True), (*BOOTS, (Step.START, Phase.SERVING_AGAIN, Phase.SERVES_AGAIN))),
+        (MOVE, (CONFIRMS, *STOPS, STARTS, *FROM_THE_PORTS_ON)),
+        (MOVE, (CONFIRMS, *STOPS, TAKES_BACK)),
+        (
+            replace(MOVE, leaves="sec1"),
+            (
+                CONFIRMS,
+                *STOPS,
+                (Step.RECEIVE, Phase.RECEIVING, Phase.RECEIVES),
+                (Step.SYNC, Phase.SYNCING, Phase.IN_SYNC),
+            ),
+        ),
+        (replace(MOVE, leaves="sec1"), (CONFIRMS, *STOPS, TAKES_BACK)),
+    ],
+)
+def test_each_step_has_its_phase(request_: Request, walk: Sequence[tuple[Step, Phase, Phase]]) -> None:
+    """While it is done, also after a try that has failed, and once it is done."""
+    episode = Episode(1, "web", 1, "a test", request_, 0.0)
+    assert phase_of(episode) is Phase.OPENED
+    for step, doing, done in walk:
+        begun, failed = StepRecord(step, 1.0), StepRecord(step, 1.0, 2.0, False, Failed("no"))
+        assert phase_of(replace(episode, steps=(*episode.steps, begun))) is doing
+        again = Phase.FENCING_AGAIN if episode.ever_fenced and step is Step.FENCE else doing
+        assert phase_of(replace(episode, steps=(*episode.steps, failed))) is again
+        asked = {"asked": request_.restore_point} if step is Step.RESTORE else {}
+        episode = replace(episode, steps=(*episode.steps, StepRecord(step, 1.0, 2.0, True, proof(step, **asked))))
+        assert phase_of(episode) is done
+    assert phase_of(replace(episode, closed_at=3.0)) is Phase.CLOSED
+
+
 def test_every_phase_has_its_line_and_only_the_end_has_no_way_on() -> None:
     tables = (ALLOWED, ALLOWED_IN_A_FAILBACK, ALLOWED_IN_A_WAITING_MOVE)
     assert {phase for table in tables for phase in table} == set(Phase)
