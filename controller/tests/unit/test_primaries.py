@@ -116,6 +116,8 @@ def test_a_gap_between_two_looks_may_have_been_a_run() -> None:
     off = still_off(None, Meaning.STOPPED, 10.0)
     off = still_off(off, Meaning.LOST, 40.0)
     assert off == OffTime(10.0, 40.0)
+    assert still_off(off, Meaning.STOPPED, 40.0) == off
+    assert still_off(off, Meaning.STOPPED, 40.5) == OffTime(10.0, 40.5)
     assert still_off(off, Meaning.STOPPED, 71.0) == OffTime(71.0, 71.0)
     assert still_off(off, Meaning.STOPPED, 39.0) == OffTime(39.0, 39.0)
     assert still_off(off, Meaning.SILENT, 41.0) is None

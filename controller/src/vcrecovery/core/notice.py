@@ -113,6 +113,7 @@ def _stuck(episode: Episode, now: float) -> Iterator[Notice]:
 
 
 def _ended(episode: Episode, before: Episode | None) -> Iterator[Notice]:
+    """A false alarm is told by the log alone."""
     at = episode.closed_at if episode.closed_at is not None else episode.opened_at
     name, verb = episode.service, episode.request.verb
     match episode.outcome:
@@ -147,13 +148,10 @@ def _ended(episode: Episode, before: Episode | None) -> Iterator[Notice]:
                 f"{verb} taken back",
                 f"{episode.reason}.",
                 "Whoever served before serves again.",
-                f"Next: fix that, then `vcrecovery {verb} {name}`.",
+                f"Next: fix that, then `vcrecovery {episode.request.typed(name)}`.",
             )
         case Outcome.GIVEN_UP:
             yield _notice(episode, "given up", Topic.REFUSED, at, f"{verb} given up", f"{episode.reason}.")
-        case _:
-            # A false alarm is told by the log alone.
-            return
 
 
 def _done(episode: Episode, at: float) -> Notice:
