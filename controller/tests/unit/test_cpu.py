@@ -43,15 +43,29 @@ def test_a_restart_a_gap_and_other_vcpus_begin_a_new_history() -> None:
     samples = history(*[0.0] * 12)
     last = samples[-1]
     assert len(with_sample(samples, CpuSample(last.at + 5, last.used - 1, 2), 60)) == 1
-    assert len(with_sample(samples, CpuSample(last.at + 21, last.used, 2), 60)) == 1
+    assert len(with_sample(samples, CpuSample(last.at + 20, last.used, 2), 60)) > 1
+    assert len(with_sample(samples, CpuSample(last.at + 20.1, last.used, 2), 60)) == 1
     assert len(with_sample(samples, CpuSample(last.at + 5, last.used, 4), 60)) == 1
     assert len(with_sample(samples, CpuSample(last.at - 5, last.used, 2), 60)) == 1
+    assert len(with_sample(samples, CpuSample(last.at, last.used, 2), 60)) == 1
 
 
 def test_a_history_does_not_grow() -> None:
     assert len(history(*[1.0] * 10_000)) <= 14
 
 
+def test_a_history_begins_with_the_reading_that_is_as_old_as_the_window() -> None:
+    samples = history(*[1.0] * 20)
+    assert samples[-1].at - samples[0].at == 60.0
+
+
+def test_two_readings_say_something_and_one_says_nothing() -> None:
+    at_once = Detection(cpu_zero_for=1, cpu_high_for=1)
+    assert symptom_in((CpuSample(0.0, 0, 2),), at_once) is None
+    assert symptom_in((CpuSample(0.0, 0, 2), CpuSample(1.0, 0, 2)), at_once) is not None
+
+
 def test_one_vcpu_of_two_is_half() -> None:
     assert utilisation(CpuSample(0, 0, 2), CpuSample(1, 10**9, 2)) == 50.0
+    assert utilisation(CpuSample(0, 0, 2), CpuSample(1, 10**10, 2)) == 100.0
     assert utilisation(CpuSample(0, 0, 0), CpuSample(1, 0, 0)) is None

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from journal_cases import finish
 
-from vcrecovery.core.ages import GROWTH, Ages, added, bucket_of, of_ages
+from vcrecovery.core.ages import FIRST, GROWTH, Ages, added, bucket_of, of_ages
 from vcrecovery.core.episode import Request
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
@@ -58,6 +58,13 @@ def test_hours_add_up(hours: list[list[float | None]]) -> None:
         together.most,
         together.unknown,
     )
+
+
+def test_where_a_bucket_ends() -> None:
+    assert [bucket_of(age) for age in (0.0, FIRST, FIRST * 1.01)] == [0, 0, 1]
+    assert [bucket_of(FIRST * GROWTH**number) for number in range(100)] == list(range(100))
+    assert [of_ages([age]).percentile(0.5) for age in (5.0, 1e9)] == [5.0, 1e9]
+    assert added([]) == Ages()
 
 
 def test_no_look_has_no_percentile() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from simulated.scheduler import START
 from simulated.site import Site
-from vcrecovery.core.health import STEADY_FOR, Answers, Course, Health, Outage, after, not_known
+from vcrecovery.core.health import STEADY_FOR, Answers, Course, Health, Latencies, Outage, after, not_known
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.verdict import Kind, judge, with_health
@@ -54,7 +54,7 @@ def test_one_look_that_fails_is_believed_when_the_next_one_does_too() -> None:
     once = course_of([good(0), bad(5)])
     assert once.health is Health.ANSWERS
     assert once.next_look(5.0) < 1
-    assert course_of([good(0), bad(5), good(5.25)]).health is Health.ANSWERS
+    assert course_of([good(0), bad(5), good(5.25)]) == Course(Health.ANSWERS, 0, "", 0.01)
     down = course_of([good(0), bad(5), bad(5.25)])
     assert (down.health, down.since, down.why) == (Health.DOWN, 5, WHY)
     assert down.next_look(5.0) == 5.0
@@ -72,7 +72,7 @@ def test_it_is_up_again_from_the_first_good_look_of_those_that_go_on() -> None:
     assert back.health is Health.DOWN
     assert back.next_look(5.0) == 1.0
     back = course_of([good(12.0)], back)
-    assert (back.health, back.since) == (Health.ANSWERS, 10)
+    assert back == Course(Health.ANSWERS, 10, "", 0.01)
     again = course_of([bad(0), bad(0.25), good(10), bad(11), good(12), good(13)])
     assert (again.health, again.since) == (Health.DOWN, 0)
 
@@ -83,10 +83,19 @@ def test_what_flaps_has_to_be_steady_for_longer_each_time() -> None:
     course = course_of([bad(10), bad(10.25), good(15), good(17)], course)
     assert (course.health, course.steady_for) == (Health.DOWN, 2 * STEADY_FOR)
     course = course_of([good(19)], course)
-    assert (course.health, course.since) == (Health.ANSWERS, 15)
-    # A good while later it begins with the usual time.
-    course = course_of([bad(100), bad(100.25)], course)
-    assert course.steady_for == STEADY_FOR
+    assert course == Course(Health.ANSWERS, 15, "", 0.01, steady_for=2 * STEADY_FOR)
+    assert course_of([good(20)], course).steady_for == 2 * STEADY_FOR
+    # A minute later it begins with the usual time.
+    assert course_of([bad(74.9), bad(75)], course).steady_for == 4 * STEADY_FOR
+    assert course_of([bad(75), bad(75.25)], course).steady_for == STEADY_FOR
+
+
+def test_an_answer_that_takes_as_long_as_a_bound_is_below_it() -> None:
+    latencies = Latencies()
+    for seconds in (0.005, 0.0051, 9.0):
+        latencies.add(seconds)
+    assert (latencies.count, latencies.total) == (3, pytest.approx(9.0101))
+    assert [latencies.up_to[bound] for bound in (0.0025, 0.005, 0.01, 5.0)] == [0, 1, 2, 2]
 
 
 def test_slow_is_what_takes_longer_than_the_plan_says() -> None:

@@ -108,7 +108,7 @@ def after(course: Course, answers: Answers, slow_after: float) -> Course:
 
 def _bad(course: Course, answers: Answers) -> Course:
     if course.health is Health.DOWN:
-        return replace(course, why=answers.why, seconds=None, steady_at=None)
+        return replace(course, why=answers.why, steady_at=None)
     if course.failing_at is None:
         return replace(course, failing_at=answers.at)
     flaps = course.since is not None and abs(course.failing_at - course.since) < SAME_OUTAGE
