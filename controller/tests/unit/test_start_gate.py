@@ -28,6 +28,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd.resources import Size
+from vcrecovery.drivers.runtime import THREADS
 from vcrecovery.errors import BusyError, ExitCode, ExternalError, NotStartedError, RefusedError, TakenBackError
 from vcrecovery.operations import start_gate as module
 from vcrecovery.operations.environment import Environment
@@ -110,7 +111,7 @@ class Services:
         self.starting: set[str] = set()
         self.most_starting = 0
         self.lock = threading.Lock()
-        self.start_gate = StartGate(self)
+        self.start_gate = StartGate(self, SystemClock(), THREADS)
 
     # what the gate asks
 
@@ -538,7 +539,7 @@ def test_one_need_that_does_not_come_up_is_enough(tmp_path: Path) -> None:
 
 def test_a_need_that_is_silent_gets_its_time_each_time(tmp_path: Path) -> None:
     services, clock = Services(tmp_path, {"web": ["db"], "db": []}), SetClock()
-    gate = StartGate(services, clock)
+    gate = StartGate(services, clock, THREADS)
 
     def silent_for(seconds: float) -> type[Readiness]:
         assert isinstance(gate.readiness("web"), Wait)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from vcrecovery.core.cpu import SeenSymptom
-from vcrecovery.core.episode import Symptom
+from vcrecovery.core.episode import Episode, Request, Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.sighting import Sighting
@@ -59,6 +59,8 @@ def seen_now(symptom: Symptom, sentence: str, *answering: str) -> Circumstances:
 
 
 STOPPED, UNWATCHED = saw(Power.SHUTOFF, "shutdown"), Circumstances(unwatched=True)
+#: A failover was withdrawn a moment before.
+SERVES = replace(SEEN, side=Side.STANDBY, withdrawn_at=NOW - 1)
 WORK = Suspension(since=50.0, until=None, reason="work")
 PORTS = ("10.0.0.1:80", "10.0.0.1:443")
 AWAY = "web: hypervisor hv1 does not answer"
@@ -78,14 +80,20 @@ NOWHERE = (
 @pytest.mark.parametrize(
     ("state", "power", "reason", "also", "kind", "sentence"),
     [
+        (SEEN, Power.SHUTOFF, "shutdown", None, Kind.INTENDED, f"{SHUT}: requested shutdown, no failure"),
+        (STOPPED, Power.SHUTOFF, "", None, Kind.INTENDED, f"web: the primary is shutoff: {BEFORE}, no failure"),
+        (STOPPED, Power.UNREACHABLE, "", None, Kind.INTENDED, f"{SILENT}; {BEFORE}, no failure"),
+        (SEEN, Power.ABSENT, "", None, Kind.UNKNOWN, "web: its hypervisor does not know the VM: check the plan"),
+        (SERVES, Power.SHUTOFF, "destroyed", None, Kind.FAILED_OVER, "web: the standby serves"),
         (
-            STOPPED,
-            Power.UNREACHABLE,
+            replace(SERVES, open_episode=Episode(1, "web", 2, "asked", Request(back=True), 50.0)),
+            Power.RUNNING,
             "",
-            UNWATCHED,
-            Kind.UNKNOWN,
-            f"{SILENT}; {NOT_WATCHED}",
+            None,
+            Kind.FAILED_OVER,
+            "web: the standby serves, and its VM is running, to go back to it",
         ),
+        (STOPPED, Power.UNREACHABLE, "", UNWATCHED, Kind.UNKNOWN, f"{SILENT}; {NOT_WATCHED}"),
         (STOPPED, Power.SHUTOFF, "", UNWATCHED, Kind.UNKNOWN, f"web: the primary is shutoff; {NOT_WATCHED}"),
         (saw(Power.SHUTOFF, "migrated"), Power.SHUTOFF, "", None, Kind.HEALTHY, "web: the primary is being migrated"),
         (saw(Power.SHUTOFF, "migrated", ago=15), Power.SHUTOFF, "", None, Kind.UNKNOWN, f"web: {NOWHERE}"),

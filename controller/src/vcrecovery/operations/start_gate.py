@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from vcrecovery.core.decisions import GO, Readiness, Unmet, Wait
 from vcrecovery.core.episode import Step
 from vcrecovery.core.service_state import ServiceState, Side
-from vcrecovery.drivers.clock import Clock, SystemClock
-from vcrecovery.drivers.runtime import THREADS, Event, Runtime
+from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.runtime import Event, Runtime
 from vcrecovery.errors import NotStartedError, VCRecoveryError
 from vcrecovery.operations.start_conditions import StartConditions
 
@@ -27,9 +27,9 @@ LOOK_EVERY = 1.0
 class StartGate:
     """The gate that services share which fail over at the same time in this process."""
 
-    def __init__(self, around: StartConditions, clock: Clock | None = None, runtime: Runtime = THREADS) -> None:
+    def __init__(self, around: StartConditions, clock: Clock, runtime: Runtime) -> None:
         self._around = around
-        self._monotonic = (clock or SystemClock()).steady
+        self._monotonic = clock.steady
         self._runtime = runtime
         self._lock = runtime.lock()
         #: Each service that waits has its own, rung only when its last answer may not hold any more: with hundreds of
