@@ -254,13 +254,17 @@ def test_the_destination_dies_while_it_copies(site: TwoSecondaries, step: Step) 
     assert site.pages(WEB) == (None, WEB)
 
 
-def test_a_destination_that_died_while_it_made_the_container(site: TwoSecondaries) -> None:
-    """LXD knows a container then that has no volume, and can do nothing with it."""
+@pytest.mark.parametrize("knows_the_volume", [False, True])
+def test_a_destination_that_died_while_it_made_the_container(site: TwoSecondaries, knows_the_volume: bool) -> None:
+    """LXD knows a container then that has no volume, or no folder for it, and can do nothing with it."""
     moved = site.vcrecovery("move", WEB, "--to", "sec2")
     assert moved.returncode == 0, moved.stderr
     site.vcrecovery("move", WEB, "--to", "sec1")
-    site.spare_lxd.lxd("sql", "global", f"DELETE FROM storage_volumes WHERE name = '{WEB}'")  # noqa: S608  our own
     shutil.rmtree(site.spare_lxd.folder / "storage-pools" / SPARE_BRIDGE / "containers" / WEB)
+    if knows_the_volume:
+        (site.spare_lxd.folder / "containers" / WEB).unlink()
+    else:
+        site.spare_lxd.lxd("sql", "global", f"DELETE FROM storage_volumes WHERE name = '{WEB}'")  # noqa: S608  our own
     done = site.vcrecovery("move", WEB, "--to", "sec2")
     assert done.returncode == 0, done.stderr
     assert site.pages(WEB) == (None, WEB)

@@ -288,10 +288,12 @@ def _all_of(env: Environment, meant: _Meant, request: Request, ended: dict[str, 
     start_gate = StartGate(LiveConditions(env), env.clock, env.runtime)
     size = max(len(name) for name in meant.services)
     cause = f"requested by {request.by}, with {meant.what} {meant.name}"
+    # One time for all: whichever is first fences for the others too, however late they come to it.
+    asked_at = env.clock.now()
 
     def attempt(name: str) -> Episode | None:
         reporter: ProgressReporter = NoTimeline() if as_json else LiveTimeline(f"{name:<{size}}  ")
-        episode = fail_over_locked(env, name, cause, request, reporter=reporter, gate=start_gate)
+        episode = fail_over_locked(env, name, cause, request, reporter=reporter, gate=start_gate, detected_at=asked_at)
         ended[name] = result_of(name, episode, request)
         _until_protected(env, name, episode, quietly=True)
         return episode

@@ -16,8 +16,8 @@ from vcrecovery.errors import ExternalError
 
 #: Set while files arrive: what is there then is a mixture of two states.
 INCOMPLETE_KEY = "user.vcrecovery.incomplete"
-#: What LXD says of an instance that has no volume.
-_NO_VOLUME = "Instance storage pool not found"
+#: What LXD says, all of it, of an instance that has no volume, or whose volume has no folder.
+_HALF_MADE = (("Instance storage pool not found",), ("Failed to write backup file", "no such file or directory"))
 #: How LXD tells of rsync's word for files that vanished.
 _VANISHED = "[exit status 24]"
 #: Seconds between two looks at a copy that goes on; less of a short one, since nobody serves during the last of a move.
@@ -84,7 +84,7 @@ class Copies(Instances):
             try:
                 self.reconfigure(lambda: self.must_get(instance), lambda _found: config, devices)
             except ExternalError as error:
-                if _NO_VOLUME not in error.message:
+                if not any(all(word in error.message for word in words) for words in _HALF_MADE):
                     raise
                 # LXD was itself ended while it created it: there is nothing that could be lost.
                 self.delete(instance)
