@@ -141,8 +141,6 @@ def environment(lxd: PrivateLxd, image: MachineImage, system: System, name: str)
         "VCRECOVERY_MOLECULE": system.bridge,
         "VCRECOVERY_MOLECULE_NETWORK": system.prefix,
         "VCRECOVERY_MOLECULE_SYSTEM": system.name,
-        # Where packages come from, unless the image says so.
-        "VCRECOVERY_MOLECULE_SUITE": system.suite if system.is_debian else "",
         "ANSIBLE_PRIVATE_KEY_FILE": str(image.ssh_key),
         # Of this run alone: the next one's containers have the same addresses.
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lxd.folder / "ssh"),
