@@ -1,14 +1,19 @@
-"""`python -m vcrecovery_lab.molecule [SCENARIO...]`: Molecule's scenarios, on a LXD of their own; nothing is left."""
+"""`python -m vcrecovery_lab.molecule [SCENARIO...]`: Molecule's scenarios, on a LXD of their own; nothing is left.
+
+The machines have the system that MOLECULE_SYSTEM names.
+"""
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from vcrecovery.errors import VCRecoveryError
 
@@ -17,9 +22,8 @@ from .layout import CHECKOUT
 from .private_lxd import PrivateLxd
 from .progress import stderr_progress
 from .run import LabError
+from .systems import SYSTEMS, System
 
-#: The pool is called so, too.
-BRIDGE, GATEWAY = "vcrlab-mole", "10.211.30.1"
 SCENARIOS, LOGS = CHECKOUT / "molecule", CHECKOUT / ".cache/molecule"
 #: Seconds for all of one scenario.
 PATIENCE = 1800.0
@@ -28,11 +32,14 @@ PATIENCE = 1800.0
 def main() -> int:
     """The exit status: 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="vcrecovery_lab.molecule", description=__doc__)
-    names = sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml"))
+    system = SYSTEMS.get(os.environ.get("MOLECULE_SYSTEM") or next(iter(SYSTEMS)))
+    if system is None:
+        parser.error(f"MOLECULE_SYSTEM names none of {', '.join(SYSTEMS)}")
+    names = sorted({path.parent.name for path in SCENARIOS.glob("*/molecule.yml")} - system.not_played)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)} (all)")
     wanted = parser.parse_args().scenarios or names
     if unknown := sorted(set(wanted) - set(names)):
-        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(names)}")
+        parser.error(f"no scenario {', '.join(unknown)} for {system.name}; there are {', '.join(names)}")
     if os.geteuid() != 0:
         sys.stderr.write("molecule: run this as root: it makes containers and a bridge\n")
         return 1
@@ -40,7 +47,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        return play(wanted)
+        return play(wanted, system)
     except (LabError, VCRecoveryError) as error:
         sys.stderr.write(f"molecule: {error}\n")
         return 1
@@ -49,36 +56,47 @@ def main() -> int:
         return 130
 
 
-def play(scenarios: Sequence[str]) -> int:
-    image = ensure_machine_image(GATEWAY, stderr_progress)
-    LOGS.mkdir(parents=True, exist_ok=True)
-    lxd = PrivateLxd(BRIDGE)
+def play(scenarios: Sequence[str], system: System) -> int:
+    # The first is for machines that only help, such as the secondary of a primary under test.
+    images = {one.name: ensure_machine_image(one, stderr_progress) for one in {next(iter(SYSTEMS.values())), system}}
+    image = images[system.name]
+    (LOGS / system.name).mkdir(parents=True, exist_ok=True)
+    lxd = PrivateLxd(system.bridge)
     failed = False
-    try:
-        lxd.start()
-        lxd.lxc("storage", "create", BRIDGE, "dir")
-        lxd.lxc("network", "create", BRIDGE, f"ipv4.address={GATEWAY}/24", "ipv4.nat=true", "ipv6.address=none")
-        lxd.lxc("image", "import", str(image.archive), "--alias", "debian")
-        for name in scenarios:
-            with stderr_progress(f"molecule: {name}"):
-                fault = fault_of(name, lxd, image)
-            if fault is not None:
-                failed = True
-                sys.stderr.write(f"molecule: {name} failed: {fault}; all of it is in {LOGS / name}.log\n")
-    finally:
-        lxd.close()
+    # Another run's machines have the same addresses.
+    with Path(f"/run/lock/{system.bridge}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            lxd.start()
+            lxd.lxc("storage", "create", system.bridge, "dir")
+            own = (f"ipv4.address={system.gateway}/24", "ipv4.nat=true", "ipv6.address=none")
+            lxd.lxc("network", "create", system.bridge, *own)
+            for alias, one in images.items():
+                lxd.lxc("image", "import", str(one.archive), "--alias", alias)
+            for name in scenarios:
+                with stderr_progress(f"molecule: {name} on {system.name}"):
+                    fault = fault_of(name, lxd, image, system)
+                if fault is not None:
+                    failed = True
+                    sys.stderr.write(f"molecule: {name} failed: {fault}; all of it is in {log_of(name, system)}\n")
+        finally:
+            lxd.close()
     return int(failed)
 
 
-def fault_of(name: str, lxd: PrivateLxd, image: MachineImage) -> str | None:
+def log_of(name: str, system: System) -> Path:
+    return LOGS / system.name / f"{name}.log"
+
+
+def fault_of(name: str, lxd: PrivateLxd, image: MachineImage, system: System) -> str | None:
     """Plays one scenario. None: it went well."""
     command = ["molecule", "--base-config", str(SCENARIOS / "base.yml"), "test", "--no-command-borders"]
-    log = LOGS / f"{name}.log"
+    log = log_of(name, system)
     with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--scenario-name", name],
             cwd=CHECKOUT,
-            env={**os.environ, **environment(lxd, image, name)},
+            env={**os.environ, **environment(lxd, image, system, name)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -117,10 +135,12 @@ def changed_in_last_check(text: str) -> list[str]:
     return [task for task, output in zip(tasks[1::2], tasks[2::2], strict=True) if "\nchanged: " in output]
 
 
-def environment(lxd: PrivateLxd, image: MachineImage, name: str) -> Mapping[str, str]:
+def environment(lxd: PrivateLxd, image: MachineImage, system: System, name: str) -> Mapping[str, str]:
     return {
         **lxd.environment(),
-        "VCRECOVERY_MOLECULE": BRIDGE,
+        "VCRECOVERY_MOLECULE": system.bridge,
+        "VCRECOVERY_MOLECULE_NETWORK": system.prefix,
+        "VCRECOVERY_MOLECULE_SYSTEM": system.name,
         "ANSIBLE_PRIVATE_KEY_FILE": str(image.ssh_key),
         # Of this run alone: the next one's containers have the same addresses.
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lxd.folder / "ssh"),

@@ -47,6 +47,7 @@ from vcrecovery.report.drills import in_a_line, result_line, step_lines
 from vcrecovery.report.findings import findings
 from vcrecovery.report.status import as_data, detail
 from vcrecovery.standby.container import ROLE_KEY
+from vcrecovery.store.connection import Connection
 from vcrecovery.store.drills import KEPT, DrillBook
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.lock import drill_lock
@@ -310,7 +311,7 @@ def test_what_is_old_is_forgotten_but_for_the_newest_and_the_newest_good_one(tmp
 def test_a_drill_of_a_later_version_is_no_traceback(tmp_path: Path) -> None:
     book = DrillBook(Journal(tmp_path / "journal.db"))
     book.begin(["web"], NOW, "root")
-    with sqlite3.connect(tmp_path / "journal.db") as database:
+    with sqlite3.connect(tmp_path / "journal.db", factory=Connection) as database:
         database.execute("UPDATE drill SET outcome = 'splendid'")
     database.close()
     with pytest.raises(ExternalError, match="does not know: 'splendid' is not a valid"):

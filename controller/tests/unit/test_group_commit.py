@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.waiting import wait_for
+from vcrecovery.store.connection import Connection
 from vcrecovery.store.group_commit import GroupCommit
 
 #: Seconds after which a thread that should have come on is stuck.
@@ -37,7 +38,7 @@ class CountingLock:
 class Table:
     def __init__(self, file: Path) -> None:
         self.lock = CountingLock()
-        self.db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        self.db = sqlite3.connect(file, isolation_level=None, check_same_thread=False, factory=Connection)
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA foreign_keys=ON")
         self.db.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
@@ -46,7 +47,7 @@ class Table:
         self.commits: list[str] = []
         self.db.set_trace_callback(lambda said: self.commits.append(said) if said == "COMMIT" else None)
         self.group = GroupCommit(self.db, self.lock)  # type: ignore[arg-type]
-        self.other = sqlite3.connect(file, check_same_thread=False)
+        self.other = sqlite3.connect(file, check_same_thread=False, factory=Connection)
 
     def seen(self) -> list[int]:
         """What another process sees."""

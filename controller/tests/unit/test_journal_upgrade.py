@@ -13,6 +13,7 @@ from journal_cases import finish
 from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.policy import Policy
 from vcrecovery.report import explain
+from vcrecovery.store.connection import Connection
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.quarantines import QuarantineBook
@@ -131,7 +132,7 @@ INSERT INTO hold VALUES (1, 'web', 1, 'its uuid', 5.0, 6.0, NULL, NULL);
 
 def test_what_is_held_stays_so_and_another_hypervisor_may_hold_it_too(tmp_path: Path) -> None:
     path = old_journal(tmp_path)
-    with sqlite3.connect(path) as database:
+    with sqlite3.connect(path, factory=Connection) as database:
         database.executescript(HOLDS)
     database.close()
     book = QuarantineBook(Journal(path))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from vcrecovery.errors import ExternalError, RefusedError, UsageError, VCRecoveryError
+from vcrecovery.store.connection import Connection
 from vcrecovery.store.journal import Journal
 from vcrecovery.transfer import receiver
 from vcrecovery.transfer.failback_orders import Order, give
@@ -195,7 +196,7 @@ def test_the_journal_is_only_read(secondary: Secondary) -> None:
     assert not (secondary.state / "journal.db").exists()
     Journal(secondary.state / "journal.db")
     assert receiver.who_serves(secondary.state, "web") == "primary"
-    with sqlite3.connect(secondary.state / "journal.db", timeout=0.1) as db:
+    with sqlite3.connect(secondary.state / "journal.db", timeout=0.1, factory=Connection) as db:
         db.execute("BEGIN EXCLUSIVE")
 
 

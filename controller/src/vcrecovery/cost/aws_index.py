@@ -19,6 +19,7 @@ from typing import Self
 
 from vcrecovery.cost.aws_products import Cost, Machine
 from vcrecovery.cost.aws_stream import Identity
+from vcrecovery.store.connection import Connection
 
 #: Of its tables, and of what is taken for a price. One of another form is not used.
 _FORM = 1
@@ -51,7 +52,7 @@ class OfferIndex:
 
     def __init__(self) -> None:
         # In memory, whether or not it can be kept. Whoever asks may do so from several threads.
-        self._db = sqlite3.connect(":memory:", check_same_thread=False)
+        self._db = sqlite3.connect(":memory:", check_same_thread=False, factory=Connection)
 
     @classmethod
     def empty(cls) -> Self:

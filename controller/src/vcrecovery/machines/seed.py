@@ -79,7 +79,8 @@ def _network(machine: Machine, place: Place) -> Dict[str, Any]:
 def _user_data(machine: Machine, seed: Seed) -> Dict[str, Any]:
     mounts: List[List[str]] = []
     if machine.standbys_disk:
-        options = "defaults,nofail,x-systemd.before=lxd.service,x-systemd.before=incus.service"
+        users = ("lxd.service", "snap.lxd.daemon.service", "incus.service")
+        options = ",".join(["defaults", "nofail", *(f"x-systemd.before={unit}" for unit in users)])
         mounts = [[f"LABEL={STANDBYS_CARD}", STANDBYS_MOUNT, "ext4", options, "0", "2"]]
     return {
         "hostname": seed.host_name,
