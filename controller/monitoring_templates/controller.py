@@ -171,7 +171,7 @@ _SECONDARIES = rule(
     NAME,
     "vcr.secondaries",
     "Secondaries",
-    "The secondaries of the plan. One that is not in it any more is removed after a day.",
+    "The secondaries of the plan, and those that were made for a while. One that is gone is removed after a day.",
     "1d",
     items=[
         _secondary("vcr.cpu", "CPU of {#SECONDARY}",
@@ -188,8 +188,13 @@ _SECONDARIES = rule(
         _secondary("vcr.network", "Network use of {#SECONDARY}",
             "Of the speed of its busiest card, in the direction in which there is more. None comes where nobody knows"
             " the speed, as in most VMs.", percent=True),
+        _secondary("vcr.onfor", "Time on of {#SECONDARY}",
+            "For how long it was on in this month, of one on demand or made for a while. None comes of one that is always"
+            " on.", units="s"),
         _secondary("vcr.overloaded", "Overload of {#SECONDARY}",
             "Whether it is overloaded, as the plan's section balance has it.", "overload", words="Overload"),
+        _secondary("vcr.power", "Power of {#SECONDARY}",
+            "Of one on demand, or made for a while, by the controller's books.", words="Power"),
         _secondary("vcr.received", "Network in of {#SECONDARY}", "By all its network cards.", units="Bps"),
         _secondary("vcr.relief", "What would relieve {#SECONDARY}",
             "What it has too much to do with, and what would be moved. Empty while it is not overloaded.",
@@ -289,6 +294,7 @@ TEMPLATE = template(
         value_map(NAME, "Drill", {0: "well", 1: "failed", 2: "overdue"}),
         value_map(NAME, "Health", {0: "answers", 1: "slow", 2: "down", 3: "unknown"}),
         value_map(NAME, "Overload", {0: "no", 1: "overloaded"}),
+        value_map(NAME, "Power", {0: "off", 1: "on", 2: "being made", 3: "being given back"}),
         value_map(NAME, "Protection", {0: "protected", 1: "degraded", 2: "unprotected"}),
         value_map(NAME, "Serves", {0: "its VM", 1: "its standby", 2: "changing hands"}),
         value_map(NAME, "Yes or no", {0: "no", 1: "yes"}),

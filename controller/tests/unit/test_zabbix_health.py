@@ -18,7 +18,7 @@ from vcrecovery.balance.devices import DiskLoad, NetworkLoad
 from vcrecovery.balance.load import Load
 from vcrecovery.core.health import Course, Health
 from vcrecovery.detect import zabbix_health
-from vcrecovery.detect.zabbix_health import LIST_AGAIN_AFTER, LIST_EVERY, SAID, SIGN_EVERY, ZabbixHealth
+from vcrecovery.detect.zabbix_health import LIST_AGAIN_AFTER, LIST_EVERY, SAID, SIGN_EVERY, SeenPower, ZabbixHealth
 from vcrecovery.detect.zabbix_way import REFUSED_FOR
 from vcrecovery.plan.monitoring import Zabbix
 from vcrecovery.store.load_book import Seen
@@ -72,9 +72,13 @@ class Told:
     watch: Watch = field(default_factory=Watch)
     clock: Clock = field(default_factory=Clock)
     loads: Mapping[str, Seen] = field(default_factory=dict)
+    powers: Mapping[str, SeenPower] = field(default_factory=dict)
 
     def known_loads(self) -> Mapping[str, Seen]:
         return self.loads
+
+    def known_powers(self) -> Mapping[str, SeenPower]:
+        return self.powers
 
     def texts(self, key: str) -> list[str]:
         return [value.text for value in self.zabbix.values(HOST, key)]
@@ -108,7 +112,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     made.zabbix.start()
     plan = Zabbix.model_validate({"trapper": {"address": made.zabbix.address, "port": made.zabbix.port}})
     stop = threading.Event()
-    sender = ZabbixHealth(plan, made.watch, made.clock, ["sec1", "sec2"], made.known_loads)
+    sender = ZabbixHealth(plan, made.watch, made.clock, ["sec1", "sec2"], made.known_loads, made.known_powers)
     thread = threading.Thread(target=sender.run, args=(stop,))
     thread.start()
     try:
@@ -263,7 +267,7 @@ def test_how_loaded_the_secondaries_are(told: Told) -> None:
     told.loads = {
         "sec1": Seen(1.0, load, 0.5, "95 % of its cores", proposal=("web to sec2",)),
         "sec2": Seen(1.0, trouble="it does not answer"),
-        # Made for a while: Zabbix has no items of it.
+        # Zabbix has no items of it.
         "elastic-1": Seen(1.0, load),
     }
     told.clock.ahead += SIGN_EVERY
@@ -276,3 +280,23 @@ def test_how_loaded_the_secondaries_are(told: Told) -> None:
     told.comes("vcr.received[sec1]", "7000000")
     told.comes("vcr.network[sec1]", "56.0")
     assert told.texts("vcr.overloaded[sec2]") == []
+
+
+def test_which_secondaries_are_on_and_for_how_long(told: Told) -> None:
+    """One that was made since is listed before anything is said of it."""
+    told.powers = {"sec2": SeenPower(1, 7200.4)}
+    told.clock.ahead += SIGN_EVERY
+    told.comes("vcr.power[sec2]", "1")
+    told.comes("vcr.onfor[sec2]", "7200")
+    told.powers = {"sec2": SeenPower(0, 7300.0), "elastic-1": SeenPower(2, 0.0)}
+    told.loads = {"elastic-1": Seen(1.0, Load(Amounts(2.0, 4e9), Amounts(1.0, 1e9)))}
+    told.clock.ahead += SIGN_EVERY
+    told.comes("vcr.power[sec2]", "1", "0")
+    names = [{"{#SECONDARY}": name} for name in ("sec1", "sec2", "elastic-1")]
+    wait_for(lambda: json.loads(told.texts("vcr.secondaries")[-1]) == names, "the new list", 30)
+    assert told.texts("vcr.power[elastic-1]") == []
+    told.clock.ahead += SIGN_EVERY
+    told.comes("vcr.power[elastic-1]", "2")
+    told.comes("vcr.onfor[elastic-1]", "0")
+    told.comes("vcr.cpu[elastic-1]", "50.0")
+    assert told.texts("vcr.power[sec1]") == []

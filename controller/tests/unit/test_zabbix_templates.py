@@ -18,7 +18,7 @@ from vcrecovery.core.health import Health
 from vcrecovery.detect.zabbix_health import LIST, NUMBERS, SECONDARIES, SIGN, SIGN_EVERY
 from vcrecovery.drivers.zabbix import METHODS
 from vcrecovery.plan.monitoring import COPY_POLL
-from vcrecovery.report import zabbix_values
+from vcrecovery.report import powers, zabbix_values
 from vcrecovery.report.protection import Protection
 from vcrecovery.report.zabbix_status import CONTROLLER
 
@@ -213,10 +213,11 @@ def test_the_values_have_their_items_and_words() -> None:
     assert [item["key"] for item in secondaries["item_prototypes"]] == [
         f"vcr.{what}[{{#SECONDARY}}]"
         for what in (
-            *("cpu", "diskbusy", "disklatency", "dropped", "memory", "network"),
-            *("overloaded", "received", "relief", "sent"),
+            *("cpu", "diskbusy", "disklatency", "dropped", "memory", "network", "onfor"),
+            *("overloaded", "power", "received", "relief", "sent"),
         )
     ]
+    assert set(words("Power")) == {powers.OFF, powers.ON, powers.BEING_MADE, powers.BEING_GIVEN_BACK}
     assert words("Health") == {number: health.value for health, number in NUMBERS.items()}
     assert words("Protection") == {number: level.value for level, number in zabbix_values.PROTECTIONS.items()}
     assert set(words("Protection").values()) == {level.value for level in Protection}

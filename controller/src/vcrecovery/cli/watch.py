@@ -40,6 +40,7 @@ from vcrecovery.plan.model import Plan
 from vcrecovery.report.notifier import Notifier
 from vcrecovery.report.page_answers import metrics_answers, place_of_metrics, place_of_status, status_answers
 from vcrecovery.report.page_server import Answers, Place, keep_serving
+from vcrecovery.report.powers import powers
 from vcrecovery.report.recent_look import RecentLook
 from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.report.zabbix_status import ZabbixServing, ZabbixStatus
@@ -96,6 +97,7 @@ def _tell_zabbix_health(env: Environment, health: HealthWatch, stop: Event) -> N
             env.clock,
             list(env.plan.secondaries) if looks else [],
             lambda: book.read(env.clock.now()) if looks else {},
+            lambda: powers(env),
         )
         env.runtime.spawn(lambda: sender.run(stop), "zabbix-health")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from vcrecovery.balance.load import Load
@@ -37,6 +38,15 @@ def listed(names: Iterable[str], macro: str = "{#SERVICE}") -> str:
     return json.dumps([{macro: name} for name in names])
 
 
+@dataclass(frozen=True)
+class SeenPower:
+    """Of a secondary that is not always there. `power`: as the value map of the template has it; `on_for`: seconds, in
+    this month."""
+
+    power: int
+    on_for: float
+
+
 class Watched(Protocol):
     """What asks the services."""
 
@@ -57,10 +67,14 @@ class ZabbixHealth:
         clock: Clock,
         secondaries: Sequence[str] = (),
         loads: Callable[[], Mapping[str, Seen]] = dict,
+        powers: Callable[[], Mapping[str, SeenPower]] = dict,
     ) -> None:
-        """`loads`: what is known of the `secondaries` now."""
+        """`loads`: what is known of the `secondaries` now, and of those that were made for a while. `powers`: those
+        that are not always there."""
         self._health, self._clock = health, clock
-        self._secondaries, self._loads = secondaries, loads
+        self._secondaries, self._loads, self._powers = secondaries, loads, powers
+        #: Those that Zabbix has made items of, or is about to.
+        self._listed: list[str] = []
         self._way = ZabbixWay(zabbix, clock, SAID, capacity=CAPACITY, timeout=TIMEOUT, retry_after=RETRY_AFTER)
         #: Each begins as unknown, which needs no telling before the second sign of life.
         self._told: dict[str, tuple[Health, str]] = {}
@@ -87,8 +101,9 @@ class ZabbixHealth:
         if not self._way.away and now >= self._list_at:
             self._list_at, self._listed_at = now + LIST_EVERY, now
             self._way.put(LIST, listed(courses), at)
-            if self._secondaries:
-                self._way.put(SECONDARIES, listed(self._secondaries, "{#SECONDARY}"), at)
+            self._listed = list(dict.fromkeys([*self._secondaries, *self._powers()]))
+            if self._listed:
+                self._way.put(SECONDARIES, listed(self._listed, "{#SECONDARY}"), at)
             # What Zabbix may have lost comes again.
             self._told.clear()
         if not self._way.away and now >= self._sign_at:
@@ -98,6 +113,7 @@ class ZabbixHealth:
         if is_due:
             self._services_at = now + SIGN_EVERY
             self._put_loads(at)
+            self._put_powers(at, now)
         for name, course in courses.items():
             health, why = self._told.get(name, (Health.UNKNOWN, ""))
             # Reasons may change at every look. Those of a time in which Zabbix was away are of no use to anybody.
@@ -117,7 +133,7 @@ class ZabbixHealth:
     def _put_loads(self, at: float) -> None:
         """Of those whose load is known, and that Zabbix has items of. The reason first, as above."""
         for name, seen in self._loads().items():
-            if seen.load is None or name not in self._secondaries:
+            if seen.load is None or name not in self._listed:
                 continue
             overloaded = seen.since is not None
             self._way.put(f"vcr.relief[{name}]", "; ".join([seen.why, *seen.proposal]) if overloaded else "", at)
@@ -126,6 +142,15 @@ class ZabbixHealth:
             self._way.put(f"vcr.memory[{name}]", f"{100 * seen.load.shares.memory:.1f}", at)
             for key, value in _devices(seen.load):
                 self._way.put(f"{key}[{name}]", value, at)
+
+    def _put_powers(self, at: float, now: float) -> None:
+        """One that was made since the last list is put on the next one, which comes at once."""
+        for name, seen in self._powers().items():
+            if name not in self._listed:
+                self._list_at = now
+                continue
+            self._way.put(f"vcr.power[{name}]", str(seen.power), at)
+            self._way.put(f"vcr.onfor[{name}]", f"{seen.on_for:.0f}", at)
 
 
 def _devices(load: Load) -> Iterator[tuple[str, str]]:
