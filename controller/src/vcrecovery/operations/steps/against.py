@@ -37,11 +37,11 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
 
 def _against_a_failback(subject: Subject, episode: Episode) -> list[str]:
     name, lxd = subject.name, subject.lxd
-    if is_on_demand(subject.secondary):
+    # What it may fetch is told to the receiver on this machine, and no other one is reached from here.
+    if is_on_demand(subject.secondary) or not lxd.is_here:
+        what = "on demand" if is_on_demand(subject.secondary) else "another machine"
         how = f"stop it, copy what it has written to its VM, then `vcrecovery standby reset {name}`"
-        return [f"its VM cannot fetch from secondary {lxd.name}, which is on demand: {how}"]
-    if not lxd.is_here:
-        return [f"its VM fetches from secondary {lxd.name}, which is another machine: run it there"]
+        return [f"its VM cannot fetch from secondary {lxd.name}, which is {what}: {how}"]
     if not standby_serves(subject.env, name):
         return [f"its standby is to serve and does not answer; `vcrecovery failover {name}` brings it up"]
     rootfs = lxd.rootfs(subject.secondary.storage_pool, name)
