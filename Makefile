@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-install paper mutants matrix sbom audit
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install paper mutants matrix sbom audit
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -107,6 +107,9 @@ bench-install: setup  ## Measure from the archive to the first protected service
 
 bench-balance: setup  ## Measure how long it takes to choose what leaves overloaded secondaries (seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m balance_bench $(ARGS)
+
+bench-relief: setup  ## Measure what services on an overloaded secondary answer while some of them leave it (3 minutes; ARGS=--quick: 1)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m relief_bench $(ARGS)
 
 paper: setup  ## Run the paper's experiments in its order and write docs/benchmarks.md (about 3 hours; ARGS=--quick: 30 minutes)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m paper_bench $(ARGS)
