@@ -49,6 +49,7 @@ def over_https(port: int, folder: Path, lxd: PrivateLxd) -> dict[str, Any]:
     return {
         "secondary_plan": {"services": {}, "secondaries": {"sec2": here}},
         "secondary_name": "sec2",
+        "secondary_lxd_from": "package",
         "secondary_lxd_dir": str(lxd.folder),
         "secondary_config_dir": str(folder / "etc"),
         "secondary_certificate_days": 3650,
