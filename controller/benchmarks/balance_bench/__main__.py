@@ -12,7 +12,7 @@ from statistics import median
 
 from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import Container, Machine, choose
 
@@ -97,12 +97,11 @@ def _text(results: Results) -> str:
         )
         for run in results.runs
     ]
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}".rstrip(), x.verdict) for x in results.targets]
     heads = ("secondaries", "containers", "overloaded", "moves", f"median of {_REPEATS}")
     return "\n".join(
         [
             section("What leaves overloaded secondaries, and where it goes", heads, rows),
-            section("Targets", ("target", "measured", "limit", ""), verdicts),
+            verdicts(results.targets),
         ]
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .paper import LOADS, said
 from .rounds import Round, compare
@@ -78,8 +78,7 @@ def text(results: Results) -> str:
     void = [(str(n), *line) for n, entry in enumerate(results.rounds, 1) for line in _missing(entry)]
     if void:
         sections.append(section("Without a figure: void in each comparison", ("round", "load", "side", "why"), void))
-    verdicts = [(x.name, x.shown, f">= {x.limit:g}", x.verdict) for x in results.targets]
-    sections.append(section("Targets: what the paper lost", ("target", "measured", "limit", ""), verdicts))
+    sections.append(verdicts(results.targets, "Targets: what the paper lost"))
     return "\n".join(sections)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .scale import Scale
 from .stage_alarms import Alarm
@@ -67,10 +67,7 @@ def text(results: Results) -> str:
     ways = list(results.alarms[0].failovers) if results.alarms else []
     alarms = [(x.what, f"{x.seconds:.0f}", *(str(x.failovers[way]) for way in ways)) for x in results.alarms]
     sections.append(section("What is no failure, and the failovers that it began", ("", "seconds", *ways), alarms))
-    verdicts = [
-        (x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g} {x.unit}", x.verdict) for x in results.targets
-    ]
-    sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))
+    sections.append(verdicts(results.targets))
     return "\n".join(sections)
 
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .measure import FULL, QUICK, Measured, Scale, measure
 from .stage_again import Again, again
@@ -60,13 +60,12 @@ def _text(results: Results) -> str:
             ("container killed to answer", results.again.restarts),
         )
     ]
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
     title = f"{results.scale.services:,} services asked every 5 s, one TCP port each, for {results.scale.seconds:g} s"
     return "\n".join(
         [
             section(title, ("", ""), rows),
             section("A standby that serves and ends, in a real LXD", ("", ""), times),
-            section("Targets", ("target", "measured", "limit", ""), verdicts),
+            verdicts(results.targets),
         ]
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +26,8 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
+from vcrecovery_lab.busybox_tree import give_away, plant, stamp
+from vcrecovery_lab.operator import vcrecovery
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.private_lxd import PrivateLxd
 
@@ -77,7 +78,7 @@ def again(folder: Path, rounds: int) -> Again:
                 wait_until(lambda: _health(plan) == "answers", "a good health", PATIENCE)
             lxd.lxc("stop", "--force", NAME)
             _call(plan, "standby", "reset", NAME)
-            _stamp(lxd.server.rootfs(BRIDGE, NAME))
+            stamp(lxd.server.rootfs(BRIDGE, NAME), time.time())
     return Again(failovers, restarts)
 
 
@@ -109,27 +110,13 @@ def _plan(folder: Path, lxd: Path) -> Path:
 
 
 def _fill(top: Path) -> None:
-    for inside in ("bin", "sbin", "var/lib/vcrecovery"):
-        (top / inside).mkdir(parents=True, exist_ok=True)
-    shutil.copy2("/bin/busybox", top / "bin/busybox")
-    (top / "bin/sh").symlink_to("busybox")
-    (top / "sbin/init").write_text(_INIT)
-    (top / "sbin/init").chmod(0o755)
-    _stamp(top)
-    owner = top.stat()
-    for folder, folders, files in os.walk(top):
-        for entry in (*folders, *files):
-            if (path := Path(folder, entry)).lstat().st_uid == 0:
-                os.lchown(path, owner.st_uid, owner.st_gid)
-
-
-def _stamp(top: Path) -> None:
-    (top / "var/lib/vcrecovery/heartbeat").write_text(json.dumps({"at": time.time()}))
+    plant(top, {"sbin/init": _INIT})
+    stamp(top, time.time())
+    give_away(top)
 
 
 def _call(plan: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(plan)]
-    return subprocess.run(command, timeout=120, check=True, capture_output=True, text=True).stdout
+    return vcrecovery(plan, *words, timeout=120)
 
 
 def _health(plan: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 from vcrecovery_lab.layout import read_layout
 
 from .archive import Installed, installed
@@ -54,12 +54,11 @@ def text(results: Results) -> str:
         (name, f"{lab.first.roles.get(name, 0.0):.1f} s", f"{seconds:.1f} s")
         for name, seconds in lab.second.roles.items()
     ]
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
     return "\n".join(
         [
             section(f"From the archive, at a load of {results.load:.1f}", ("command", "takes", ""), rows),
             section("Roles", ("role", "first run", "second run"), roles),
-            section("Targets", ("target", "measured", "limit", ""), verdicts),
+            verdicts(results.targets),
             "Not in it: the packages of the distribution, which are here already, and Ansible's own installation.\n",
         ]
     )

@@ -11,6 +11,7 @@ from vcrecovery_lab.built_collection import BuiltCollection
 from vcrecovery_lab.lab import down, ground, site_variables
 from vcrecovery_lab.layout import CHECKOUT, Layout
 from vcrecovery_lab.machine import create
+from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.run import LabError, run
 
@@ -61,14 +62,10 @@ def installed(layout: Layout, folder: Path) -> Installed:
 
 
 def _wait_until_protected(program: Path, layout: Layout) -> None:
-    deadline = time.monotonic() + PROTECTED
-    while True:
-        asked = run([program, "status", "--check", "--plan", layout.plan_file], timeout=60, check=False)
-        if asked.returncode == 0:
-            return
-        if time.monotonic() > deadline:
-            raise LabError(f"not protected after {PROTECTED:.0f} s: {(asked.stdout + asked.stderr).strip()}")
-        time.sleep(0.5)
+    def is_well() -> bool:
+        return run([program, "status", "--check", "--plan", layout.plan_file], timeout=60, check=False).returncode == 0
+
+    wait_until(is_well, "the word of `vcrecovery status --check` that all is well", PROTECTED, 0.5)
 
 
 def _seconds(act: Callable[[], None]) -> float:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,12 +14,13 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
+from vcrecovery_lab.busybox_tree import give_away, plant, stamp
 from vcrecovery_lab.checkpointing_lxd import CheckpointingLxd, join
+from vcrecovery_lab.operator import vcrecovery
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.progress import Progress
-from vcrecovery_lab.run import LabError, run
 
 from .client import answers
 from .scale import Scale
@@ -96,11 +94,7 @@ class Sides:
 
     def vcrecovery(self, *words: str) -> None:
         """Raises LabError with what it says."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(self.plan)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        if done.returncode:
-            raise LabError(f"vcrecovery {' '.join(words)}: {done.stderr.strip() or done.stdout[-500:]}")
+        vcrecovery(self.plan, *words)
 
     def tree(self, lxd: PrivateLxd) -> Path:
         return lxd.server.rootfs(lxd.network, NAME)
@@ -108,23 +102,16 @@ class Sides:
     def fill(self, scale: Scale) -> None:
         """A system of one busybox, and what it serves."""
         top = self.tree(self.first)
-        for inside in ("bin", "sbin", "www", "etc", "var/lib/vcrecovery", "proc", "sys", "dev", "run", "tmp"):
-            (top / inside).mkdir(parents=True, exist_ok=True)
-        shutil.copy2("/bin/busybox", top / "bin/busybox")
-        (top / "bin/sh").symlink_to("busybox")
-        (top / "sbin/init").write_text(_INIT.replace("BYTES", str(scale.memory << 20)))
-        (top / "bin/count").write_text(_COUNT)
-        (top / "bin/count").chmod(0o755)
-        (top / "sbin/init").chmod(0o755)
+        programs = {"sbin/init": _INIT.replace("BYTES", str(scale.memory << 20)), "bin/count": _COUNT}
+        plant(top, programs, ("www", "etc", "proc", "sys", "dev", "run", "tmp"))
         (top / "www/index.html").write_text("web\n")
-        (top / "var/lib/vcrecovery/heartbeat").write_text(f'{{"at": {time.time()}}}\n')
+        stamp(top, time.time())
         each = scale.megabytes * 1_000_000 // scale.files
         for number in range(scale.files):
             folder = top / f"www/{number % 100:02d}"
             folder.mkdir(exist_ok=True)
             (folder / f"{number}").write_bytes(os.urandom(each))
-        owner = top.stat()
-        run(["chown", "-R", f"{owner.st_uid}:{owner.st_gid}", top], timeout=PATIENCE)
+        give_away(top)
 
     def serves(self, address: str) -> None:
         wait_until(lambda: answers(address, PORT), f"the page at {address}", 60, 0.01)

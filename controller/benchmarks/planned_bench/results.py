@@ -8,7 +8,7 @@ from statistics import median
 
 from exclude_bench.target import Target
 from recovery_bench.results import spread
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .stage_drill import Visible
 from .stage_files import Copy
@@ -77,8 +77,7 @@ def text(results: Results) -> str:
     ]
     heads = ("row to standby, seconds", "rows", "median", "p99", "highest", "drills")
     sections.append(section("What a drill costs the sync", heads, seen))
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g}", x.verdict) for x in results.targets]
-    sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))
+    sections.append(verdicts(results.targets))
     return "\n".join(sections)
 
 

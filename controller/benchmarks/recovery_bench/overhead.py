@@ -20,7 +20,7 @@ from pathlib import Path
 
 from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 from vcrecovery.core.episode import Outcome, Step
 from vcrecovery.store.journal import Journal
 
@@ -157,8 +157,7 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
 
 
 def _text(results: Results) -> str:
-    rows = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
-    return overhead_text(results.measured) + "\n" + section("Targets", ("target", "measured", "limit", ""), rows)
+    return overhead_text(results.measured) + "\n" + verdicts(results.targets)
 
 
 def main() -> int:

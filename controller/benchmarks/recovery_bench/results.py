@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .overhead import Overhead, overhead_targets, overhead_text
 from .rounds import VMS, Comparison, Round, Way, compare, missing
@@ -92,9 +92,8 @@ def text(results: Results) -> str:
     sections += [_steps(results), _boots(results)]
     if results.overheads:
         sections.append(overhead_text(results.overheads))
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
     title = "Targets (of the ratios: the worse of their median and the medians' ratio)"
-    sections.append(section(title, ("target", "measured", "limit", ""), verdicts))
+    sections.append(verdicts(results.targets, title))
     return "\n".join(sections)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 from vcrecovery_lab.lab import hypervisor
 from vcrecovery_lab.layout import read_layout
 from vcrecovery_lab.progress import stderr_progress
@@ -71,8 +71,7 @@ def text(results: Results) -> str:
     void = [(str(n), line) for n, entry in enumerate(results.rounds, 1) for line in missing(entry, *WAYS)]
     if void:
         sections.append(section("Without an answer: void", ("round", "what"), void))
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g}", x.verdict) for x in results.targets]
-    sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))
+    sections.append(verdicts(results.targets))
     return "\n".join(sections)
 
 

@@ -79,10 +79,7 @@ def text(results: Results) -> str:
     ]
     heads = ("", "notifications", "median ms", "p99 ms", "max ms", "relay's cores", "PSS MB")
     sections.append(section("Notification sent to value at Zabbix", heads, rows_of_latency))
-    verdicts = [
-        (x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g} {x.unit}", x.verdict) for x in results.targets
-    ]
-    sections.append(section("Targets", ("target", "measured", "limit", ""), verdicts))
+    sections.append(verdicts(results.targets))
     return "\n".join(sections)
 
 
@@ -92,3 +89,11 @@ def section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     body = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join([title, *body, ""])
+
+
+def verdicts(targets: Iterable[Target], title: str = "Targets") -> str:
+    """Each figure beside its limit."""
+    rows = [
+        (x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g} {x.unit}".rstrip(), x.verdict) for x in targets
+    ]
+    return section(title, ("target", "measured", "limit", ""), rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .scale import Scale
 
@@ -79,12 +79,11 @@ def text(results: Results) -> str:
         f"`vcrecovery rebalance` to its end; load of the machine before: {results.load:.1f})"
     )
     heads = ("answers in a second", "before", "during", "after", "longest gap, s", "")
-    verdicts = [(x.name, x.shown, f">= {x.limit:g}", x.verdict) for x in results.targets]
     return "\n".join(
         [
             section(title, heads, rows),
             plotted(results),
-            section("Targets", ("target", "measured", "limit", ""), verdicts),
+            verdicts(results.targets),
         ]
     )
 

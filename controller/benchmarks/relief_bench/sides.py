@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,9 +14,10 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
+from vcrecovery_lab.busybox_tree import give_away, plant, stamp
+from vcrecovery_lab.operator import vcrecovery
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
-from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
 NAMES = ("web", "shop", "mail", "wiki")
@@ -101,12 +99,7 @@ class Sides:
 
     def vcrecovery(self, *words: str, may_end: tuple[int, ...] = (0,)) -> str:
         """What it says. Raises LabError with what it says."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "vcrecovery", *words, "--plan", str(self.plan)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        if done.returncode not in may_end:
-            raise LabError(f"vcrecovery {' '.join(words)}: {done.stderr.strip() or done.stdout[-500:]}")
-        return done.stdout
+        return vcrecovery(self.plan, *words, may_end=may_end)
 
     def serve(self, megabytes: int) -> None:
         """Each by its standby, which has its core; and what it is copied to has its own."""
@@ -135,18 +128,12 @@ class Sides:
         """A system of one busybox, and what it serves."""
         first = self.lxds[0]
         top = first.server.rootfs(first.network, name)
-        for inside in ("bin", "sbin", "www/cgi-bin", "etc", "var/lib/vcrecovery", "proc", "sys", "dev", "run", "tmp"):
-            (top / inside).mkdir(parents=True, exist_ok=True)
-        shutil.copy2("/bin/busybox", top / "bin/busybox")
-        (top / "bin/sh").symlink_to("busybox")
-        for program, text in (("sbin/init", _INIT), ("www/cgi-bin/work", _WORK)):
-            (top / program).write_text(text)
-            (top / program).chmod(0o755)
-        (top / "var/lib/vcrecovery/heartbeat").write_text(f'{{"at": {time.time()}}}\n')
+        programs = {"sbin/init": _INIT, "www/cgi-bin/work": _WORK}
+        plant(top, programs, ("www/cgi-bin", "etc", "proc", "sys", "dev", "run", "tmp"))
+        stamp(top, time.time())
         for number in range(megabytes):
             (top / f"www/{number}").write_bytes(os.urandom(1 << 20))
-        owner = top.stat()
-        run(["chown", "-R", f"{owner.st_uid}:{owner.st_gid}", top], timeout=PATIENCE)
+        give_away(top)
 
 
 @contextmanager

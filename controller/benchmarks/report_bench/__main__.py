@@ -11,7 +11,7 @@ from pathlib import Path
 
 from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
-from relay_bench.results import section
+from relay_bench.results import section, verdicts
 
 from .long_journal import SERVICES, YEARS, lay_out
 
@@ -72,11 +72,7 @@ def _text(results: Results) -> str:
         (f"--since {run.since}", f"{run.seconds:.2f} s", f"{run.cpu:.2f} s", f"{run.megabytes:.0f} MB")
         for run in results.runs
     ]
-    verdicts = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
-    heads = ("target", "measured", "limit", "")
-    return "\n".join(
-        [section(title, ("report", "took", "of that CPU", "memory"), rows), section("Targets", heads, verdicts)]
-    )
+    return "\n".join([section(title, ("report", "took", "of that CPU", "memory"), rows), verdicts(results.targets)])
 
 
 def main() -> int:

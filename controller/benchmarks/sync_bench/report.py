@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from exclude_bench.measure import Spread
+from relay_bench.results import section, verdicts
 
 from .results import Results
 
@@ -24,7 +23,7 @@ def _writes(results: Results) -> str:
         f"Write to visible, {results.scale.rate:g} writes/s in a tree of {results.scale.files:,} files "
         f"in {results.folders:,} folders (load of the machine before: {results.load:.1f})"
     )
-    return _section(title, ("configuration", "writes", "median s", "p99 s", "max s"), rows)
+    return section(title, ("configuration", "writes", "median s", "p99 s", "max s"), rows)
 
 
 def _passes(results: Results) -> str:
@@ -34,7 +33,7 @@ def _passes(results: Results) -> str:
         f"Passes over a whole tree: first sync of {results.scale.first_files:,} files, "
         f"nothing changed in {results.scale.files:,}"
     )
-    return _section(title, ("pass", "by", "runs", "wall s", "CPU s in the VM"), rows)
+    return section(title, ("pass", "by", "runs", "wall s", "CPU s in the VM"), rows)
 
 
 def _cpu(results: Results) -> str:
@@ -43,29 +42,21 @@ def _cpu(results: Results) -> str:
         for x in results.writes.cpu
     ]
     heads = ("", "all", "lsyncd, rsync, ssh", "heartbeat", "ssh master")
-    return _section("CPU seconds in a minute, in the VM", heads, rows)
+    return section("CPU seconds in a minute, in the VM", heads, rows)
 
 
 def _memory(results: Results) -> str:
     rows = [(x.name, f"{x.rss / 1e6:.1f}", f"{x.pss / 1e6:.1f}") for x in [*results.writes.memory, results.passes.peak]]
-    return _section("Memory in the VM", ("", "RSS MB", "PSS MB"), rows)
+    return section("Memory in the VM", ("", "RSS MB", "PSS MB"), rows)
 
 
 def _parts(results: Results) -> str:
     rows = [(x.what, _spread(x.wall)) for x in results.parts]
-    return _section("What a transfer's time goes into (lsyncd waits for its delay before)", ("", "wall s"), rows)
+    return section("What a transfer's time goes into (lsyncd waits for its delay before)", ("", "wall s"), rows)
 
 
 def _targets(results: Results) -> str:
-    rows = [(x.name, x.shown, f"<= {x.limit:g} {x.unit}", x.verdict) for x in results.targets]
-    return _section("Targets", ("target", "measured", "limit", ""), rows)
-
-
-def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    body = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([title, *body, ""])
+    return verdicts(results.targets)
 
 
 def _spread(value: Spread) -> str:

@@ -21,6 +21,7 @@ from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY, apply
 from vcrecovery.standby.modes import RAW_KEY
+from vcrecovery_lab.busybox_tree import give_away, plant, stamp
 from vcrecovery_lab.private_lxd import PrivateLxd
 
 from .conftest import PROGRAM
@@ -151,27 +152,15 @@ class SmallSite:
     def fill(self, name: str, serve: str = SERVE) -> None:
         """Its system, with a heartbeat of now, as a sync of its primary brings it."""
         top = self.rootfs(name)
-        for inside in ("bin", "sbin", "www", "var/lib/vcrecovery"):
-            (top / inside).mkdir(parents=True, exist_ok=True)
-        if not (top / "bin/busybox").exists():
-            shutil.copy2("/bin/busybox", top / "bin/busybox")
-            (top / "bin/sh").symlink_to("busybox")
-        (top / "sbin/init").write_text(INIT.format(serve=serve))
-        (top / "sbin/init").chmod(0o755)
+        plant(top, {"sbin/init": INIT.format(serve=serve)}, ["www"])
         (top / "www/index.html").write_text(f"{name}\n")
         self.stamp(name)
         for left in ("go", "calm"):
             (top / left).unlink(missing_ok=True)
-        owner = top.stat()
-        for folder, folders, files in os.walk(top):
-            for entry in (*folders, *files):
-                path = Path(folder, entry)
-                if path.lstat().st_uid == 0:
-                    os.lchown(path, owner.st_uid, owner.st_gid)
+        give_away(top)
 
     def stamp(self, name: str) -> None:
-        text = json.dumps({"at": SystemClock().now()})
-        (self.rootfs(name) / "var/lib/vcrecovery/heartbeat").write_text(text + "\n")
+        stamp(self.rootfs(name), SystemClock().now())
 
     # -- what an operator calls and sees ------------------------------------------------------------------------
 

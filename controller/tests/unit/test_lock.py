@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,20 +47,28 @@ def test_who_is_at_work_turns_the_others_away_at_once(tmp_path: Path, monkeypatc
         assert time.monotonic() - begun < lock.PATIENCE / 2
 
 
-def test_a_failover_waits_for_a_short_act(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("brief", "waits", "does_not_wait", "said"),
+    [
+        (True, {}, {"brief": True}, "at work on the standby of web"),  # a failover, and another short act
+        (False, {"at_work": 60.0}, {"at_work": 0.2}, "already at work on web"),  # a word, for a while
+    ],
+    ids=["a failover for a short act", "a word for who is at work without it"],
+)
+def test_who_waits(
+    brief: bool, waits: dict[str, Any], does_not_wait: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     got: list[float] = []
 
-    def fail_over() -> None:
-        with service_lock(tmp_path, "web"):
+    def wait() -> None:
+        with service_lock(tmp_path, "web", **waits):
             got.append(time.monotonic())
 
-    with held(tmp_path, brief=True) as over:
-        waiting = threading.Thread(target=fail_over)
+    with held(tmp_path, brief=brief) as over:
+        waiting = threading.Thread(target=wait)
         waiting.start()
-        # Another short act does not wait.
-        with pytest.raises(BusyError, match="at work on the standby of web"):  # noqa: SIM117
-            with service_lock(tmp_path, "web", brief=True):
-                pytest.fail("it was held twice")
+        with pytest.raises(BusyError, match=said), service_lock(tmp_path, "web", **does_not_wait):
+            pytest.fail("it was held twice")
         assert got == []
         ended = time.monotonic()
         over.set()
@@ -154,23 +163,3 @@ def test_who_is_at_work_is_seen_from_outside(tmp_path: Path) -> None:
     # Whoever looks is in nobody's way.
     with service_lock(tmp_path, "web"):
         pass
-
-
-def test_a_word_waits_for_who_is_at_work_without_it(tmp_path: Path) -> None:
-    got: list[float] = []
-
-    def give_word() -> None:
-        with service_lock(tmp_path, "web", at_work=60.0):
-            got.append(time.monotonic())
-
-    with held(tmp_path, brief=False) as over:
-        with pytest.raises(BusyError, match="already at work on web"), service_lock(tmp_path, "web", at_work=0.2):
-            pytest.fail("it was held twice")
-        waiting = threading.Thread(target=give_word)
-        waiting.start()
-        assert got == []
-        ended = time.monotonic()
-        over.set()
-        waiting.join(30)
-    assert got
-    assert got[0] >= ended

@@ -78,7 +78,7 @@ def month_so_far(plan_path: Path, name: str, *, explain: bool, as_csv: bool, as_
 def _on(plan: Plan, journal: Journal, month: Month) -> dict[str, OnFor]:
     book = PoweredBook(journal)
     return {
-        name: on_for([(one.on_at, one.off_at) for one in book.of(name)], month)
+        name: on_for(book.periods(name), month)
         for name, secondary in plan.secondaries.items()
         if is_on_demand(secondary)
     }

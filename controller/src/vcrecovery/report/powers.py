@@ -21,7 +21,7 @@ def powers(env: Environment) -> Mapping[str, SeenPower]:
     month, found = month_of(None, env.clock.now()), {}
     book = PoweredBook(env.journal)
     for name in on_demand_secondaries(env):
-        periods = [(one.on_at, one.off_at) for one in book.of(name)]
+        periods = book.periods(name)
         is_on = any(off_at is None for _, off_at in periods)
         found[name] = SeenPower(ON if is_on else OFF, 3600 * on_for(periods, month).hours)
     for lease in LeaseBook(env.journal).open():

@@ -29,6 +29,10 @@ class PoweredBook:
         rows = self._journal.rows("SELECT on_at, off_at, why FROM powered WHERE secondary = ? ORDER BY id", secondary)
         return [Powered(*row) for row in rows]
 
+    def periods(self, secondary: str) -> list[tuple[float, float | None]]:
+        """From when to when it was on each time; None while it is."""
+        return [(one.on_at, one.off_at) for one in self.of(secondary)]
+
     def is_on(self, secondary: str, at: float, why: str) -> None:
         """The first word counts."""
         with self._journal.transaction() as db:
