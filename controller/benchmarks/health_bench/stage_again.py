@@ -27,7 +27,7 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import apply
 from vcrecovery_lab.busybox_tree import give_away, plant, stamp
-from vcrecovery_lab.operator import vcrecovery
+from vcrecovery_lab.command_line import vcrecovery
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.private_lxd import PrivateLxd
 

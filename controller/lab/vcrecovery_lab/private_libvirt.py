@@ -16,7 +16,7 @@ from uuid import uuid4
 from .domain import blank_domain
 from .pair.waiting import wait_until
 from .ports import free_port
-from .run import run
+from .run import LabError, run
 
 #: QEMU starts slowly on a busy machine; the first definition also finds out what QEMU can do.
 PATIENCE = 120.0
@@ -66,10 +66,19 @@ class PrivateLibvirt:
 
     def start(self) -> None:
         env = {**os.environ, **self.environment()}
-        command = [sys.executable, str(Path(__file__).with_name("reaper.py")), *self.command()]
-        with (self.folder / "libvirtd.log").open("ab") as log:
-            self._reapers.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd="/"))
-        wait_until(self.answers, "the private libvirtd", PATIENCE)
+        # -P, or the modules beside it would come before the standard library's of the same name.
+        command = [sys.executable, "-P", str(Path(__file__).with_name("reaper.py")), *self.command()]
+        log = self.folder / "libvirtd.log"
+        with log.open("ab") as file:
+            reaper = subprocess.Popen(command, env=env, stdout=file, stderr=file, cwd="/")
+        self._reapers.append(reaper)
+
+        def answers() -> bool:
+            if reaper.poll() is not None:
+                raise LabError(f"the private libvirtd has ended with status {reaper.returncode}: {_end_of(log)}")
+            return self.answers()
+
+        wait_until(answers, "the private libvirtd", PATIENCE)
 
     def answers(self) -> bool:
         return run(["virsh", "-c", self.uri, "-q", "version"], timeout=PATIENCE, check=False).returncode == 0
@@ -147,6 +156,10 @@ class PrivateLibvirt:
         for reaper in self._reapers:
             reaper.wait(timeout=PATIENCE)
         shutil.rmtree(self.folder)
+
+
+def _end_of(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").splitlines()[-5:])
 
 
 def _runs(pid: int) -> bool:

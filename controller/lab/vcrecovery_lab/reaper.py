@@ -15,14 +15,19 @@ import sys
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def main() -> None:
+def main() -> int:
+    """The command's exit status."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    subprocess.Popen(sys.argv[1:])
+    command = subprocess.Popen(sys.argv[1:])
+    status = 0
     with contextlib.suppress(ChildProcessError):
         while True:
-            os.wait()
+            pid, ended = os.wait()
+            if pid == command.pid:
+                status = os.waitstatus_to_exitcode(ended)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
