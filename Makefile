@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install paper mutants matrix sbom audit
+.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -104,6 +104,9 @@ bench-move: setup  ## Measure how long a container is down while it moves to ano
 
 bench-install: setup  ## Measure from the archive to the first protected service, and a second run (about 5 minutes; the lab must be down)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m install_bench $(ARGS)
+
+bench-hosts: setup  ## Measure the site's playbook on 3 and on 30 hosts, which are containers (about half an hour; ARGS=--quick: on 3)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m install_bench.hosts $(ARGS)
 
 bench-balance: setup  ## Measure how long it takes to choose what leaves overloaded secondaries (seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m balance_bench $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +27,26 @@ class Played:
     roles: dict[str, float]
 
 
-def play(built: BuiltCollection, playbook: str, *words: str | Path, timeout: float) -> Played:
+#: As `ansible.cfg` of the repository has it.
+_SETTINGS = {
+    "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_roles",
+    "ANSIBLE_PIPELINING": "true",
+    "ANSIBLE_FORKS": "8",
+    "ANSIBLE_GATHERING": "explicit",
+}
+
+
+def play(
+    built: BuiltCollection,
+    playbook: str,
+    *words: str | Path,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+) -> Played:
     """Raises LabError when a host fails, or is not reached."""
     begun = time.monotonic()
     printed = built.ansible(
-        "ansible-playbook",
-        playbook,
-        *words,
-        timeout=timeout,
-        ANSIBLE_CALLBACKS_ENABLED="ansible.posix.profile_roles",
-        ANSIBLE_PIPELINING="true",
-        ANSIBLE_FORKS="8",
-        ANSIBLE_GATHERING="explicit",
+        "ansible-playbook", playbook, *words, timeout=timeout, **{**_SETTINGS, **(environment or {})}
     )
     return read(printed, time.monotonic() - begun)
 

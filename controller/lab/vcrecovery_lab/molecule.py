@@ -12,7 +12,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from vcrecovery.errors import VCRecoveryError
@@ -57,12 +58,24 @@ def main() -> int:
 
 
 def play(scenarios: Sequence[str], system: System) -> int:
+    failed = False
+    with place_for_machines(system) as (lxd, image):
+        (LOGS / system.name).mkdir(parents=True, exist_ok=True)
+        for name in scenarios:
+            with stderr_progress(f"molecule: {name} on {system.name}"):
+                fault = fault_of(name, lxd, image, system)
+            if fault is not None:
+                failed = True
+                sys.stderr.write(f"molecule: {name} failed: {fault}; all of it is in {log_of(name, system)}\n")
+    return int(failed)
+
+
+@contextmanager
+def place_for_machines(system: System) -> Iterator[tuple[PrivateLxd, MachineImage]]:
+    """A LXD with a pool, a bridge and images for machines, and that of `system`; nothing is left of it."""
     # The first is for machines that only help, such as the secondary of a primary under test.
     images = {one.name: ensure_machine_image(one, stderr_progress) for one in {next(iter(SYSTEMS.values())), system}}
-    image = images[system.name]
-    (LOGS / system.name).mkdir(parents=True, exist_ok=True)
     lxd = PrivateLxd(system.bridge)
-    failed = False
     # Another run's machines have the same addresses.
     with Path(f"/run/lock/{system.bridge}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -73,15 +86,9 @@ def play(scenarios: Sequence[str], system: System) -> int:
             lxd.lxc("network", "create", system.bridge, *own)
             for alias, one in images.items():
                 lxd.lxc("image", "import", str(one.archive), "--alias", alias)
-            for name in scenarios:
-                with stderr_progress(f"molecule: {name} on {system.name}"):
-                    fault = fault_of(name, lxd, image, system)
-                if fault is not None:
-                    failed = True
-                    sys.stderr.write(f"molecule: {name} failed: {fault}; all of it is in {log_of(name, system)}\n")
+            yield lxd, images[system.name]
         finally:
             lxd.close()
-    return int(failed)
 
 
 def log_of(name: str, system: System) -> Path:

@@ -1,0 +1,167 @@
+"""`python -m install_bench.hosts`: the site on 3 and on 30 hosts, which are containers; a first run and a second one.
+
+No standby starts in them, and no VM boots: Ansible's own time, and that of what it installs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exclude_bench.command import Benchmark
+from exclude_bench.target import Target
+from relay_bench.results import section, verdicts
+from vcrecovery_lab.built_collection import BuiltCollection, build_and_install
+from vcrecovery_lab.molecule import SCENARIOS, environment, place_for_machines
+from vcrecovery_lab.progress import stderr_progress
+from vcrecovery_lab.systems import SYSTEMS, System
+
+from .__main__ import ROLE
+from .plays import Played, play
+
+#: Hosts of each site: one is hypervisor and name server, one secondary and controller, and the others are primaries.
+SITES = (3, 30)
+#: Seconds.
+PREPARED, PLAYED = 1800.0, 3600.0
+_SHARED = SCENARIOS / "shared"
+
+
+@dataclass(frozen=True)
+class Site:
+    hosts: int
+    first: Played
+    second: Played
+
+
+@dataclass(frozen=True)
+class Results:
+    load: float
+    sites: list[Site]
+    targets: list[Target]
+
+
+def inventory(hosts: int, system: System) -> Mapping[str, Any]:
+    """As a site's own; `hosts` is 3 at least."""
+    hypervisor, secondary = f"{system.prefix}.11", f"{system.prefix}.12"
+    names = [f"web{number}" for number in range(1, hosts - 1)]
+    addresses = {name: f"{system.prefix}.{100 + number}" for number, name in enumerate(names)}
+    plan = {
+        "version": 1,
+        "hypervisors": {
+            "hv1": {"uri": f"qemu+ssh://vcrecovery@{hypervisor}/system?no_verify=1&keyfile=/root/.ssh/id_ed25519"}
+        },
+        "secondaries": {
+            "sec1": {
+                "lxd": "/var/lib/lxd/unix.socket",
+                "storage_pool": "standbys",
+                "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
+                "receiver": {"address": secondary},
+            }
+        },
+        "dns": {
+            "servers": {"ns1": {"address": hypervisor}},
+            "keys": {"failover": {"name": "failover.key", "secret_file": "/etc/vcrecovery/tsig/failover.key"}},
+            "zones": {"example.test": {"servers": ["ns1"], "key": "failover"}},
+        },
+        "services": {
+            name: {
+                "primary": {
+                    "hypervisor": "hv1",
+                    "uuid": f"6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e{number:04x}",
+                    "address": addresses[name],
+                },
+                "standby": {"secondary": "sec1", "address": f"10.20.0.{100 + number}"},
+                "ports": [22],
+                "dns": [{"name": f"{name}.example.test", "zone": "example.test", "ttl": 5}],
+            }
+            for number, name in enumerate(names)
+        },
+    }
+    children = {
+        "hypervisors": {"ns1": {"ansible_host": hypervisor}},
+        "dns_servers": {"ns1": {}},
+        # With all of this machine's IDs, of which LXD in it gives each standby some.
+        "secondaries": {"sec1": {"ansible_host": secondary, "molecule_privileged": True}},
+        "controllers": {"sec1": {}},
+        "primaries": {name: {"ansible_host": addresses[name], "primary_service": name} for name in names},
+    }
+    own_key = "lookup('ansible.builtin.env', 'ANSIBLE_PRIVATE_KEY_FILE') ~ '.pub'"
+    keys = ["{{ lookup('ansible.builtin.file', " + own_key + ") }}"]
+    return {
+        "all": {
+            "children": {group: {"hosts": of_it} for group, of_it in children.items()},
+            "vars": {"vcrecovery_plan": plan, "hypervisor_fencing_keys": keys},
+        }
+    }
+
+
+def laid_out(hosts: int, built: BuiltCollection, system: System) -> Site:
+    """Raises LabError when anything of it fails."""
+    file = built.folder / f"{hosts}-hosts.yml"
+    file.write_text(yaml.safe_dump(inventory(hosts, system)))
+    words = ("-i", _SHARED / "inventory/hosts.yml", "-i", file)
+    with place_for_machines(system) as (lxd, image):
+        own = environment(lxd, image, system, "hosts")
+        with stderr_progress(f"{hosts} new machines"):
+            for playbook in (_SHARED / "create.yml", SCENARIOS / "primary/prepare.yml"):
+                built.ansible("ansible-playbook", playbook, *words, timeout=PREPARED, **own)
+        played = []
+        for which in ("first", "second"):
+            with stderr_progress(f"ansible-playbook vcrecovery.standby.site on {hosts} hosts, {which} run"):
+                played.append(play(built, "vcrecovery.standby.site", *words, timeout=PLAYED, environment=own))
+    return Site(hosts, *played)
+
+
+def _measured(folder: Path, quick: bool, _seed: int) -> Results:
+    load = os.getloadavg()[0]
+    built, system = build_and_install(folder), next(iter(SYSTEMS.values()))
+    sites = [laid_out(hosts, built, system) for hosts in (SITES[:1] if quick else SITES)]
+    targets = []
+    for site in sites:
+        for name, seconds in sorted(site.second.roles.items(), key=lambda role: -role[1]):
+            title = f"{site.hosts} hosts, second run: {name}"
+            targets.append(Target(title, seconds, ROLE, "s", at_most=True))
+        title = f"{site.hosts} hosts: what a second run changes"
+        targets.append(Target(title, site.second.changed, 0, "tasks", at_most=True, must=True))
+    return Results(load, sites, targets)
+
+
+def text(results: Results) -> str:
+    runs = [
+        (f"{site.hosts}", f"{site.first.seconds:.0f} s", f"{site.first.changed}", f"{site.second.seconds:.1f} s")
+        for site in results.sites
+    ]
+    roles = [
+        (f"{site.hosts}", name, f"{site.first.roles.get(name, 0.0):.1f} s", f"{seconds:.1f} s")
+        for site in results.sites
+        for name, seconds in site.second.roles.items()
+    ]
+    return "\n".join(
+        [
+            section(
+                f"The site, at a load of {results.load:.1f}", ("hosts", "first run", "changes", "second run"), runs
+            ),
+            section("Roles, on all hosts together", ("hosts", "role", "first run", "second run"), roles),
+            verdicts(results.targets),
+        ]
+    )
+
+
+def main() -> int:
+    return Benchmark(
+        name="install_bench.hosts",
+        about="How long the site's playbook takes on 3 and on 30 hosts, which are containers.",
+        seed_of="nothing",
+        measure=_measured,
+        text=text,
+    ).main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
