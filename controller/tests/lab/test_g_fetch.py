@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.operations.vm_orders import Order, Report, VmOrders
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
-from vcrecovery.transfer.failback_orders import Given, Order, Report, give, read_report, withdraw
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import run
 
@@ -90,6 +91,7 @@ class Site(MappedSite):
         super().__init__(folder, [NAME], kind)
         self.tree, self.bin = folder / "tree", folder / "bin"
         self.settings = folder / "sync.json"
+        self.orders = VmOrders(lambda _service: self.lxd.server, SystemClock())
 
     @property
     def standby(self) -> Path:
@@ -132,7 +134,8 @@ class Site(MappedSite):
         self.lxd.lxc("exec", NAME, "--", "/bin/busybox", "sh", "-ec", script)
 
     def report(self) -> Report | None:
-        return read_report(self.state, NAME)
+        given = self.orders.given(NAME)
+        return None if given is None else self.orders.report(NAME, given)
 
     def _connected(self, channel: socket.socket) -> None:
         """What sshd does with one connection."""
@@ -198,7 +201,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         site.lxd.server.start(NAME, timeout=60)
         site.serve_from(ACTIVE)
         yield site
-        withdraw(site.state, NAME)
+        site.orders.withdraw(NAME)
 
 
 def test_every_file_comes_back_and_the_machine_stays_itself(site: Site) -> None:
@@ -223,17 +226,17 @@ def test_every_file_comes_back_and_the_machine_stays_itself(site: Site) -> None:
 
     with site.superseded_vm() as vm:
         told = Told(site, vm)
-        give(site.state, NAME, EPOCH, Order.HOLD)
+        site.orders.begin(NAME, EPOCH)
         # It asks every 10 s until there is an order.
         told.wait(lambda report: report.epoch == 0 and report.boot != "")
-        give(site.state, NAME, EPOCH, Order.COPY)
-        told.wait(lambda report: report.has_done(Given(EPOCH, Order.COPY)))
+        copy = site.orders.give(NAME, EPOCH, Order.COPY)
+        told.wait(lambda report: report.has_done(copy))
         site.inside("echo three >/srv/data/file")
         site.lxd.server.stop(NAME, timeout=60)
-        give(site.state, NAME, EPOCH, Order.LAST)
-        told.wait(lambda report: report.has_done(Given(EPOCH, Order.LAST)))
+        last = site.orders.give(NAME, EPOCH, Order.LAST)
+        told.wait(lambda report: report.has_done(last))
         site.serve_from(STANDBY)
-        withdraw(site.state, NAME)
+        site.orders.withdraw(NAME)
         assert vm.wait(timeout=60) == 0, (site.folder / "vm.log").read_text()
     assert (site.folder / "systemctl").read_text() == "daemon-reload\n--no-block default\n"
 
@@ -279,7 +282,7 @@ class Told:
 
 def test_in_the_jail_of_a_reader_nothing_can_be_written(site: Site) -> None:
     site.serve_from(ACTIVE)
-    give(site.state, NAME, EPOCH, Order.LAST)
+    site.orders.give(NAME, EPOCH, Order.LAST)
     null = site.standby / "null"
     os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     null.chmod(0o666)
@@ -287,7 +290,7 @@ def test_in_the_jail_of_a_reader_nothing_can_be_written(site: Site) -> None:
         found = site.in_the_jail(READING)
     finally:
         null.unlink()
-        withdraw(site.state, NAME)
+        site.orders.withdraw(NAME)
     assert {key: found[key] for key in ("write", "append", "unlink", "chmod")} == dict.fromkeys(
         ("write", "append", "unlink", "chmod"), "EROFS"
     )

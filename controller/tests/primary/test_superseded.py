@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from vcrecovery.primary.settings import Settings
 from vcrecovery.primary.superseded import until_it_may_serve
 from vcrecovery.primary.system_name import own_system, system_of
 from vcrecovery.primary.transfer import Transfer
-from vcrecovery.transfer.failback_orders import Order, give, read_report, take_report
+from vcrecovery.transfer.failback_orders import report_of
 
 SETTINGS = Settings(selection=Selection(), lists={})
 BOOTED = [["systemctl", "daemon-reload"], ["systemctl", "--no-block", "default"]]
@@ -172,10 +171,8 @@ def test_a_system_has_a_name(text: str, name: str) -> None:
     assert system_of(text, "x86_64") == name
 
 
-def test_its_reports_are_understood_by_the_secondary(tmp_path: Path) -> None:
+def test_its_reports_are_understood_by_the_secondary() -> None:
     machine = Machine("standby copy 7", "standby copy 7", "standby hold 7", "primary", passes=[ProgramError("e" * 999)])
     machine.go()
-    give(tmp_path, "web", 7, Order.COPY)
-    reports = [take_report(tmp_path, "web", json.dumps(said), 5.0) for _, said in machine.asked if said]
+    reports = [report_of(json.dumps(said), 5.0, 1.0) for _, said in machine.asked if said]
     assert [(report.epoch, report.order) for report in reports] == [(0, ""), (7, "copy"), (7, "copy")]
-    assert read_report(tmp_path, "web") == reports[-1]

@@ -15,7 +15,6 @@ from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
 from simulated.scheduler import SimulatedRuntime
 from simulated.secondary_vm import DISK
-from simulated.vm_orders import SimulatedVmOrders
 from simulated.world import Service, World
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Evidence
@@ -262,10 +261,6 @@ class SimulatedEnvironment(Environment):
     @cached_property
     def probes(self) -> SimulatedProbes:
         return SimulatedProbes(self.simulated, self._world)
-
-    @cached_property
-    def vm_orders(self) -> SimulatedVmOrders:
-        return SimulatedVmOrders(self.simulated.scheduler, self._world)
 
     @cached_property
     def virtual_ips(self) -> SimulatedVirtualIps:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from simulated import fetching_vm
 from simulated.scheduler import Scheduler, SimulatedInbox, SimulatedRuntime
 from simulated.world import MODES, Container, Service, World
 from vcrecovery.balance.load import ContainerReading, Reading
@@ -20,6 +21,7 @@ from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
 from vcrecovery.drivers.lxd.resources import Size
 from vcrecovery.errors import ExternalError
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY
+from vcrecovery.transfer.failback_orders import ORDER_KEY, REPORT
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
 
 TAKES = 0.01
@@ -153,11 +155,13 @@ class SimulatedLxd(LxdServer):
         service.beat()
         if instance.etag != container.etag:
             raise TryAgainError(f"container {instance.name} was just changed by another client", "run it again")
-        changed = {**container.config, **config}
+        changed, order = {**container.config, **config}, container.config.get(ORDER_KEY)
         container.config = {key: value for key, value in changed.items() if value}
         service.beat()
         service.look_for_two()
         service.look_for_two_that_wait()
+        if container.config.get(ORDER_KEY) != order:
+            fetching_vm.is_ordered(self._scheduler, service)
         self._scheduler.at(self._scheduler.time + 0.3, service.is_told_to_serve)
         self._scheduler.may_be_lost()
 
@@ -346,6 +350,10 @@ class SimulatedLxd(LxdServer):
         return service.heartbeat_file if service is not None and path == HEARTBEAT else None
 
     def template(self, instance: str, name: str) -> bytes | None:
+        if name == REPORT:
+            self._asked(noted=True)
+            service = self._there(instance)
+            return None if service is None else fetching_vm.left_by(service)
         return self.file(instance, HEARTBEAT if name == TEMPLATE else name)
 
     def size(self) -> Size:

@@ -19,6 +19,7 @@ from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.operations.vm_orders import Given, Report
 from vcrecovery.primary.answers import ELSEWHERE, PRIMARY, RANK, STANDBY
 from vcrecovery.primary.receivers import Answer, newest
+from vcrecovery.transfer.failback_orders import order_in
 
 #: Of each mode: seconds until a start is over, and how much of a boot is left before the ports open.
 MODES: Mapping[str, tuple[float, float]] = {
@@ -106,7 +107,7 @@ class Service:
     has_everything: bool = True
     #: Whether its VM was seen to answer since it was told to serve.
     vm_answered: bool = True
-    order: Given | None = None
+    #: What it has said to the receiver, which leaves that beside its standby.
     report: Report | None = None
     told_boot: int = 1
     final: bool = False
@@ -332,7 +333,7 @@ class Service:
         self.beat()
         if self.heartbeat is None:
             return None
-        boot = {"boot": f"boot-{self.told_boot}", "final": self.final} if self.sends_last_files else {}
+        boot = {"boot": f"b007-{self.told_boot}", "final": self.final} if self.sends_last_files else {}
         vouches = {"receiver": self.vouches_for, "knows": list(self.knows)} if self.other is not None else {}
         return json.dumps({"at": self.heartbeat, "units": self._units, **boot, **vouches}).encode()
 
@@ -342,6 +343,11 @@ class Service:
         takes_files = self.container.config.get("user.vcrecovery.role") == "standby" and not self.disk_is_elsewhere
         if self.sends_last_files and self.syncs and not self.network_cut and takes_files:
             self.heartbeat, self.final = self.scheduler.wall + self.clock_ahead, True
+
+    @property
+    def order(self) -> Given | None:
+        """The open one for its VM."""
+        return order_in(self.container.config)
 
     @property
     def libvirt_answers(self) -> bool:

@@ -18,7 +18,7 @@ from vcrecovery.cli.receive import receive
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.primary.superseded import Report
 from vcrecovery.transfer import receiver
-from vcrecovery.transfer.failback_orders import Order, give, read_report
+from vcrecovery.transfer.failback_orders import ORDER_KEY, REPORT, Given, Order, report_in
 from vcrecovery.transfer.rsync_words import reads, server_arguments
 from vcrecovery.transfer.sessions import are_files_arriving, set_aside
 
@@ -243,23 +243,22 @@ def test_one_that_waits_elsewhere_takes_no_files(lxd: _Lxd, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("lxd", [(404, ""), (200, ""), (200, "drill")], indirect=True)
-@pytest.mark.usefixtures("lxd")
-def test_a_vm_is_told_nothing_that_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    give(tmp_path, "web", 7, Order.COPY)
+def test_a_vm_is_told_nothing_that_is_not_known(lxd: _Lxd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lxd.config[ORDER_KEY] = str(Given(7, Order.COPY, 1.0))
     with pytest.raises(ExternalError, match=r"container web.*; run the role `secondary`$"):
         said_to_the_receiver("who-serves", tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("lxd", [(200, "active")], indirect=True)
-@pytest.mark.usefixtures("lxd")
 def test_a_vm_that_reports_is_told_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lxd: _Lxd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give(tmp_path, "web", 7, Order.LAST)
+    given = Given(7, Order.LAST, 1.0)
+    lxd.config[ORDER_KEY] = str(given)
     report = Report("", "debian 12 x86_64")
     said_to_the_receiver(f"who-serves {json.dumps(report._asdict())}", tmp_path, monkeypatch)
     assert capsys.readouterr().out == "standby last 7\n"
-    heard = read_report(tmp_path, "web")
+    heard = report_in((tmp_path / "templates" / REPORT).read_bytes(), given)
     assert heard is not None
     assert (heard.system, heard.epoch) == ("debian 12 x86_64", 0)
     with pytest.raises(RefusedError, match="a report that is no JSON"):
@@ -277,12 +276,11 @@ def test_a_vm_that_reports_is_told_its_turn(
     ],
     indirect=["lxd"],
 )
-@pytest.mark.usefixtures("lxd")
 def test_files_are_given_to_a_failback_only(
-    order: Order | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lxd: _Lxd, order: Order | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if order is not None:
-        give(tmp_path, "web", 7, order)
+        lxd.config[ORDER_KEY] = str(Given(7, order, 1.0))
     noted: list[str] = []
     monkeypatch.setattr("syslog.syslog", lambda _level, line: noted.append(line))
     with pytest.raises(RefusedError, match=why):

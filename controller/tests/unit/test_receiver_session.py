@@ -17,7 +17,6 @@ from vcrecovery.errors import ExternalError, RefusedError, UsageError, VCRecover
 from vcrecovery.store.connection import Connection
 from vcrecovery.store.journal import Journal
 from vcrecovery.transfer import receiver
-from vcrecovery.transfer.failback_orders import Order, give
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
 from vcrecovery.transfer.rsync_words import server_arguments
 from vcrecovery.transfer.sessions import are_files_arriving
@@ -25,6 +24,8 @@ from vcrecovery.transfer.sessions import are_files_arriving
 WRITES = "rsync --server -lHogDtpAXrSe.iLsfxCIvu --delete --ignore-errors --force --numeric-ids . /"
 READS = "rsync --server --sender -lHogtpAXrSe.LsfxC --specials --timeout=300 --numeric-ids . /"
 STANDBY = {"role": "standby", "ready": "true"}
+#: A failback copies.
+COPIES = {"order": "7 copy 1.0"}
 AGAIN = "run the role `secondary`"
 
 
@@ -90,10 +91,10 @@ def test_why_no_file_is_given(secondary: Secondary) -> None:
         return receiver.find_source(secondary.state, "web")
 
     assert said(gives, RefusedError) == "refused: no failback of web copies files now; vcrecovery failback web"
-    give(secondary.state, "web", 7, Order.COPY)
+    secondary.has({**STANDBY, **COPIES})
     line = "refused: web is not served by its standby; its VM has the newer files"
     assert said(gives, RefusedError) == line
-    secondary.has({"role": "active"})
+    secondary.has({"role": "active", **COPIES})
     assert receiver.find_source(secondary.state, "web").rootfs == secondary.rootfs
 
 
@@ -195,7 +196,7 @@ def test_the_journal_is_only_read(secondary: Secondary) -> None:
     assert "unable to open" in said(lambda: receiver.who_serves(secondary.state, "web"), ExternalError)
     assert not (secondary.state / "journal.db").exists()
     Journal(secondary.state / "journal.db")
-    assert receiver.who_serves(secondary.state, "web") == "primary"
+    assert receiver.who_serves(secondary.state, "web").words == "primary"
     with sqlite3.connect(secondary.state / "journal.db", timeout=0.1, factory=Connection) as db:
         db.execute("BEGIN EXCLUSIVE")
 
@@ -258,8 +259,7 @@ def test_a_session_that_writes_is_rsync_in_a_jail_for_as_long_as_the_standby_is_
 
 
 def test_a_session_that_reads_writes_nothing_and_has_no_lock(secondary: Secondary, became: Became) -> None:
-    secondary.has({"role": "active"})
-    give(secondary.state, "web", 7, Order.COPY)
+    secondary.has({"role": "active", **COPIES})
     copy = secondary.rootfs.parent / "templates" / TEMPLATE
     copy.parent.mkdir()
     copy.write_text("of before")

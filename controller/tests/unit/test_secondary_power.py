@@ -174,7 +174,7 @@ def state_dir(place: Place, tmp_path: Path) -> Path:
 
 def test_the_receiver_takes_files_while_it_is_off_and_not_otherwise(state_dir: Path, place: Place) -> None:
     assert receiver.find_target(state_dir, "web").rootfs == place.rootfs("web")
-    assert receiver.who_serves(state_dir, "web") == "primary"
+    assert receiver.who_serves(state_dir, "web").words == "primary"
     place.takes_files.unlink()
     with pytest.raises(ExternalError, match="is on, or about to be"):
         receiver.find_target(state_dir, "web")
@@ -197,10 +197,10 @@ def test_the_receiver_takes_none_for_one_that_served_when_it_went_down(state_dir
 def test_a_vm_that_boots_while_it_is_on_is_told_by_the_journal_who_serves(state_dir: Path, place: Place) -> None:
     journal = Journal(state_dir / "journal.db")
     place.takes_files.unlink()
-    assert receiver.who_serves(state_dir, "web") == "primary"
+    assert receiver.who_serves(state_dir, "web").words == "primary"
     with journal.transaction() as db:
         db.execute("INSERT INTO service (name, epoch, side) VALUES ('web', 1, 'standby')")
-    assert receiver.who_serves(state_dir, "web") == "standby"
+    assert receiver.who_serves(state_dir, "web").words == "standby"
 
 
 FILES = {"certificate": "/c", "key": "/k", "server_certificate": "/s"}

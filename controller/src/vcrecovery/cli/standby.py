@@ -133,7 +133,6 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
             stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
         virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
-        env.vm_orders.withdraw(service)
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")

@@ -250,7 +250,7 @@ class Environment:
     def vm_orders(self) -> VmOrders:
         from vcrecovery.operations.vm_orders import VmOrders
 
-        return VmOrders(self.plan.state_dir)
+        return VmOrders(lambda service: self.lxd[self.plan.services[service].standby.secondary], self.clock)
 
     @cached_property
     def journal(self) -> Journal:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
-from vcrecovery.errors import RefusedError
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps
@@ -89,7 +89,7 @@ def fail_over_locked(
                 )
         finally:
             if request.back and env.journal.state(service).open_episode is None:
-                env.vm_orders.withdraw(service)
+                _withdraw_orders(env, service)
 
 
 def _without_a_failback(env: Environment, state: ServiceState, request: Request) -> ServiceState:
@@ -113,7 +113,7 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
     Raises ExternalError when its hypervisor, or LXD, does not do it.
     """
     subject = Subject(env, state.service)
-    env.vm_orders.withdraw(state.service)
+    _withdraw_orders(env, state.service)
     if episode.done(Step.HAND_OVER) is not None:
         # Also where the failover is refused afterwards.
         let_files_in(subject.lxd, lambda: subject.startable(episode))
@@ -122,6 +122,12 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
         subject.host.destroy(subject.uuid, subject.service.timeouts.fence)
     env.journal.close(episode, Outcome.GIVEN_UP, "given up for a failover", env.clock.now())
     return env.journal.state(state.service)
+
+
+def _withdraw_orders(env: Environment, service: str) -> None:
+    """One that stays, since LXD is away, is none once a later epoch has claimed the container."""
+    with suppress(ExternalError):
+        env.vm_orders.withdraw(service)
 
 
 def _without_one_to_elsewhere(env: Environment, state: ServiceState, request: Request) -> ServiceState:

@@ -18,6 +18,7 @@ from vcrecovery.standby import lxcfs
 from vcrecovery.standby.modes import RAW_KEY, init_of_all, rest_units, with_init_of
 from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 from vcrecovery.transfer import idmap
+from vcrecovery.transfer.failback_orders import ORDER_KEY
 from vcrecovery.transfer.rootfs import Rootfs
 
 ROLE_KEY = "user.vcrecovery.role"
@@ -216,7 +217,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
             raise ExternalError(f"another controller has just claimed container {name}", "see its `vcrecovery history`")
         return instance
 
-    gone = dict.fromkeys((KEEPING_KEY, WAITS_ON_KEY, HAS_ALL_OF_KEY), "")
+    gone = dict.fromkeys((KEEPING_KEY, ORDER_KEY, WAITS_ON_KEY, HAS_ALL_OF_KEY), "")
 
     def keys(found: Instance) -> dict[str, str]:
         # The one that it is taken back from may be away, and not know.

@@ -1,14 +1,14 @@
-"""A failback's word between the controller and the VM: an order lies here, and the VM's answer comes to lie beside it.
+"""A failback's word between the controller and the VM. LXD carries both, so the controller may be anywhere.
 
-The VM asks its secondary (see `question`), which reads the order and leaves the VM's report. An order is open from
-`give` to `withdraw`; while it is, and the standby serves, the VM may read the standby's files.
+The order is a key of the container's configuration; the VM's report a file among its templates, which LXD hands out as
+it is. The VM asks its secondary (see `question`), which reads the order and leaves the report. An order is open from
+`VmOrders.begin` to `withdraw`; while it is, and the standby serves, the VM may read the standby's files.
 
 Standard library only: the receiver uses it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -20,10 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.transfer.rootfs import Rootfs
 
+ORDER_KEY = "user.vcrecovery.order"
+#: The template's name: nothing is made from it.
+REPORT = "vcrecovery-fetched"
 #: A report of a VM is never longer, in bytes.
 AT_MOST = 4096
 _BOOT = re.compile(r"[0-9a-f-]{0,64}")
+_ORDER = re.compile(r"([0-9]{1,15}) (hold|copy|last) ([0-9]{1,15}\.[0-9]{1,9})")
 _LONGEST = {"system": 100, "error": 300}
 _LARGEST = 2**53
 
@@ -38,10 +43,17 @@ class Order(StrEnum):
 
 @dataclass(frozen=True)
 class Given:
-    """An order, and the epoch of the failback that gave it."""
+    """An order, the epoch of the failback that gave it, and when its talk with the VM began, by the controller's clock.
+
+    Only what the VM has said in this very talk says anything of now.
+    """
 
     epoch: int
     order: Order
+    since: float
+
+    def __str__(self) -> str:
+        return f"{self.epoch} {self.order} {self.since:.6f}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ class Report:
     `boot` is the kernel's name for its boot, `system` that of `primary.system_name`. `epoch` and `order` are those
     of the newest pass, 0 and "" before the first; `passes` counts the whole ones of this boot and epoch. `seconds`,
     `bytes` and `files` are of the newest pass; `error` says why it failed, empty if it did not. `at` is when the
-    secondary heard it, by its own clock.
+    secondary heard it, by its own clock; `since` is that of the talk in which it did, 0 for none.
     """
 
     boot: str
@@ -64,75 +76,57 @@ class Report:
     files: int
     error: str
     at: float
+    since: float
 
     def has_done(self, given: Given) -> bool:
         """Whether the newest pass was of this order, and brought everything."""
         return (self.epoch, self.order, self.error) == (given.epoch, given.order, "")
 
 
-def _order_file(state_dir: Path, service: str) -> Path:
-    return state_dir / "standbys" / f"{service}.failback"
+def order_in(config: Mapping[str, str]) -> Given | None:
+    """The open one of a container of this configuration.
 
-
-def _report_file(state_dir: Path, service: str) -> Path:
-    return state_dir / "standbys" / f"{service}.fetched"
-
-
-def give(state_dir: Path, service: str, epoch: int, order: Order) -> None:
-    """Replaces the order at once. Raises ExternalError when the disk does not take it."""
-    _write(_order_file(state_dir, service), {"epoch": epoch, "order": order.value})
-
-
-def withdraw(state_dir: Path, service: str) -> None:
-    """No order is open any more, and nothing is known of the VM. Raises ExternalError when the disk does not do it."""
-    for path in (_order_file(state_dir, service), _report_file(state_dir, service)):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise _trouble(path, "removed", error) from error
-
-
-def read_order(state_dir: Path, service: str) -> Given | None:
-    """The open one; one that is damaged is none. Raises ExternalError when the disk does not give it."""
-    found = _read(_order_file(state_dir, service))
-    try:
-        epoch = found["epoch"]
-        return Given(epoch, Order(found["order"])) if _is_count(epoch) else None
-    except (KeyError, ValueError):
-        return None
-
-
-def read_report(state_dir: Path, service: str) -> Report | None:
-    """The VM's newest; None if none has come, or a damaged one. Raises ExternalError when the disk does not give it."""
-    found = _read(_report_file(state_dir, service))
-    try:
-        return _report(found, found["at"])
-    except (KeyError, RefusedError):
-        return None
-
-
-def take_report(state_dir: Path, service: str, text: str, at: float) -> Report:
-    """Understands what a VM has said, and keeps it while an order is open.
-
-    Raises RefusedError for anything but a report, and ExternalError when the disk does not take it.
+    One that is damaged is none, and so is one of a failback that is over: a later epoch has claimed the container.
     """
+    found = _ORDER.fullmatch(config.get(ORDER_KEY, ""))
+    if found is None:
+        return None
+    epoch, order, since = found.groups()
+    given = Given(int(epoch), Order(order), float(since))
+    return None if given.epoch < int(config.get("user.vcrecovery.epoch") or 0) else given
+
+
+def report_of(text: str, at: float, since: float) -> Report:
+    """Understands what a VM has said. Raises RefusedError for anything but a report."""
     if len(os.fsencode(text)) > AT_MOST:
         raise RefusedError(f"refused: a report of more than {AT_MOST} bytes")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RefusedError("refused: a report that is no JSON") from error
-    report = _report(found, at)
-    if read_order(state_dir, service) is not None:
-        path = _report_file(state_dir, service)
-        _write(path, asdict(report))
-        if read_order(state_dir, service) is None:
-            # It was withdrawn in between: see there.
-            path.unlink(missing_ok=True)
-    return report
+    return _report(found, at, since)
 
 
-def _report(found: Any, at: Any) -> Report:
+def leave_report(rootfs: Path, report: Report) -> None:
+    """Has LXD hand it out. Raises ExternalError when the disk does not take it."""
+    text = json.dumps(asdict(report)) + "\n"
+    try:
+        Rootfs(rootfs.parent, []).file(f"/templates/{REPORT}", text.encode(), 0o600)
+    except OSError as error:
+        raise ExternalError(f"{rootfs.parent} cannot be read: {error.strerror}", "run the role `secondary`") from error
+
+
+def report_in(left: bytes | None, given: Given) -> Report | None:
+    """What was left, if the VM has said it since `given` began; a damaged one is none."""
+    try:
+        found = json.loads(left or b"")
+        report = _report(found, found["at"], found["since"])
+    except (ValueError, RecursionError, KeyError, TypeError, RefusedError):
+        return None
+    return report if report.since == given.since else None
+
+
+def _report(found: Any, at: Any, since: Any) -> Report:
     if not isinstance(found, dict):
         raise RefusedError("refused: a report that is no object")
     report = Report(
@@ -146,6 +140,7 @@ def _report(found: Any, at: Any) -> Report:
         files=_count(found, "files"),
         error=_text(found, "error"),
         at=_seconds(at, "at"),
+        since=_seconds(since, "since"),
     )
     if not _BOOT.fullmatch(report.boot):
         raise RefusedError("refused: a report with a boot that is none")
@@ -179,43 +174,3 @@ def _seconds(value: Any, key: str) -> float:
     if not (0 <= value <= _LARGEST and math.isfinite(value)):
         raise RefusedError(f"refused: a report whose {key} is out of range")
     return float(value)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(2 * AT_MOST))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise _trouble(path, "read", error) from error
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write(path: Path, values: Mapping[str, Any]) -> None:
-    # A name of its own: two sessions of one VM may report at the same time.
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with os.fdopen(os.open(scratch, flags, 0o600), "w") as out:
-                json.dump(values, out)
-                out.write("\n")
-                out.flush()
-                os.fsync(out.fileno())
-            scratch.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                scratch.unlink()
-            raise
-    except OSError as error:
-        raise _trouble(path, "written", error) from error
-
-
-def _trouble(path: Path, what: str, error: OSError) -> ExternalError:
-    return ExternalError(
-        f"{path} cannot be {what}: {error.strerror}", "free some space or correct its rights, then run it again"
-    )

@@ -7,17 +7,18 @@ Standard library only: the receiver uses it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vcrecovery.primary.answers import ELSEWHERE, STANDBY
-from vcrecovery.transfer.failback_orders import Given, Order, Report, read_order, take_report
-from vcrecovery.transfer.receiver import who_serves
+from vcrecovery.errors import ExternalError
+from vcrecovery.transfer.failback_orders import Given, Order, Report, leave_report, report_of
+from vcrecovery.transfer.receiver import Told, who_serves
 
 #: Seconds for which an answer is held back at most: a connection must not stay silent for long; after a copy, so that
-#: the controller can decide before the next begins; between two looks.
-_HELD, _DECIDED, _LOOK = 20.0, 1.5, 0.05
+#: the controller can decide before the next begins; between two looks, for each of which LXD is asked.
+_HELD, _DECIDED, _LOOK = 20.0, 1.5, 0.1
 
 
 def answer(
@@ -34,27 +35,28 @@ def answer(
 
     Raises RefusedError for a report that is none, and what `who_serves` raises.
     """
-    report = take_report(state_dir, service, said, wall()) if said else None
-    reply, given = _reply(state_dir, service)
-    if report is None or given is None:
-        return reply
+    told = who_serves(state_dir, service)
+    given = told.given
+    report = report_of(said, wall(), given.since if given is not None else 0.0) if said else None
+    if report is None or given is None or told.rootfs is None:
+        return _reply(told)
+    leave_report(told.rootfs, report)
     deadline = now() + _patience(given, report)
     while now() < deadline:
         sleep(_LOOK)
-        if read_order(state_dir, service) != given:
-            return _reply(state_dir, service)[0]
-    return reply
+        # LXD may be restarted meanwhile.
+        with contextlib.suppress(ExternalError):
+            told = who_serves(state_dir, service)
+        if told.given != given:
+            break
+    return _reply(told)
 
 
-def _reply(state_dir: Path, service: str) -> tuple[str, Given | None]:
-    """The answer of this moment, and the order that is in it."""
-    # First: whoever ends a failback gives the role back, then withdraws the order.
-    given = read_order(state_dir, service)
-    role = who_serves(state_dir, service)
-    word, *more = role.split()
-    if word != STANDBY or ELSEWHERE in more or given is None:
-        return role, None
-    return " ".join([word, given.order, str(given.epoch), *more]), given
+def _reply(told: Told) -> str:
+    if told.given is None:
+        return told.words
+    word, *more = told.words.split()
+    return " ".join([word, told.given.order, str(told.given.epoch), *more])
 
 
 def _patience(given: Given, report: Report) -> float:

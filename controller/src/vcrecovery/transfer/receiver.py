@@ -26,7 +26,7 @@ from vcrecovery.errors import ExternalError, RefusedError, UsageError
 from vcrecovery.primary.answers import ELSEWHERE, HAS_ALL_OF, PRIMARY, RANK, STANDBY
 from vcrecovery.transfer import heartbeat_copy as published
 from vcrecovery.transfer import idmap, jail, sessions
-from vcrecovery.transfer.failback_orders import Order, read_order
+from vcrecovery.transfer.failback_orders import Given, Order, order_in
 from vcrecovery.transfer.hand_on import hand_on
 from vcrecovery.transfer.rsync_words import reads, server_arguments
 
@@ -58,6 +58,18 @@ class Target:
 
     rootfs: Path
     id_map: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a VM is told: see `primary.answers`. `given`: the order that is open for it, beside a standby that serves.
+
+    `rootfs`: where its standby's files are; None where they are in the VM of a secondary on demand.
+    """
+
+    words: str
+    given: Given | None = None
+    rootfs: Path | None = None
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -95,22 +107,26 @@ def find_source(state_dir: Path, service: str) -> Target:
     Raises UsageError and ExternalError as `find_target` does, and RefusedError unless a failback copies from a standby
     that serves.
     """
-    # First: whoever ends a failback gives the role back, then withdraws the order.
-    given = read_order(state_dir, service)
+    config, rootfs = _container_of(state_dir, service)
+    given = order_in(config)
     if given is None or given.order is Order.HOLD:
         raise RefusedError(f"refused: no failback of {service} copies files now", f"vcrecovery failback {service}")
-    config, rootfs = _container_of(state_dir, service)
     if config.get("user.vcrecovery.role") != "active":
         raise RefusedError(f"refused: {service} is not served by its standby; its VM has the newer files")
     return Target(rootfs, idmap.of_tree(service, config, rootfs))
 
 
-def who_serves(state_dir: Path, service: str) -> str:
-    """What a VM asks: see `primary.answers`. Raises UsageError and ExternalError as `find_target` does."""
+def who_serves(state_dir: Path, service: str) -> Told:
+    """What a VM asks. Raises UsageError and ExternalError as `find_target` does."""
     try:
-        config, _rootfs = _container_of(state_dir, service)
+        config, rootfs = _container_of(state_dir, service)
     except _NotHereError:
-        return STANDBY if _journal_says_standby(state_dir, service) else PRIMARY
+        return Told(STANDBY if _journal_says_standby(state_dir, service) else PRIMARY)
+    serves = config.get("user.vcrecovery.role") == "active"
+    return Told(_words_of(config, service), order_in(config) if serves else None, rootfs)
+
+
+def _words_of(config: Mapping[str, str], service: str) -> str:
     # What is a spare here has gone on to serve elsewhere, or to wait.
     answer = {"standby": PRIMARY, "active": STANDBY, "spare": f"{STANDBY} {ELSEWHERE}"}.get(
         config.get("user.vcrecovery.role", "")

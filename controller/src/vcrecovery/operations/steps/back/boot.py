@@ -12,7 +12,7 @@ from vcrecovery.operations.serving import standby_runs
 from vcrecovery.operations.steps.confirm import ask_ports
 from vcrecovery.operations.steps.shut_down import shut_down
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.operations.vm_orders import Order, Report
+from vcrecovery.operations.vm_orders import Given, Order, Report
 from vcrecovery.primary.system_name import system_of
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 from vcrecovery.transfer.rootfs import Rootfs
@@ -31,18 +31,16 @@ _AT_MOST = 8192
 def boot(subject: Subject, episode: Episode) -> Booted:
     """Raises ExternalError when the VM does not ask, or serves: then it is ended. RefusedError for another system."""
     orders, name = subject.env.vm_orders, subject.name
-    given, report = orders.given(name), orders.report(name)
+    given = orders.given(name)
+    report = orders.report(name, given) if given is not None and given.epoch == episode.epoch else None
     runs = subject.find_primary().reading.power is Power.RUNNING
-    ours = given if given is not None and given.epoch == episode.epoch else None
     # In the middle of a pass it says nothing.
-    if not (runs and ours and report and (ours.order is not Order.HOLD or _is_fresh(subject, report))):
-        # What it has said before says nothing of now.
-        orders.withdraw(name)
-        orders.give(name, episode.epoch, Order.HOLD)
+    if not (runs and given and report and (given.order is not Order.HOLD or _is_fresh(subject, report))):
+        given = orders.begin(name, episode.epoch)
         if runs and episode.request.rebuilt:
             shut_down(subject)
         _have_it_run(subject)
-        report = _wait(subject)
+        report = _wait(subject, given)
     _refuse_another_system(subject, report)
     return Booted(f"{subject.host.name}: VM is up, and starts no service ({report.system})", report.boot, report.system)
 
@@ -64,6 +62,7 @@ def standby_is_up(subject: Subject) -> None:
 
 
 def _is_fresh(subject: Subject, report: Report) -> bool:
+    """By two clocks, where its secondary is another machine: one that is wrongly none is only asked for again."""
     return 0 <= subject.env.clock.now() - report.at <= ASKS_WITHIN
 
 
@@ -83,13 +82,12 @@ def _have_it_run(subject: Subject) -> None:
             book.release(quarantine.id, env.clock.now(), "it goes back to its VM, which was booted anew")
 
 
-def _wait(subject: Subject) -> Report:
+def _wait(subject: Subject, given: Given) -> Report:
     clock, orders = subject.env.clock, subject.env.vm_orders
     begun, answered_since = clock.steady(), None
     look_at = begun
     while True:
-        report = orders.report(subject.name)
-        if report is not None and _is_fresh(subject, report):
+        if (report := orders.report(subject.name, given)) is not None:
             return report
         now = clock.steady()
         if now >= look_at:

@@ -10,7 +10,7 @@ from vcrecovery.core.failback import is_copied
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.steps.back.boot import is_up, standby_is_up
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.operations.vm_orders import Order, Report
+from vcrecovery.operations.vm_orders import Given, Order, Report
 
 LOOK_EVERY = 0.1
 LOOK_AT_BOTH_EVERY = 5.0
@@ -21,12 +21,12 @@ LAST_WITHIN, LAST_TAKES = 120.0, 5.0
 def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Copied:
     """Raises ExternalError when the VM says that it cannot, or ends. However long it takes: the standby serves."""
     orders = subject.env.vm_orders
-    before = orders.report(subject.name)
+    before = _heard(subject)
     counted, took = (before.passes if before is not None and before.epoch == episode.epoch else 0), list[float]()
     files = size = 0
-    orders.give(subject.name, episode.epoch, Order.COPY)
+    given = orders.give(subject.name, episode.epoch, Order.COPY)
     try:
-        for report in _reports(subject, episode, Order.COPY, None):
+        for report in _reports(subject, given, before, None):
             if report.passes < counted:
                 # It has booted anew.
                 counted = 0
@@ -51,28 +51,39 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     copied = episode.done(Step.COPY)
     proof = copied.evidence if copied is not None else None
     before = proof.seconds if isinstance(proof, Copied) else 0.0
-    subject.env.vm_orders.give(subject.name, episode.epoch, Order.LAST)
-    report = next(_reports(subject, episode, Order.LAST, max(LAST_WITHIN, LAST_TAKES * before)))
+    heard = _heard(subject)
+    given = subject.env.vm_orders.give(subject.name, episode.epoch, Order.LAST)
+    report = next(_reports(subject, given, heard, max(LAST_WITHIN, LAST_TAKES * before)))
     said = f"{_brought(report.files, report.bytes)} in {report.seconds:.1f} s"
     return Copied(said, report.boot, report.seconds, report.bytes, report.files)
 
 
-def _reports(subject: Subject, episode: Episode, order: Order, limit: float | None) -> Iterator[Report]:
-    """Each good one of a pass that was made for `order`, as often as it is looked at; `limit` in seconds."""
-    clock, begun, since = subject.env.clock, subject.env.clock.steady(), subject.env.clock.now()
+def _heard(subject: Subject) -> Report | None:
+    """What the VM has said up to now."""
+    orders = subject.env.vm_orders
+    given = orders.given(subject.name)
+    return None if given is None else orders.report(subject.name, given)
+
+
+def _reports(subject: Subject, given: Given, heard: Report | None, limit: float | None) -> Iterator[Report]:
+    """Each good one of a pass that was made for this order, as often as it is looked at; `limit` in seconds.
+
+    `heard`: the newest before that: what failed then says nothing of now.
+    """
+    clock, begun = subject.env.clock, subject.env.clock.steady()
     look_at = begun
     while True:
-        report = subject.env.vm_orders.report(subject.name)
-        if report is not None and report.epoch == episode.epoch and report.order == order.value:
+        report = subject.env.vm_orders.report(subject.name, given)
+        if report is not None and (report.epoch, report.order) == (given.epoch, given.order):
             if not report.error:
                 yield report
-            elif report.at >= since:
+            elif report != heard:
                 raise ExternalError(f"the VM of {subject.name} cannot fetch: {report.error}", "fix that in the VM")
         now = clock.steady()
         if now >= look_at:
             look_at = now + LOOK_AT_BOTH_EVERY
             is_up(subject)
-            if order is Order.COPY:
+            if given.order is Order.COPY:
                 standby_is_up(subject)
         if limit is not None and now - begun > limit:
             raise ExternalError(f"the VM of {subject.name} has not fetched the rest within {limit:.0f} s")

@@ -14,6 +14,7 @@ from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.back.boot import is_up
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, STAYS_OFF
+from vcrecovery.transfer.failback_orders import ORDER_KEY
 
 #: Seconds for the VM's services to start, at least.
 PORTS_WITHIN = 300.0
@@ -62,13 +63,13 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
     virtual_address.give_up(subject.env, subject.service)
     subject.lxd.reconfigure(
         read,
-        # The VM's files would change what the next step but few keeps.
+        # The VM's files would change what the next step but few keeps. From the same moment it is told that it serves.
         lambda found: (
-            {} if found.config.get(ROLE_KEY) == STANDBY else {ROLE_KEY: STANDBY, KEEPING_KEY: "true", **STAYS_OFF}
+            {}
+            if found.config.get(ROLE_KEY) == STANDBY
+            else {ROLE_KEY: STANDBY, KEEPING_KEY: "true", ORDER_KEY: "", **STAYS_OFF}
         ),
     )
-    # Whoever waits for its orders asks anew, and is told that it serves.
-    subject.env.vm_orders.withdraw(subject.name)
     return HandedOver(f"container {subject.name} stands by")
 
 
