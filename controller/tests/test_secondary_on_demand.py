@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from simulated.environment import SimulatedEnvironment
-from simulated.lxd import SimulatedLxd
 from simulated.secondary_vm import SecondaryVm
 from simulated.site import Site
 from vcrecovery.cli import standby_modes
@@ -403,20 +402,3 @@ def test_whatever_happens_one_of_the_two_has_the_disk(seed: int, memory_path: Pa
     for name in ("web", "db"):
         assert site.world.services[name].serves, "\n".join(site.log[-25:])
     assert site.scheduler.broken is None
-
-
-def test_a_failback_from_another_machine_names_the_way_by_hand(
-    memory_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = Site(memory_path)
-    site.watch(1)
-    site.crash("web")
-    site.watch(5)
-    monkeypatch.setattr(SimulatedLxd, "is_here", property(lambda _self: False))
-    site.failback()
-    assert any(
-        "cannot fetch from secondary sec1, which is another machine: stop it, copy what it has written to its VM, then "
-        "`vcrecovery standby reset web`" in line
-        for line in site.log
-    ), site.log
-    assert site.world.services["web"].serves

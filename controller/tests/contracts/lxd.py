@@ -12,7 +12,9 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
+from vcrecovery.drivers.lxd.resources import TELLS_ORDERS
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, STANDBY
+from vcrecovery.transfer.failback_orders import ORDER_KEY, REPORT, Given, Order, order_in
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
 
 COMMAND = ("sh", "-c", ":")
@@ -329,11 +331,36 @@ def files_of_a_standby(on: Secondary) -> None:
         assert heartbeat is not None
         assert json.loads(heartbeat)["at"] > 0
         assert on.lxd.file(on.name, "/nowhere/at/all") is None
+        assert on.lxd.names_in(on.name, "/nowhere/at/all") == []
+        assert on.lxd.names_in(on.name, HEARTBEAT) == []
         assert on.lxd.template(on.name, "nothing.tpl") is None
 
     looks()
     on.lxd.start(on.name, PATIENCE)
     looks()
+
+
+@case
+def what_lies_there_for_a_vm_that_fails_back(on: Secondary) -> None:
+    """The order with the container, whether that runs or not; a report only once the receiver has left one."""
+    given = Given(7, Order.HOLD, 1764209380.25)
+    for starts in (False, True):
+        if starts:
+            on.lxd.start(on.name, PATIENCE)
+        on.lxd.set_keys(lambda: read(on), {ORDER_KEY: str(given)})
+        assert order_in(read(on).config) == given
+        assert on.lxd.template(on.name, REPORT) is None
+        on.lxd.set_keys(lambda: read(on), {ORDER_KEY: ""})
+        assert ORDER_KEY not in read(on).config
+
+
+@case
+def what_its_receiver_can(on: Secondary) -> None:
+    on.lxd.tell_of_receiver(TELLS_ORDERS)
+    assert on.lxd.receiver_can(TELLS_ORDERS)
+    assert not on.lxd.receiver_can("nothing of the kind")
+    assert not on.lxd.tell_of_receiver(TELLS_ORDERS)
+    assert on.lxd.kernel().architecture
 
 
 @case
@@ -360,6 +387,10 @@ def one_that_does_not_answer(on: Secondary) -> None:
         lambda: lxd.restore(name, "one", PATIENCE),
         lambda: lxd.file(name, HEARTBEAT),
         lambda: lxd.template(name, TEMPLATE),
+        lambda: lxd.template(name, REPORT),
+        lambda: lxd.names_in(name, "/"),
+        lambda: lxd.receiver_can(TELLS_ORDERS),
+        lxd.kernel,
         lxd.size,
     ):
         error = refusal(call)

@@ -18,7 +18,7 @@ from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY, Copies
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
-from vcrecovery.drivers.lxd.resources import Size
+from vcrecovery.drivers.lxd.resources import TELLS_ORDERS, Kernel, Size
 from vcrecovery.errors import ExternalError
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY
 from vcrecovery.transfer.failback_orders import ORDER_KEY, REPORT
@@ -348,6 +348,23 @@ class SimulatedLxd(LxdServer):
         self._asked(noted=True)
         service = self._there(instance)
         return service.heartbeat_file if service is not None and path == HEARTBEAT else None
+
+    def names_in(self, instance: str, folder: str) -> list[str]:
+        """Of each VM the unit is there by which it asks who serves."""
+        self._asked(noted=True)
+        return ["vcrecovery-who-serves.service"] if self.has(instance) and "basic.target" in folder else []
+
+    def receiver_can(self, what: str) -> bool:
+        self._asked()
+        return what == TELLS_ORDERS
+
+    def tell_of_receiver(self, can: str) -> bool:
+        self._asked()
+        return False
+
+    def kernel(self) -> Kernel:
+        self._asked()
+        return Kernel("6.1.0", "x86_64", maps_owners=True)
 
     def template(self, instance: str, name: str) -> bytes | None:
         if name == REPORT:

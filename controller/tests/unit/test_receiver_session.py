@@ -252,6 +252,8 @@ def test_a_session_that_writes_is_rsync_in_a_jail_for_as_long_as_the_standby_is_
     os.close(words["session"])
     assert not are_files_arriving(secondary.state, "web")
     assert words["still"]() is True
+    secondary.has({**STANDBY, "keeping": "true"})
+    assert words["still"]() is False
     secondary.has({"role": "active"})
     assert words["still"]() is False
     (secondary.state / "note.json").unlink()

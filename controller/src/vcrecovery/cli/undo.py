@@ -61,12 +61,15 @@ def _lines(service: str, loss: Loss) -> list[str]:
         lines.append(f"  its VM serves since {day_and_time(loss.serves_since)}, for {ago}")
     if loss.failed_over_at is not None:
         lines.append(f"  what its standby wrote after the failover of {day_and_time(loss.failed_over_at)} is lost too")
-    if not loss.changed.count:
+    changed = loss.changed
+    if changed is None:
+        return [*lines, "  what was written since is not counted: its secondary is another machine"]
+    if not changed.count:
         return [*lines, "  no file in its standby has changed since; what the VM has not sent is not counted"]
-    some = "the newest:" if loss.changed.count > len(loss.changed.newest) else "namely:"
-    files = f"{loss.changed.count} file{'' if loss.changed.count == 1 else 's'}"
-    lines.append(f"  {files} in its standby {'has' if loss.changed.count == 1 else 'have'} changed since, {some}")
-    return [*lines, *(f"    {clock_time(at)}  {plain(name)}" for at, name in loss.changed.newest)]
+    some = "the newest:" if changed.count > len(changed.newest) else "namely:"
+    files = f"{changed.count} file{'' if changed.count == 1 else 's'}"
+    lines.append(f"  {files} in its standby {'has' if changed.count == 1 else 'have'} changed since, {some}")
+    return [*lines, *(f"    {clock_time(at)}  {plain(name)}" for at, name in changed.newest)]
 
 
 def _data(service: str, loss: Loss) -> dict[str, object]:
@@ -75,6 +78,6 @@ def _data(service: str, loss: Loss) -> dict[str, object]:
         "restore_point": loss.restore_point,
         "serves_since": loss.serves_since,
         "failed_over_at": loss.failed_over_at,
-        "changed": loss.changed.count,
-        "newest": [{"at": at, "path": name} for at, name in loss.changed.newest],
+        "changed": loss.changed.count if loss.changed is not None else None,
+        "newest": [{"at": at, "path": name} for at, name in loss.changed.newest] if loss.changed is not None else [],
     }

@@ -10,7 +10,9 @@ from vcrecovery.core.power import Power
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import Name, names_of, of_zone
+from vcrecovery.plan.leased import LeasedSecondary
 from vcrecovery.plan.names import LONG_TTL
+from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.standby.databases import copied_as_files
 from vcrecovery.transfer import rsync_fault
 from vcrecovery.transfer.rootfs import Rootfs
@@ -49,7 +51,7 @@ def warnings_outside(env: Environment) -> list[str]:
                 f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "
                 "the controller's needs it"
             )
-    return found + _slow_names(env)
+    return found + _deaf_receivers(env) + _slow_names(env)
 
 
 def check_outside(env: Environment) -> list[str]:
@@ -97,6 +99,21 @@ def _spare_problems(env: Environment, silent: set[str]) -> list[str]:
         except VCRecoveryError as error:
             problems.append(f"secondaries.{name}: {error}")
     return problems
+
+
+def _deaf_receivers(env: Environment) -> list[str]:
+    """Those from which no failback fetches."""
+    # With its drivers, which a check without `--online` does without.
+    from vcrecovery.operations.receivers import deaf_receiver
+
+    found = []
+    for name in dict.fromkeys(service.standby.secondary for service in env.plan.services.values()):
+        if is_on_demand(env.plan.secondaries[name]) or isinstance(env.plan.secondaries[name], LeasedSecondary):
+            continue
+        with contextlib.suppress(VCRecoveryError):
+            if why := deaf_receiver(env.lxd[name]):
+                found.append(f"secondaries.{name}: {why}")
+    return found
 
 
 def _by_zone(env: Environment) -> dict[str, list[Name]]:

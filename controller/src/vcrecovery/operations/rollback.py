@@ -18,14 +18,14 @@ from vcrecovery.transfer.changed_files import Changed, changed_since
 class Loss:
     """What a rollback to `restore_point` loses. `serves_since`: the VM; `failed_over_at`: a failover that came after.
 
-    `changed`: what has changed in the standby since the VM serves.
+    `changed`: what has changed in the standby since the VM serves; None where that is on another machine.
     """
 
     restore_point: str
     now: float
     serves_since: float | None
     failed_over_at: float | None
-    changed: Changed
+    changed: Changed | None
 
 
 def loss_of(env: Environment, service: str) -> Loss | None:
@@ -52,7 +52,9 @@ def loss_of(env: Environment, service: str) -> Loss | None:
     since = handed.ended_at if handed is not None else None
     later = newest is not None and failback is not None and newest.id > failback.id
     moment = point.taken_at if since is None else since
-    changed = changed_since(lxd.rootfs(secondary_of(env.plan, entry).storage_pool, service), moment)
+    changed = None
+    if lxd.is_here:
+        changed = changed_since(lxd.rootfs(secondary_of(env.plan, entry).storage_pool, service), moment)
     return Loss(point.name, env.clock.now(), since, newest.opened_at if later and newest is not None else None, changed)
 
 

@@ -16,8 +16,12 @@ _COPIES_FILES = "dir"
 
 def keeping_problem(lxd: LxdServer, pool: str, name: str) -> str:
     """Why a failback cannot keep what the standby was; empty when it can."""
+    what = "a copy of the standby"
     try:
-        return room_problem("a copy of the standby", pool, copied_bytes(lxd, pool, name), lxd.pool_free(pool))
+        if not lxd.is_here and lxd.pool_driver(pool) == _COPIES_FILES:
+            free, total = lxd.pool_space(pool)
+            return room_problem(f"{what}, whose size is not seen from here,", pool, total - free, free)
+        return room_problem(what, pool, copied_bytes(lxd, pool, name), lxd.pool_free(pool))
     except ExternalError as error:
         return str(error)
 

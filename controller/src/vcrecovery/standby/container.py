@@ -12,6 +12,7 @@ from pathlib import Path
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.drivers.lxd.resources import TELLS_ORDERS
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan, Secondary, Service
 from vcrecovery.standby import lxcfs
@@ -153,6 +154,7 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bo
     path = lxd.rootfs(secondary.storage_pool, name)
     wanted = config_of(service, secondary, lxcfs.files())
     storage_and_network(secondary, lxd, changes)
+    changes.note(lxd.tell_of_receiver(TELLS_ORDERS), "controllers elsewhere told what the receiver can")
     instance = lxd.get(name)
     if instance is None:
         lxd.create_empty(name, wanted, devices_of(service, secondary))
@@ -185,6 +187,10 @@ def _apply(plan: Plan, name: str, lxd: LxdServer, clock: Clock, *, stands_by: bo
 
 def set_up_again(plan: Plan, name: str, lxd: LxdServer, claim: Mapping[str, str]) -> None:
     """After a restore, which brings back the configuration of then: what the plan says, its own identity, `claim`."""
+    if not lxd.is_here:
+        # It has served as it was then: with an identity, and all that its secondary gives it.
+        lxd.set_keys(lambda: lxd.must_get(name), {**claim, KEEPING_KEY: ""})
+        return
     service = plan.services[name]
     secondary = secondary_of(plan, service)
     path = lxd.rootfs(secondary.storage_pool, name)

@@ -22,6 +22,7 @@ from vcrecovery.primary.report import NAME as REPORT_NAME
 from vcrecovery.primary.report import progress_sentence
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT, TEMPLATE
 from vcrecovery.transfer.rootfs import Rootfs
+from vcrecovery.transfer.standby_files import reader
 
 #: Seconds by which a heartbeat may lie ahead of this machine's clock: two clocks are never quite the same.
 AHEAD_AT_MOST = 60.0
@@ -126,7 +127,8 @@ def from_the_future(fresh: Freshness, now: float) -> str:
 
 def read_freshness(lxd: LxdServer, service: str, secondary: Secondary) -> Freshness:
     """Raises ExternalError when LXD has to be asked and does not answer."""
-    read = _reader(lxd, service, secondary)
+    # One byte more tells that it is too large.
+    read = reader(lxd, service, secondary, _LARGEST + 1)
     return freshness_of(service, read(HEARTBEAT), read(RECONCILE))
 
 
@@ -138,7 +140,7 @@ def read_age(
     Over HTTPS each file takes its time. So the report, which only says why there is no age, is read only then, and the
     heartbeat itself only where its copy (see `vcrecovery.transfer.heartbeat_copy`) is not `enough`.
     """
-    read = _reader(lxd, service, secondary)
+    read = reader(lxd, service, secondary, _LARGEST + 1)
     if not lxd.is_here:
         copy = freshness_of(service, lxd.template(service, TEMPLATE), None)
         if copy.whole and enough(copy):
@@ -211,15 +213,6 @@ def wait_for_sync(
 def progress_line(running: Reconcile) -> str:
     """How far a reconcile has come, for a person."""
     return progress_sentence(running.sent or 0, running.files or 0, running.percent or 0, running.remaining)
-
-
-def _reader(lxd: LxdServer, service: str, secondary: Secondary) -> Callable[[str], bytes | None]:
-    if lxd.is_here:
-        rootfs = lxd.rootfs(secondary.storage_pool, service)
-        if os.access(rootfs, os.R_OK | os.X_OK):
-            # One byte more tells that it is too large.
-            return lambda path: Rootfs(rootfs, []).read(path, _LARGEST + 1)
-    return lambda path: lxd.file(service, path)
 
 
 def _reconcile(report: bytes | None) -> Reconcile | None:

@@ -254,7 +254,7 @@ def _takes_files(state_dir: Path, service: str) -> bool | None:
         config, _rootfs = _container_of(state_dir, service)
     except (ExternalError, UsageError):
         return None
-    return config.get("user.vcrecovery.role") == "standby"
+    return config.get("user.vcrecovery.role") == "standby" and not config.get("user.vcrecovery.keeping")
 
 
 def _join(state_dir: Path, service: str) -> tuple[Target, int]:

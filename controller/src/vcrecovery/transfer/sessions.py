@@ -28,6 +28,9 @@ from vcrecovery.errors import ExternalError, lock_errors
 _POLL = 0.02
 #: Seconds for killed sessions to be gone.
 SESSIONS_END_WITHIN = 10.0
+#: Seconds after which none is left of a standby that was given another role, also where nobody can end them: each asks
+#: LXD every 10 s (see `jail`), which has 10 s to answer.
+ENDED_BY_THEMSELVES = 25.0
 #: A line of /proc/PID/fdinfo/FD. The kernel shows it to each process that has this very open file, so also to heirs.
 _HELD = re.compile(r"^lock:\s+\d+: FLOCK\s+\S+\s+(READ|WRITE)\s", re.MULTILINE)
 

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcrecovery.drivers.lxd.connection import Connection
+from vcrecovery.drivers.lxd.routes import Route
 from vcrecovery.errors import ExternalError
 
 #: "ok" with versions of CRIU and of the kernel that it was checked with, or "failed" and why.
 CHECKPOINTS_KEY = "user.vcrecovery.criu"
+#: What the receiver can, a word each: with `orders` it tells VMs those that lie in LXD, and leaves their reports there.
+RECEIVER_KEY = "user.vcrecovery.receiver"
+TELLS_ORDERS = "orders"
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,33 @@ class Resources(Connection):
         return Kernel(str(found["kernel_version"]), str(found["kernel_architecture"]), mounts == "true")
 
     def says_of_checkpoints(self) -> str:
-        """What the role `secondary` has found out of CRIU there; empty where it was not asked to.
+        """What the role `secondary` has found out of CRIU there; empty where it was not asked to."""
+        return self._told_there(CHECKPOINTS_KEY)
 
-        It is in the project, since LXD shows the server's own configuration to nobody whom it restricts.
-        """
+    def receiver_can(self, what: str) -> bool:
+        """Whether `tell_of_receiver` has said so."""
+        return what in self._told_there(RECEIVER_KEY).split()
+
+    def tell_of_receiver(self, can: str) -> bool:
+        """Has controllers on other machines know what the receiver beside it can; whether that changed anything."""
+
+        def tell(api: Route) -> bool:
+            project = api.projects["default"]
+            answer = project.get()
+            found = answer.json()["metadata"]
+            if found["config"].get(RECEIVER_KEY) == can:
+                return False
+            # All of it: LXD takes what a PATCH leaves out for features that are to go.
+            body = {"description": found["description"], "config": {**found["config"], RECEIVER_KEY: can}}
+            project.put(json=body, headers={"If-Match": answer.headers.get("ETag", "")})
+            return True
+
+        return self._guard(tell)
+
+    def _told_there(self, key: str) -> str:
+        # It is in the project: LXD shows the server's own configuration to nobody whom it restricts.
         found = self._guard(lambda api: api.projects["default"].get()).json()["metadata"]["config"]
-        return str(found.get(CHECKPOINTS_KEY, ""))
+        return str(found.get(key, ""))
 
     def size(self) -> Size:
         """Raises ExternalError when the server does not answer, or does not say it."""

@@ -42,6 +42,14 @@ class Storage(Connection):
         answer = self._found(lambda api: api.instances[instance].files.get(params={"path": path}))
         return None if answer is None else bytes(answer.content)
 
+    def names_in(self, instance: str, folder: str) -> list[str]:
+        """What is in a folder of the instance, running or not; nothing where no such folder is."""
+        answer = self._found(lambda api: api.instances[instance].files.get(params={"path": folder}))
+        # A file comes as it is; only of a folder the server tells something.
+        if answer is None or not answer.headers.get("Content-Type", "").startswith("application/json"):
+            return []
+        return [str(name) for name in answer.json()["metadata"] or []]
+
     def write_file(self, instance: str, path: str, content: bytes) -> None:
         """A file of the instance, running or not, of its root's and for all to read."""
         headers = {"X-LXD-type": "file", "X-LXD-uid": "0", "X-LXD-gid": "0", "X-LXD-mode": "0644"}

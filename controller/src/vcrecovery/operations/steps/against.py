@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from functools import partial
 
 from vcrecovery.core.episode import Episode
 from vcrecovery.operations import records
+from vcrecovery.operations.receivers import deaf_receiver
 from vcrecovery.operations.serving import standby_serves
 from vcrecovery.operations.steps.moving import against_a_move
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.steps.waiting import against_a_waiting_move
 from vcrecovery.plan.on_demand import is_on_demand
 from vcrecovery.primary.who_serves import NETWORK_MANAGER
-from vcrecovery.transfer.rootfs import Rootfs
+from vcrecovery.transfer.standby_files import is_there
 
 #: A unit that is started at each boot.
 _ASKS = "/etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
@@ -37,20 +38,19 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
 
 def _against_a_failback(subject: Subject, episode: Episode) -> list[str]:
     name, lxd = subject.name, subject.lxd
-    # What it may fetch is told to the receiver on this machine, and no other one is reached from here.
-    if is_on_demand(subject.secondary) or not lxd.is_here:
-        what = "on demand" if is_on_demand(subject.secondary) else "another machine"
+    if is_on_demand(subject.secondary):
         how = f"stop it, copy what it has written to its VM, then `vcrecovery standby reset {name}`"
-        return [f"its VM cannot fetch from secondary {lxd.name}, which is {what}: {how}"]
+        return [f"its VM cannot fetch from secondary {lxd.name}, which is on demand: {how}"]
+    if why := deaf_receiver(lxd):
+        return [why]
     if not standby_serves(subject.env, name):
         return [f"its standby is to serve and does not answer; `vcrecovery failover {name}` brings it up"]
-    rootfs = lxd.rootfs(subject.secondary.storage_pool, name)
-    if episode.request.rebuilt or not os.access(rootfs, os.R_OK | os.X_OK):
+    if episode.request.rebuilt:
         return []
     # The standby has what its VM starts at its boot, though masked.
-    tree = Rootfs(rootfs, [])
-    if not tree.is_there(_ASKS):
+    there = partial(is_there, lxd, name, subject.secondary)
+    if not there(_ASKS):
         return ["its VM does not ask at its boot who serves, and would serve beside it: run the role `primary`"]
-    if tree.is_there(NETWORK_MANAGER) and subject.service.primary.unanswered == "serve":
+    if there(NETWORK_MANAGER) and subject.service.primary.unanswered == "serve":
         return ["NetworkManager brings its VM's network up too late to ask who serves: set `primary.unanswered: wait`"]
     return []

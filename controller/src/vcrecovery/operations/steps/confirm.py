@@ -199,7 +199,7 @@ def _is_tried_again(episode: Episode) -> bool:
 
 def _no_way_back(subject: Subject, episode: Episode) -> str:
     """Why no rollback of a failback will be possible; that forbids nothing."""
-    if not episode.request.back or not subject.lxd.is_here:
+    if not episode.request.back:
         return ""
     why = keeping_problem(subject.lxd, subject.secondary.storage_pool, subject.name)
     return f"no rollback will be possible: {why}" if why else ""

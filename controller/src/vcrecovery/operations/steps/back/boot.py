@@ -15,7 +15,7 @@ from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.vm_orders import Given, Order, Report
 from vcrecovery.primary.system_name import system_of
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
-from vcrecovery.transfer.rootfs import Rootfs
+from vcrecovery.transfer.standby_files import reader
 
 #: Seconds for a VM to boot and to ask.
 WITHIN = 600.0
@@ -115,11 +115,13 @@ def _end_one_that_serves(subject: Subject) -> None:
 
 
 def _refuse_another_system(subject: Subject, report: Report) -> None:
-    tree = Rootfs(subject.lxd.rootfs(subject.secondary.storage_pool, subject.name), [])
-    found = tree.read("/usr/lib/os-release", _AT_MOST) or tree.read("/etc/os-release", _AT_MOST)
+    lxd = subject.lxd
+    read = reader(lxd, subject.name, subject.secondary, _AT_MOST)
+    found = read("/usr/lib/os-release") or read("/etc/os-release")
     if found is None or not report.system:
         return
-    standby = system_of(found.decode("utf-8", "replace"), platform.machine())
+    machine = platform.machine() if lxd.is_here else lxd.kernel().architecture
+    standby = system_of(found.decode("utf-8", "replace"), machine)
     if standby != report.system:
         raise RefusedError(
             f"the VM of {subject.name} runs {report.system}, its standby {standby}: nothing was copied",
