@@ -57,6 +57,29 @@ def test_killed_at(kill: int, site: Observed) -> None:
     assert site.scheduler.broken is None
 
 
+@pytest.mark.parametrize(("seconds", "outcome"), [(5.0, Outcome.DONE), (40.0, Outcome.TAKEN_BACK)])
+def test_lxd_may_be_restarted_while_the_vm_fetches_the_rest(seconds: float, outcome: Outcome, site: Observed) -> None:
+    """Where it stays away the standby serves again, once it is back."""
+    web, scheduler = site.world.services["web"], site.scheduler
+
+    def answers(now: bool) -> None:
+        web.lxd_answers = now
+
+    def last_pass_begins() -> None:
+        scheduler.at(scheduler.time + 1.0, lambda: answers(False))
+        scheduler.at(scheduler.time + 1.0 + seconds, lambda: answers(True))
+
+    web.fetches_within = 3.0
+    site.then["ended stop"] = [last_pass_begins]
+    site.failback()
+    if site.journal.state("web").open_episode is not None:
+        site.run(seconds)
+        site.failback()
+    assert site.journal.history("web")[0].outcome is outcome, site.log
+    assert (web.serves, web.open_ports) == (outcome is Outcome.TAKEN_BACK, outcome is Outcome.DONE)
+    assert scheduler.broken is None
+
+
 def test_a_rollback_waits_for_what_it_cannot_end(site: Observed) -> None:
     site.failback()
     site.rollback(word=False)
@@ -92,6 +115,12 @@ def test_only_what_a_failback_has_kept_is_put_back_from_elsewhere(site: Observed
     site.failover(restore_point="latest", force=True)
     assert said(site, "secondary sec1 is another machine: only there can its standbys be put back"), site.log
     assert site.world.services["web"].open_ports
+
+
+def test_a_standby_that_is_not_there_is_named(site: Observed) -> None:
+    site.world.services["web"].is_there = False
+    site.failback()
+    assert said(site, "web does not go back to its VM: secondary sec1 has no container web"), site.log
 
 
 def test_a_receiver_of_an_older_version_is_named(site: Observed, monkeypatch: pytest.MonkeyPatch) -> None:

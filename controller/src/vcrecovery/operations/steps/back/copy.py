@@ -16,6 +16,8 @@ LOOK_EVERY = 0.1
 LOOK_AT_BOTH_EVERY = 5.0
 #: Seconds for the last pass: so many, or so many times as long as the one before.
 LAST_WITHIN, LAST_TAKES = 120.0, 5.0
+#: Seconds for which LXD may be away meanwhile, as when it is restarted: the VM goes on.
+LXD_AWAY_FOR = 20.0
 
 
 def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Copied:
@@ -71,9 +73,15 @@ def _reports(subject: Subject, given: Given, heard: Report | None, limit: float 
     `heard`: the newest before that: what failed then says nothing of now.
     """
     clock, begun = subject.env.clock, subject.env.clock.steady()
-    look_at = begun
+    look_at = answered_at = begun
     while True:
-        report = subject.env.vm_orders.report(subject.name, given)
+        report = None
+        try:
+            report = subject.env.vm_orders.report(subject.name, given)
+            answered_at = clock.steady()
+        except ExternalError:
+            if clock.steady() - answered_at > LXD_AWAY_FOR:
+                raise
         if report is not None and (report.epoch, report.order) == (given.epoch, given.order):
             if not report.error:
                 yield report
