@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from vcrecovery.errors import ExitCode
+from vcrecovery.standby.container import EPOCH_KEY
 from vcrecovery.standby.modes import RAW_KEY
+from vcrecovery_lab.run import run
 
 from .name_servers import NameServer
-from .small_site import SERVE, SmallSite, small_site
+from .small_site import BRIDGE, SERVE, SmallSite, small_site
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -135,6 +139,34 @@ def test_lxd_goes_away_between_the_fence_and_the_start(site: SmallSite) -> None:
     one_line(once_more, "LXD on secondary sec1", "does not answer")
     site.lxd.start()
     finishes(site)
+
+
+def test_a_network_that_did_not_come_up_with_lxd_is_waited_for(
+    site: SmallSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine, where one of the commands fails that LXD makes it with. It tries again after a minute."""
+    fails = tmp_path / "fails"
+    fails.touch()
+    ip = tmp_path / "bin/ip"
+    ip.parent.mkdir()
+    ip.write_text(f'#!/bin/sh\n[ ! -e {fails} ] || exit 1\nexec {shutil.which("ip")} "$@"\n')
+    ip.chmod(0o755)
+    site.lxd.kill()
+    wait_for(lambda: not site.lxd.runs, "the end of LXD")
+    run(["ip", "link", "delete", BRIDGE], timeout=30)
+    with monkeypatch.context() as environment:
+        environment.setenv("PATH", f"{ip.parent}:{os.environ['PATH']}")
+        site.lxd.start()
+    assert "status: Unavailable" in site.lxd.lxc("network", "show", BRIDGE)
+    words = site.command("failover", WEB)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as failover:
+        try:
+            wait_for(lambda: site.instance(WEB).config.get(EPOCH_KEY) == "1", "the claim of the standby")
+        finally:
+            fails.unlink()
+        said, _ = failover.communicate(timeout=PATIENCE)
+    assert failover.returncode == 0, said
+    is_served_once(site)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)

@@ -26,6 +26,10 @@ class TryAgainError(ExternalError):
     """The instance has changed since it was read, or is busy. Reading it again and trying again is right."""
 
 
+class NotThereYetError(TryAgainError):
+    """A network or a pool did not come up as the server started. It tries that again once a minute."""
+
+
 @dataclass(frozen=True)
 class OverHttps:
     """A server on another machine. `server_certificate` is its very own: no authority is asked, no name compared."""
@@ -157,7 +161,7 @@ class Connection:
         except AnswerError as error:
             if error.status_code == 503:
                 raise self._unreachable(error) from error
-            raise _kind(str(error))(f"LXD on secondary {self.name}: {error}") from error
+            raise error_of(str(error))(f"LXD on secondary {self.name}: {error}") from error
 
     def _found(self, call: Callable[[Any], Any]) -> Any:
         """What `call` returns; None when the server says that there is no such thing."""
@@ -187,13 +191,15 @@ class Connection:
             if result["status_code"] < 200:
                 raise ExternalError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
             said = " ".join(str(result["err"]).split())
-            raise _kind(said)(f"LXD on secondary {self.name}: {doing}: {said}")
+            raise error_of(said)(f"LXD on secondary {self.name}: {doing}: {said}")
 
         return self._guard(change)
 
 
-def _kind(said: str) -> type[ExternalError]:
-    """Of the error for what LXD said: whether it passes."""
+def error_of(said: str) -> type[ExternalError]:
+    """The error for what LXD said, by whether it passes."""
+    if "unavailable on this server" in said:
+        return NotThereYetError
     # "Error status" is LXD's word when a container's own monitor has not answered it for 5 s, as on a busy machine.
     return TryAgainError if "is busy running" in said or "in Error status" in said else ExternalError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from vcrecovery.drivers.lxd.connection import Connection, TryAgainError
+from vcrecovery.drivers.lxd.connection import Connection, NotThereYetError, TryAgainError
 from vcrecovery.drivers.lxd.routes import AnswerError
 from vcrecovery.errors import ExternalError
 
@@ -17,6 +17,8 @@ STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 ERROR = "Error"
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
+#: Seconds between two tries, and for a network or a pool that was not there when the server started.
+_COMES_DELAY, _COMES_WITHIN = 1.0, 70.0
 #: Seconds from the end of one that is stopped with its memory to LXD's note of that.
 _NOTED_WITHIN = 10.0
 #: So often an instance is started that ends right after.
@@ -184,14 +186,17 @@ class Instances(Connection):
         )
 
     def start(self, instance: str, timeout: float, known: Instance | None = None, *, from_memory: bool = False) -> None:
-        """Starts or thaws it; nothing happens to one that runs. Waits while the server is busy with it.
+        """Starts or thaws it; nothing happens to one that runs.
+
+        Waits while the server is busy with it, and for a network or a pool that comes after the server's own start.
 
         `from_memory`: what it was when it was stopped goes on; without, the server forgets that.
 
         `known` is what was read of it a moment ago; one that is not what it was then is read again.
         Raises ExternalError with the server's reason.
         """
-        deadline = self._clock.steady() + timeout
+        begun = self._clock.steady()
+        deadline = begun + timeout
         found = known or self.get(instance)
         started = 0
         hint = f"see `lxc info --show-log {instance}`, then run it again"
@@ -206,6 +211,10 @@ class Instances(Connection):
                 if action == "unfreeze":
                     # The server's word is enough: what was booted long ago does not end right after.
                     return
+            except NotThereYetError as error:
+                if self._clock.steady() >= max(deadline, begun + _COMES_WITHIN):
+                    raise NotThereYetError(error.message, hint) from error
+                self._clock.sleep(_COMES_DELAY)
             except TryAgainError as error:
                 if self._clock.steady() >= deadline:
                     raise TryAgainError(error.message, hint) from error
