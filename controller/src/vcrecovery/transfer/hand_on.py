@@ -14,24 +14,35 @@ from typing import NoReturn
 from vcrecovery.transfer.jail import PR_SET_PDEATHSIG
 
 
+def ssh_words(to: Mapping[str, str], command: str) -> list[str]:
+    """What runs `command` at the session there. `to`: its address, port, key and known_hosts.
+
+    ssh reads a key twice, and fails with one that was replaced meanwhile. So it gets the next one, too, which lies
+    beside it while the role `secondary` rotates it.
+    """
+    options = [
+        ("BatchMode", "yes"),
+        ("ConnectTimeout", "10"),
+        ("HostKeyAlias", "vcrecovery-receiver"),
+        ("IdentitiesOnly", "yes"),
+        ("IdentityFile", to["key"]),
+        ("IdentityFile", f"{to['key']}.new"),
+        ("LogLevel", "ERROR"),
+        ("ServerAliveInterval", "15"),
+        ("StrictHostKeyChecking", "yes"),
+        ("UserKnownHostsFile", to["known_hosts"]),
+    ]
+    words = [word for name, value in options for word in ("-o", f"{name}={value}")]
+    return ["ssh", "-F", "none", "-T", "-p", to["port"], *words, f"root@{to['address']}", command]
+
+
 def hand_on(to: Mapping[str, str], command: str) -> NoReturn:
-    """Ends as the session there does. `to`: its address, port, key and known_hosts.
+    """Ends as the session there does. `to`: as `ssh_words` has it.
 
     This process stays, and holds the session's lock: ssh closes what it inherits. Whoever makes the standby serve kills
     it, and ssh with it.
     """
-    options = {
-        "BatchMode": "yes",
-        "ConnectTimeout": "10",
-        "HostKeyAlias": "vcrecovery-receiver",
-        "IdentitiesOnly": "yes",
-        "LogLevel": "ERROR",
-        "ServerAliveInterval": "15",
-        "StrictHostKeyChecking": "yes",
-        "UserKnownHostsFile": to["known_hosts"],
-    }
-    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    argv = ["ssh", "-F", "none", "-T", "-i", to["key"], "-p", to["port"], *words, f"root@{to['address']}", command]
+    argv = ssh_words(to, command)
     parent = os.getpid()
     child = os.fork()
     if child == 0:
