@@ -34,8 +34,8 @@ RETURN = r"""
 _value:
   description:
     - A mapping for each zone, with its C(name), whether the server is C(primary), the C(source) (the primary's name),
-      the C(others) of the zone's servers, the names of its C(key) and of the C(transfer_key), the C(files) of the keys
-      that the server needs, the C(grants) of the update-policy, and the C(records) of its first content.
+      the C(others) of the zone's servers, the name of its C(key), the name of the first C(transfer_key) and the
+      C(transfer_file) of it and those after it, the C(files) of the keys that the server needs, the C(grants) of the update-policy, and the C(records) of its first content.
   type: list
   elements: dict
 """
@@ -83,6 +83,7 @@ def dns_zones(plan, server):
                 "others": others,
                 "key": key,
                 "transfer_key": f"transfer.{key}",
+                "transfer_file": f"{zone['key']}-transfer",
                 "files": files,
                 "grants": list(dict.fromkeys(grants)),
                 "records": records,

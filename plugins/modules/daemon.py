@@ -36,9 +36,11 @@ options:
     choices: [systemd, process]
     required: true
   state:
-    description: What is wanted. V(restarted), for handlers, restarts what runs and starts nothing.
+    description:
+      - What is wanted. V(restarted), for handlers, restarts what runs and starts nothing.
+      - V(reloaded) sends what runs SIGHUP, for daemons that read their configuration then.
     type: str
-    choices: [started, restarted, stopped]
+    choices: [started, restarted, reloaded, stopped]
     default: started
   endpoint:
     description:
@@ -187,8 +189,12 @@ class ByHand:
             if entry is not None and not self.module.check_mode:
                 self.stop()
             return {"changed": entry is not None}
-        if entry is None and state == "restarted":
+        if entry is None and state in ("restarted", "reloaded"):
             return {"changed": False, "msg": "it does not run yet"}
+        if state == "reloaded":
+            if not self.module.check_mode:
+                os.kill(entry["pid"], signal.SIGHUP)
+            return {"changed": True, "pid": entry["pid"]}
         if entry is None and endpoint and answers(endpoint):
             return {"changed": False, "msg": "another supervisor runs it"}
         if entry is not None and state == "started" and entry["argv"] == self.options["argv"]:
@@ -235,8 +241,12 @@ class UnderSystemd:
             if changed and not self.module.check_mode:
                 self.must("disable", "--now", self.unit)
             return {"changed": changed}
-        if state == "restarted" and not active:
+        if state in ("restarted", "reloaded") and not active:
             return {"changed": False, "started": False}
+        if state == "reloaded":
+            if not self.module.check_mode:
+                self.must("kill", "--kill-who=main", "--signal=HUP", self.unit)
+            return {"changed": True, "started": False}
         restart = active and (state == "restarted" or stale)
         changed = restart or not active or not enabled
         if changed and not self.module.check_mode:
@@ -263,7 +273,7 @@ def main():
             "argv": {"type": "list", "elements": "str", "required": True},
             "unit": {"type": "str"},
             "supervisor": {"type": "str", "choices": ["systemd", "process"], "required": True},
-            "state": {"type": "str", "choices": ["started", "restarted", "stopped"], "default": "started"},
+            "state": {"type": "str", "choices": ["started", "restarted", "reloaded", "stopped"], "default": "started"},
             "endpoint": {"type": "str"},
             "environment": {"type": "dict", "default": {}},
             "timeout": {"type": "int", "default": 30},

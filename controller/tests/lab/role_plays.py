@@ -35,6 +35,13 @@ def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable
     return changed
 
 
+def cut_off_after(changes: int) -> dict[str, str]:
+    """The environment of an ansible-playbook that is killed after so many changes, one host after the other."""
+    callbacks = str(CHECKOUT / "controller/tests/lab/callbacks")
+    words = {"CALLBACK_PLUGINS": callbacks, "CALLBACKS_ENABLED": "cut_off", "FORKS": "1"}
+    return {"CUT_OFF_AFTER": str(changes), **{f"ANSIBLE_{name}": value for name, value in words.items()}}
+
+
 def over_https(port: int, folder: Path, lxd: PrivateLxd) -> dict[str, Any]:
     """Variables of the role `secondary` for the host sec2, which a controller reaches at that port.
 

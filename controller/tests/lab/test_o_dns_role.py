@@ -9,10 +9,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import dns.exception
+import dns.message
+import dns.query
+import dns.tsigkeyring
+import dns.update
 import pytest
 import yaml
 
@@ -22,6 +29,7 @@ from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
 
+from .role_plays import cut_off_after
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -38,12 +46,21 @@ class Laid:
 
     def play(self, *words: str, file: str = "play.yml") -> str:
         """What ansible-playbook prints."""
-        program = CHECKOUT / ".venv/bin/ansible-playbook"
-        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / file, *words]
-        env = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
-        done = run(command, timeout=300, env=env, check=False)
+        done = self._played(*words, file=file)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def _played(self, *words: str, file: str, **more: str) -> subprocess.CompletedProcess[str]:
+        program = CHECKOUT / ".venv/bin/ansible-playbook"
+        command: list[str | Path] = [program, "-i", self.folder / "hosts.yml", self.folder / file, *words]
+        env = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), **more}
+        return run(command, timeout=300, env=env, check=False)
+
+    def rotate_cut_off(self, changes: int, *words: str) -> bool:
+        """Whether it was killed; it may end before."""
+        done = self._played(*words, file="rotation.yml", **cut_off_after(changes))
+        assert done.returncode in (0, -signal.SIGKILL), done.stdout + done.stderr
+        return done.returncode != 0
 
     def dig(self, server: str, *words: str) -> str:
         command = ["dig", "@127.0.0.1", "-p", str(self.ports[server]), "+short", "+tcp", "+time=10", "+tries=2", *words]
@@ -212,7 +229,7 @@ def test_a_key_is_rotated(laid: Laid) -> None:
     before = secrets(laid)
     shutil.copy(laid.folder / "ns1/key1.key", laid.folder / "ns1/old.key")
     assert changes(laid.play(*YOUNG, file="rotation.yml")) == [0, 0]
-    assert changes(laid.play("--check", file="rotation.yml")) == [1, 0]
+    assert changes(laid.play("--check", file="rotation.yml")) == [2, 0]
     assert secrets(laid) == before
     laid.play(file="rotation.yml")
     after = secrets(laid)
@@ -243,11 +260,121 @@ def test_the_next_run_finishes_a_rotation_that_was_cut_off(laid: Laid, cut_off: 
     assert leftovers(laid) == []
 
 
-def test_by_hand_a_key_is_removed_and_made_anew(laid: Laid) -> None:
-    """What docs/security.md says for the key of transfers."""
+def test_a_key_that_was_removed_is_made_anew(laid: Laid) -> None:
     before = (laid.folder / "ns2/key1-transfer.key").read_text()
     (laid.folder / "ns1/key1-transfer.key").unlink()
     laid.play()
     after = (laid.folder / "ns2/key1-transfer.key").read_text()
     assert after == (laid.folder / "ns1/key1-transfer.key").read_text() != before
     assert "AXFR" not in laid.dig("ns1", "-k", str(laid.folder / "ns2/key1-transfer.key"), "example.test", "AXFR")
+
+
+# -- the key of transfers --------------------------------------------------------------------------------------
+
+#: Seconds. A transfer that is refused is tried again after 5 s or more.
+REFUSED = 5.0
+
+
+class Observer:
+    """Never stops changing a record on ns1 and waiting for it on ns2."""
+
+    def __init__(self, laid: Laid) -> None:
+        self._laid, self._over = laid, threading.Event()
+        self.lags: list[float] = []
+        self.broken: list[str] = []
+        self._thread = threading.Thread(target=self._go_on)
+
+    def __enter__(self) -> Observer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(120)
+
+    def _go_on(self) -> None:
+        secret = (self._laid.folder / "secrets/key1").read_text().strip()
+        keyring = dns.tsigkeyring.from_text({"vcrt.key": secret})
+        number = 0
+        while not self._over.is_set():
+            number += 1
+            address = f"10.77.{number // 250}.{number % 250}"
+            update = dns.update.UpdateMessage("example.test", keyring=keyring)
+            update.replace("www", 5, "A", address)
+            try:
+                answer = dns.query.tcp(update, "127.0.0.1", timeout=10, port=self._laid.ports["ns1"])
+                if answer.rcode() != 0:
+                    raise OSError(f"refused: {answer.rcode()}")
+                begun = time.monotonic()
+                self._wait_for(address, begun + 60)
+                self.lags.append(time.monotonic() - begun)
+            except (OSError, dns.exception.DNSException, TimeoutError) as error:
+                self.broken.append(f"{type(error).__name__}: {error}")
+
+    def _wait_for(self, address: str, deadline: float) -> None:
+        query = dns.message.make_query("www.example.test", "A", flags=0)
+        while time.monotonic() < deadline:
+            answer = dns.query.tcp(query, "127.0.0.1", timeout=10, port=self._laid.ports["ns2"])
+            if address in answer.to_text():
+                return
+            time.sleep(0.02)
+        raise TimeoutError(f"{address} is not at ns2")
+
+
+def transfer_key(laid: Laid, server: str) -> str:
+    return (laid.folder / server / "key1-transfer.key").read_text()
+
+
+def make_old(laid: Laid) -> Path:
+    """A copy of the key of transfers, which is old enough to be rotated, while that of updates is young."""
+    kept = laid.folder / "ns1/transfer-of-before.key"
+    shutil.copy(laid.folder / "ns1/key1-transfer.key", kept)
+    past = time.time() - 7200
+    os.utime(laid.folder / "ns1/key1-transfer.key", (past, past))
+    return kept
+
+
+def assert_transfer_key_is_rotated(laid: Laid, before: Path) -> None:
+    assert transfer_key(laid, "ns1") == transfer_key(laid, "ns2")
+    assert transfer_key(laid, "ns1").count("secret") == 1
+    assert re.findall("secret.*", transfer_key(laid, "ns1")) != re.findall("secret.*", before.read_text())
+    for name in SERVERS:
+        assert (laid.folder / name / "key1-transfer.key").stat().st_mode & 0o777 == 0o640
+    transfer = ("example.test", "AXFR")
+    assert "Transfer failed" in laid.dig("ns1", "-k", str(before), *transfer)
+    assert "10.77." in laid.dig("ns1", "-k", str(laid.folder / "ns2/key1-transfer.key"), *transfer)
+    assert leftovers(laid) == []
+
+
+def test_the_key_of_transfers_is_rotated_while_zones_are_transferred(laid: Laid) -> None:
+    before = make_old(laid)
+    assert changes(laid.play(*YOUNG, "--check", file="rotation.yml")) == [1, 0]
+    with Observer(laid) as observer:
+        printed = laid.play(*YOUNG, "--diff", file="rotation.yml")
+    assert changes(printed) == [8, 8]
+    secrets_of_it = [re.findall(r'secret "(\S+)"', text)[0] for text in (before.read_text(), transfer_key(laid, "ns1"))]
+    assert not any(secret in printed for secret in secrets_of_it)
+    assert observer.broken == []
+    assert len(observer.lags) > 10
+    assert max(observer.lags) < REFUSED, observer.lags
+    assert_transfer_key_is_rotated(laid, before)
+    assert changes(laid.play(*YOUNG, file="rotation.yml")) == [0, 0]
+    assert changes(laid.play()) == [0, 0]
+
+
+@pytest.mark.timeout(3600)
+def test_wherever_a_rotation_of_that_key_is_cut_off_zones_are_transferred_and_the_next_run_finishes_it(
+    laid: Laid,
+) -> None:
+    for count in range(1, 40, 2):
+        before = make_old(laid)
+        with Observer(laid) as observer:
+            killed = laid.rotate_cut_off(count, *YOUNG)
+            if killed:
+                laid.play(*YOUNG, file="rotation.yml")
+        assert (observer.broken, max(observer.lags) < REFUSED) == ([], True), (count, observer.lags)
+        assert_transfer_key_is_rotated(laid, before)
+        if not killed:
+            break
+    assert count == 17
+    assert changes(laid.play()) == [0, 0]
