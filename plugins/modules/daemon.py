@@ -42,6 +42,13 @@ options:
     type: str
     choices: [started, restarted, reloaded, stopped]
     default: started
+  meanwhile:
+    description:
+      - A command that runs while the daemon is stopped, for one that writes its files when it ends. With V(started) only.
+      - The daemon runs again afterwards, also when the command has failed, which is an error then.
+    type: list
+    elements: str
+    default: []
   endpoint:
     description:
       - A unix socket (a path) or V(ADDRESS:PORT) that answers when the daemon is ready. It is waited for.
@@ -132,6 +139,14 @@ def start_time(pid):
     return None if fields[0] == "Z" else fields[19]
 
 
+def judged(module, done, result):
+    """`result`, if the command `meanwhile` has ended well."""
+    code, out, err = done
+    if code:
+        module.fail_json(msg=f"what was to be done meanwhile has failed: {(out + err).strip()}", **result)
+    return result
+
+
 class ByHand:
     """A daemon as a process of its own."""
 
@@ -195,6 +210,12 @@ class ByHand:
             if not self.module.check_mode:
                 os.kill(entry["pid"], signal.SIGHUP)
             return {"changed": True, "pid": entry["pid"]}
+        if self.options["meanwhile"]:
+            if self.module.check_mode:
+                return {"changed": True}
+            self.stop()
+            done = self.module.run_command(self.options["meanwhile"])
+            return judged(self.module, done, {"changed": True, "pid": self.start()})
         if entry is None and endpoint and answers(endpoint):
             return {"changed": False, "msg": "another supervisor runs it"}
         if entry is not None and state == "started" and entry["argv"] == self.options["argv"]:
@@ -247,6 +268,15 @@ class UnderSystemd:
             if not self.module.check_mode:
                 self.must("kill", "--kill-who=main", "--signal=HUP", self.unit)
             return {"changed": True, "started": False}
+        if self.options["meanwhile"]:
+            if not self.module.check_mode:
+                self.must("daemon-reload")
+                self.must("stop", self.unit)
+                done = self.module.run_command(self.options["meanwhile"])
+                self.must("enable", "--now", self.unit)
+                self.wait_for_endpoint()
+                judged(self.module, done, {})
+            return {"changed": True, "started": True}
         restart = active and (state == "restarted" or stale)
         changed = restart or not active or not enabled
         if changed and not self.module.check_mode:
@@ -274,6 +304,7 @@ def main():
             "unit": {"type": "str"},
             "supervisor": {"type": "str", "choices": ["systemd", "process"], "required": True},
             "state": {"type": "str", "choices": ["started", "restarted", "reloaded", "stopped"], "default": "started"},
+            "meanwhile": {"type": "list", "elements": "str", "default": []},
             "endpoint": {"type": "str"},
             "environment": {"type": "dict", "default": {}},
             "timeout": {"type": "int", "default": 30},

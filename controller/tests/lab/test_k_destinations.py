@@ -59,6 +59,8 @@ def snmpd_of_the_role(folder: Path, ports: list[int]) -> Daemon:
         hypervisor_snmp_listen="udp:127.0.0.1:@PORT@",
         hypervisor_snmp_base=".1.3.6.1.4.1.36957.1",
         hypervisor_snmp_user=USER,
+        hypervisor_snmp_next_user=f"{USER}next",
+        hypervisor_snmp_sender=USER,
         hypervisor_snmp_auth=AUTH,
         hypervisor_snmp_privacy=PRIVACY,
         hypervisor_snmp_agent="libvirt-snmp",

@@ -296,7 +296,7 @@ class Observer:
         secret = (self._laid.folder / "secrets/key1").read_text().strip()
         keyring = dns.tsigkeyring.from_text({"vcrt.key": secret})
         number = 0
-        while not self._over.is_set():
+        while not self._over.wait(0.1):
             number += 1
             address = f"10.77.{number // 250}.{number % 250}"
             update = dns.update.UpdateMessage("example.test", keyring=keyring)

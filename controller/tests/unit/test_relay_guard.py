@@ -58,7 +58,7 @@ def v2c(community: bytes, version: int = 1) -> bytes:
 
 
 def made(community: bytes | None = None) -> tuple[Guard, Source]:
-    source = Source("hv1", "relay", MASTER, RATE)
+    source = Source("hv1", {"relay": MASTER}, RATE)
     return Guard({HYPERVISOR: source}, OwnEngine(OWN, BOOTS), community), source
 
 
@@ -137,6 +137,21 @@ def inform(boots: int = BOOTS, time: float = NOW) -> bytes:
     return v3(boots=boots, time=int(time), key=MASTER.localized(OWN))
 
 
+def test_while_passphrases_are_replaced_both_users_are_heard_and_each_needs_its_own() -> None:
+    following = Master.from_passphrase("sha256", b"the next passphrase")
+    source = Source("hv1", {"relay": MASTER, "relaynext": following}, RATE)
+    guard = Guard({HYPERVISOR: source}, OwnEngine(OWN, BOOTS), None)
+    source.answered(AGENT, BOOTS, 900)
+    for user, master, other in ((b"relay", MASTER, following), (b"relaynext", following, MASTER)):
+        assert guard.judge(v3(user=user, key=master.localized(OWN)), HYPERVISOR, NOW) is Pass.NOTIFICATION
+        trap = v3(engine=AGENT, user=user, key=master.localized(AGENT))
+        assert guard.judge(trap, HYPERVISOR, NOW) is Pass.NOTIFICATION
+        assert guard.judge(v3(user=user, key=other.localized(OWN)), HYPERVISOR, NOW) is Reason.CREDENTIALS
+        assert (
+            guard.judge(v3(engine=AGENT, user=user, key=other.localized(AGENT)), HYPERVISOR, NOW) is Reason.CREDENTIALS
+        )
+
+
 def test_an_inform_is_taken_once_and_answered_each_time() -> None:
     guard, _ = made()
     assert guard.judge(INFORM, HYPERVISOR, NOW) is Pass.NOTIFICATION
@@ -185,7 +200,7 @@ def test_an_agent_with_a_new_engine() -> None:
 
 
 def test_a_storm_of_one_source_leaves_the_others_alone() -> None:
-    sources = {address: Source(address, "relay", MASTER, RATE) for address in (HYPERVISOR, "10.0.0.2")}
+    sources = {address: Source(address, {"relay": MASTER}, RATE) for address in (HYPERVISOR, "10.0.0.2")}
     guard = Guard(sources, OwnEngine(OWN, BOOTS), None)
     verdicts = [guard.judge(b"x", HYPERVISOR, NOW + step / 10_000) for step in range(10_000)]
     assert verdicts.count(Reason.ENCODING) == pytest.approx(2 * RATE, abs=1)

@@ -82,19 +82,20 @@ class Memory:
 class _Engine:
     """An agent's engine, as its authenticated answers have it. Times are its own."""
 
-    def __init__(self, engine_id: bytes, key: bytes, clock: Clock) -> None:
-        self.id, self.key, self.clock = engine_id, key, clock
+    def __init__(self, engine_id: bytes, clock: Clock) -> None:
+        self.id, self.clock = engine_id, clock
         #: Nobody knows what an earlier relay has heard.
         self.memory = Memory(clock)
 
 
 class Source:
-    """A hypervisor: its user, and what is known of its engine."""
+    """A hypervisor: its user (two while passphrases are replaced), and what is known of its engine."""
 
-    def __init__(self, name: str, user: str, master: Master, rate: int) -> None:
+    def __init__(self, name: str, users: Mapping[str, Master], rate: int) -> None:
         self.name = name
-        self.user = user.encode()
-        self.master = master
+        self._masters = {user.encode(): master for user, master in users.items()}
+        #: By user and engine.
+        self._localized: dict[tuple[bytes, bytes], bytes] = {}
         self.bucket = Bucket(rate)
         self.discoveries = Bucket(max(1, rate // _DISCOVERIES))
         self.engine: _Engine | None = None
@@ -105,8 +106,19 @@ class Source:
         if self.engine is not None and self.engine.id == engine_id:
             self.engine.clock = max(self.engine.clock, (boots, time))
             return False
-        self.engine = _Engine(engine_id, self.master.localized(engine_id), (boots, time))
+        self.engine = _Engine(engine_id, (boots, time))
         return True
+
+    def has(self, user: bytes) -> bool:
+        return user in self._masters
+
+    def signed(self, message: Usm, data: bytes) -> bool:
+        """Whether it is what one of its users has sent to, or from, the engine that the message names: a known one."""
+        master = self._masters[message.user]
+        at = (message.user, message.engine_id)
+        if at not in self._localized:
+            self._localized[at] = master.localized(message.engine_id)
+        return master.signed(self._localized[at], data, message.digest, message.digest_at)
 
 
 class Guard:
@@ -118,7 +130,6 @@ class Guard:
         self._sources = sources
         self._own, self._started = own, started
         self._community = community
-        self._own_keys = {address: source.master.localized(own.engine_id) for address, source in sources.items()}
 
     def engine_time(self, now: float) -> int:
         """Seconds since the own engine's start."""
@@ -143,12 +154,12 @@ class Guard:
             if message.engine_id or message.private:
                 return Reason.CREDENTIALS
             return Pass.DISCOVERY if source.discoveries.take(now) else Reason.RATE
-        if message.user != source.user:
+        if not source.has(message.user):
             return Reason.USER
         if not message.private:
             return Reason.CREDENTIALS
         if message.engine_id == self._own.engine_id:
-            genuine = source.master.signed(self._own_keys[address], data, message.digest, message.digest_at)
+            genuine = source.signed(message, data)
             return self._judge_inform(message, source, now) if genuine else Reason.CREDENTIALS
         return _judge_trap(data, message, source)
 
@@ -169,7 +180,7 @@ def _judge_trap(data: bytes, message: Usm, source: Source) -> Pass | Reason:
     engine = source.engine
     if engine is None or message.engine_id != engine.id:
         return Reason.OTHER_RELAY if message.engine_id.startswith(PREFIX) else Reason.ENGINE
-    if not source.master.signed(engine.key, data, message.digest, message.digest_at):
+    if not source.signed(message, data):
         return Reason.CREDENTIALS
     if engine.memory.knows(message.digest):
         return Reason.REPEATED

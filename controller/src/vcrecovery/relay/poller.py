@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pysnmp.error import PySnmpError
@@ -105,8 +106,8 @@ class Poller:
         if int(found["securityLevel"]) == 3:
             self._answered(str(found["transportAddress"][0]), *self._security)
 
-    async def read(self, name: str, address: str, port: int, user: str, timeout: float) -> Table:
-        """The agent's table, within `timeout` seconds.
+    async def read(self, name: str, address: str, port: int, users: Sequence[str], timeout: float) -> tuple[Table, str]:
+        """The agent's table, and the first of `users` whom it takes, within `timeout` seconds.
 
         Raises ExternalError when the agent does not answer, or not with a table.
         """
@@ -119,11 +120,11 @@ class Poller:
                         (address, port), timeout=timeout / 2.5, retries=1
                     )
                 for enterprise in enterprises:
-                    table = await self._walk(Walk(enterprise), name, self._users[user])
+                    table, user = await self._walk_as(users, enterprise, name)
                     self._failures[name] = 0
                     if table.rows or table.libvirt is not None:
                         self._enterprise[name] = enterprise
-                        return table
+                        return table, user
         except (TimeoutError, OSError) as error:
             self._failed(name)
             raise ExternalError(
@@ -136,7 +137,14 @@ class Poller:
                 "compare its user and passphrases with the plan's",
             ) from error
         self._enterprise.pop(name, None)
-        return table
+        return table, user
+
+    async def _walk_as(self, users: Sequence[str], enterprise: Oid, name: str) -> tuple[Table, str]:
+        *others, last = users
+        for user in others:
+            with contextlib.suppress(_RejectedError):
+                return await self._walk(Walk(enterprise), name, self._users[user]), user
+        return await self._walk(Walk(enterprise), name, self._users[last]), last
 
     async def _walk(self, walk: Walk, name: str, user: UsmUserData) -> Table:
         engine, target = self._engines[name], self._targets[name]

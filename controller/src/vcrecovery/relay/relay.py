@@ -52,6 +52,8 @@ class _Hypervisor:
     guests: Guests
     hearing: Hearing
     strangers: Strangers = field(default_factory=Strangers)
+    #: Whom its agent has taken the last questions of.
+    answers_to: str = ""
     listing: str = ""
     listed_at: float = float("-inf")
     refused: bool = False
@@ -97,8 +99,9 @@ class Relay:
         self._measurements = SendQueue("measurements", trapper, CAPACITY, self._refused)
         self._counts = Counts()
         self._folder = plan.state_dir / "relay"
+        masters, names = self._credentials.masters, self._credentials.names
         self._sources = {
-            address: Source(h.name, h.agent.user, self._credentials.masters[h.agent.user], plan.snmp.traps.rate)
+            address: Source(h.name, {user: masters[user] for user in names[h.agent.user]}, plan.snmp.traps.rate)
             for address, h in self._by_address.items()
         }
         self._receiver: NotificationListener | None = None
@@ -152,8 +155,8 @@ class Relay:
         """An agent's authenticated answer: from now on its traps can be checked."""
         source = self._sources.get(address)
         if source is not None and source.answered(engine_id, boots, engine_time) and self._receiver is not None:
-            user = self._by_address[address].agent.user
-            self._receiver.add_user(user, self._credentials.keys[user], engine_id)
+            for user in self._credentials.names[self._by_address[address].agent.user]:
+                self._receiver.add_user(user, self._credentials.keys[user], engine_id)
 
     def _notified(self, notification: Notification, address: str) -> None:
         hypervisor = self._by_address[address]
@@ -196,11 +199,16 @@ class Relay:
         # By this Zabbix tells a hypervisor that is silent from a relay that is.
         self._put(hypervisor, {"vcr.asked": "1"})
         try:
-            table = await poller.read(hypervisor.name, str(agent.address), agent.port, agent.user, timeout)
+            users = self._credentials.names[agent.user]
+            table, user = await poller.read(hypervisor.name, str(agent.address), agent.port, users, timeout)
         except ExternalError as error:
             guests.unanswered(time.monotonic())
             _say(hearing.failed(str(error)))
             return
+        if user != hypervisor.answers_to:
+            hypervisor.answers_to = user
+            # Whoever replaces passphrases waits for this.
+            self._report()
         others = [other.guests for other in self._hypervisors.values() if other is not hypervisor]
         _say(hearing.answered(table, guests.any_on(), lambda uuid: any(other.has(uuid) for other in others)))
         now = time.monotonic()
@@ -270,6 +278,7 @@ class Relay:
             "values_waiting": len(self._states.outbox) + len(self._measurements.outbox),
             "values_lost": self._states.outbox.dropped + self._measurements.outbox.dropped,
             "silent": sorted(h.name for h in self._hypervisors.values() if h.hearing.silent),
+            "answers_to": {h.name: h.answers_to for h in self._hypervisors.values() if h.answers_to},
             "answers_without_guests": {h.name: h.hearing.empty for h in self._hypervisors.values() if h.hearing.empty},
         }
         memory = {h.name: h.guests.memory() for h in self._hypervisors.values()}
