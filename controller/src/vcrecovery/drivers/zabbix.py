@@ -6,6 +6,7 @@ errors that say what to do. Its debug log, which would show the token, stays off
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,8 @@ class ZabbixServer:
     def __init__(self, api: ZabbixApi, timeout: float = CALL_TIMEOUT) -> None:
         self._api = api
         self._timeout = timeout
-        self._idle: LifoQueue[ZabbixAPI] = LifoQueue()
+        #: Each with its token.
+        self._idle: LifoQueue[tuple[str, ZabbixAPI]] = LifoQueue()
 
     def event(self, number: str) -> ZabbixEvent | None:
         """None when there is no such event, or the token may not see it.
@@ -159,9 +161,10 @@ class ZabbixServer:
         return "select_acknowledges" if old else "selectAcknowledges"
 
     def _ask(self, question: Callable[[ZabbixAPI], Any], shape: TypeAdapter[T]) -> T:
-        def call() -> tuple[ZabbixAPI, Any]:
-            client = self._take() or self._connected()
-            return client, question(client)
+        def call() -> tuple[tuple[str, ZabbixAPI], Any]:
+            token = self._token()
+            client = self._take(token) or self._connected(token)
+            return (token, client), question(client)
 
         try:
             client, answer = _within(self._timeout, call)
@@ -180,15 +183,18 @@ class ZabbixServer:
             return self._refused(error)
         return self._garbage(type(error).__name__)
 
-    def _take(self) -> ZabbixAPI | None:
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            return None
+    def _take(self, token: str) -> ZabbixAPI | None:
+        """One with this token. Once the file has another, Zabbix is about to forget those of before."""
+        with contextlib.suppress(Empty):
+            while True:
+                used, client = self._idle.get_nowait()
+                if used == token:
+                    return client
+        return None
 
-    def _connected(self) -> ZabbixAPI:
+    def _connected(self, token: str) -> ZabbixAPI:
         client = ZabbixAPI(self._api.url, session=_Session(self._api), timeout=self._timeout)
-        client.login(api_token=self._token())
+        client.login(api_token=token)
         if client.version is None or client.version.release < (6, 0):
             raise ExternalError(f"Zabbix at {self._api.url} has version {client.version}", "6.0 or newer is needed")
         return client
