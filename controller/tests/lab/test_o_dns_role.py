@@ -366,7 +366,7 @@ def test_the_key_of_transfers_is_rotated_while_zones_are_transferred(laid: Laid)
 def test_wherever_a_rotation_of_that_key_is_cut_off_zones_are_transferred_and_the_next_run_finishes_it(
     laid: Laid,
 ) -> None:
-    for count in range(1, 40, 2):
+    for count in range(1, 40, 4):
         before = make_old(laid)
         with Observer(laid) as observer:
             killed = laid.rotate_cut_off(count, *YOUNG)

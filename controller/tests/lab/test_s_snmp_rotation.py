@@ -305,7 +305,7 @@ def test_passphrases_are_replaced_and_nobody_is_refused(site: Site) -> None:
     assert set(re.findall(r"changed=(\d+)", done.stdout)) == {"0"}, done.stdout
 
 
-@pytest.mark.parametrize("changes", [2, 6, 8, 11, 16, 23, 25, 30, 38, 43, 44])
+@pytest.mark.parametrize("changes", [2, 11, 23, 30, 44])
 def test_wherever_it_is_cut_off_the_next_run_finishes_it(site: Site, changes: int) -> None:
     site.choose()
     with Observer(site) as observer:
