@@ -22,7 +22,7 @@ of_their_own() { lane own 'not of_the_lab and not of_a_small_site'; }
 of_labs() {
   {
     ip -o link | grep -o 'vcrlab[^:@ ]*'
-    ip -br link | awk '/^veth/ && $3 ~ /^00:16:3e:/ { print $1 }'
+    ip -br link | awk '/^veth/ && $3 ~ /^(00:16:3e|10:66:6a):/ { print $1 }'
     cut -d ' ' -f 2 /proc/mounts | grep vcrlab
     iptables-save 2>/dev/null | grep vcrlab
   } | sort -u
