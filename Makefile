@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
+.PHONY: help setup demo lab-up lab-down test test-incus lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -67,6 +67,10 @@ test-unit:  ## Tests that need neither root nor the lab
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)
+
+INCUS_TESTS := incus secondary drill kept_serving reboot spare whole_host https_role spare_role certificates_rotation
+test-incus: setup  ## Play the tests of small sites and of the role `secondary` with Incus in place of LXD (half an hour; downloads Incus at first)
+	cd controller && VCRECOVERY_LAB_CONTAINERS=incus ../.venv/bin/pytest -q -m lab $(INCUS_TESTS:%=tests/lab/test_s_%.py) $(ARGS)
 
 MOLECULE := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab.molecule
 molecule: setup  ## Play the roles on new machines, which are containers, and look from outside (ARGS="dns controller": some)

@@ -37,7 +37,7 @@ in_a_network_of_its_own=(unshare --net --mount sh -ec '
 of_labs() {
   {
     ip -o link | grep -o 'vcrlab[^:@ ]*'
-    ip -br link | awk '/^veth/ && $3 ~ /^00:16:3e:/ { print $1 }'
+    ip -br link | awk '/^veth/ && $3 ~ /^(00:16:3e|10:66:6a):/ { print $1 }'
     cut -d ' ' -f 2 /proc/mounts | grep vcrlab
     iptables-save 2>/dev/null | grep vcrlab
   } | sort -u

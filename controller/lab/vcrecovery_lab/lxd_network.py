@@ -22,13 +22,16 @@ def remove_pool_and_network(lxd: LxdServer, pool: str, network: str) -> None:
 
 
 def rules_of(network: str, saved: str) -> list[tuple[str, list[str]]]:
-    """The rules of `saved`, an iptables-save, that LXD made for this very network: table, and the words after -A."""
-    mark = f'--comment "generated for LXD network {network}"'
+    """The rules of `saved`, an iptables-save, that LXD made for this very network: table, and the words after -A.
+
+    Or Incus.
+    """
+    mark = re.compile(rf'--comment "generated for (?:LXD|Incus) network {re.escape(network)}"')
     named = re.compile(rf"-[io] {re.escape(network)} |^-A POSTROUTING -s .* -j MASQUERADE$")
     found, table = [], ""
     for line in saved.splitlines():
         if line.startswith("*"):
             table = line[1:]
-        elif line.startswith("-A ") and mark in line and named.search(line):
+        elif line.startswith("-A ") and mark.search(line) and named.search(line):
             found.append((table, shlex.split(line)[1:]))
     return found

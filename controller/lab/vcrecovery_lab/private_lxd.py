@@ -1,4 +1,7 @@
-"""A real LXD of one's own, beside the system's: another directory, its own pool and bridge; nothing is left of it."""
+"""A real LXD of one's own, beside the system's: another directory, its own pool and bridge; nothing is left of it.
+
+Or an Incus, which is not the system's.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from pathlib import Path
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
 
+from .container_programs import LXD, Programs
 from .lxd_network import remove_pool_and_network
 from .pair.waiting import wait_until
 from .run import LabError, run
@@ -29,10 +33,11 @@ class PrivateLxd:
     `network` is the bridge's name and the pool's. `vcrecovery standby apply` makes both.
     """
 
-    def __init__(self, network: str) -> None:
+    def __init__(self, network: str, programs: Programs = LXD) -> None:
         self.network = network
+        self.software = programs
         # The socket's path has to be short, and root of the containers has to get through.
-        self.folder = Path(tempfile.mkdtemp(prefix="vcrlab-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="vcrlab-incus-" if programs.product == "Incus" else "vcrlab-"))
         self.folder.chmod(0o711)
         self.socket = self.folder / "unix.socket"
         self.server = LxdServer("sec1", self.socket, SystemClock())
@@ -44,14 +49,22 @@ class PrivateLxd:
         return self._process.pid
 
     @property
+    def client(self) -> str:
+        """What an operator calls."""
+        return Path(self.software.client).name
+
+    @property
     def runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> list[str]:
-        return ["lxd", "--group", "root"]
+        return [self.software.daemon, "--group", "root"]
 
     def environment(self) -> Mapping[str, str]:
-        return {"LXD_DIR": str(self.folder)}
+        return self.clients_environment()
+
+    def clients_environment(self) -> Mapping[str, str]:
+        return {**self.software.environment, self.software.folder: str(self.folder)}
 
     def start(self) -> None:
         with (self.folder / "lxd.log").open("ab") as log:
@@ -69,13 +82,24 @@ class PrivateLxd:
         return self.lxd("waitready", "--timeout", "10", check=False).returncode == 0
 
     def lxd(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return run(["lxd", *words], timeout=PATIENCE, env={"LXD_DIR": str(self.folder)}, check=check)
+        """The daemon's own program."""
+        return run([self.software.daemon, *words], timeout=PATIENCE, env=self.clients_environment(), check=check)
 
     def lxc(self, *words: str) -> str:
+        """As an operator calls it."""
         if self._process is not None and self._process.poll() is not None:
             log = (self.folder / "lxd.log").read_text(errors="replace").splitlines()
             raise LabError(f"LXD in {self.folder} has ended, {self._process.returncode}: {' | '.join(log[-4:])}")
-        return run(["lxc", *words], timeout=PATIENCE, env={"LXD_DIR": str(self.folder)}).stdout
+        return run([self.software.client, *words], timeout=PATIENCE, env=self.clients_environment()).stdout
+
+    def sql(self, query: str) -> None:
+        """Changes what it knows behind its back."""
+        run([*self.software.sql, "global", query], timeout=PATIENCE, env=self.clients_environment())
+
+    def trust(self, certificate: Path, name: str) -> None:
+        """As the role `secondary` has a controller on another machine trusted: for the standbys and nothing else."""
+        words = ["--name", name, "--type", "client", "--restricted", "--projects", "default"]
+        self.lxc(*self.software.trust, str(certificate), *words)
 
     def kill(self) -> None:
         """SIGKILL, as when it crashes; its containers live on."""

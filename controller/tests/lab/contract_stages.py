@@ -248,6 +248,7 @@ class RealSecondary(RealStage):
 
     def __init__(self, site: SmallSite) -> None:
         super().__init__()
+        self.product, self.client = site.lxd.software.product, site.lxd.client
         self._lxd = site.lxd
         self._site = site
         self.lxd: LxdServer = site.lxd.server

@@ -22,7 +22,7 @@ def plays(file: Path, inventory: str, lxd: PrivateLxd | None = None) -> Callable
     """A function that plays `file`, and returns how many tasks have changed something. Words go to ansible-playbook."""
     environment = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
     if lxd is not None:
-        environment["LXD_DIR"] = str(lxd.folder)
+        environment |= lxd.clients_environment()
 
     def changed(*more: str) -> int:
         words = [str(CHECKOUT / ".venv/bin/ansible-playbook"), str(file), "-i", inventory, *more]
@@ -42,6 +42,11 @@ def cut_off_after(changes: int) -> dict[str, str]:
     return {"CUT_OFF_AFTER": str(changes), **{f"ANSIBLE_{name}": value for name, value in words.items()}}
 
 
+def lxd_from(lxd: PrivateLxd) -> str:
+    """For the role's variable of that name."""
+    return "incus" if lxd.software.product == "Incus" else "package"
+
+
 def over_https(port: int, folder: Path, lxd: PrivateLxd) -> dict[str, Any]:
     """Variables of the role `secondary` for the host sec2, which a controller reaches at that port.
 
@@ -56,7 +61,7 @@ def over_https(port: int, folder: Path, lxd: PrivateLxd) -> dict[str, Any]:
     return {
         "secondary_plan": {"services": {}, "secondaries": {"sec2": here}},
         "secondary_name": "sec2",
-        "secondary_lxd_from": "package",
+        "secondary_lxd_from": lxd_from(lxd),
         "secondary_lxd_dir": str(lxd.folder),
         "secondary_config_dir": str(folder / "etc"),
         "secondary_certificate_days": 3650,

@@ -22,9 +22,11 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY, STANDBY, apply
 from vcrecovery.standby.modes import RAW_KEY
 from vcrecovery_lab.busybox_tree import give_away, plant, stamp
+from vcrecovery_lab.container_programs import Programs
 from vcrecovery_lab.private_lxd import PrivateLxd
 
 from .conftest import PROGRAM
+from .flavours import chosen
 from .loaded_program import LOADED
 from .name_servers import NameServer, plan_section
 
@@ -61,9 +63,9 @@ class SmallSite:
     `fenced` has a line for each run of that command.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], programs: Programs | None = None) -> None:
         self.folder, self.names = folder, tuple(names)
-        self.lxd = PrivateLxd(BRIDGE)
+        self.lxd = PrivateLxd(BRIDGE, programs or chosen())
         self.ns1 = NameServer("ns1", folder / "ns1")
         self.ns2 = NameServer("ns2", folder / "ns2")
         self.plan, self.state, self.fenced = folder / "plan.yml", folder / "state", folder / "fenced"
@@ -255,8 +257,8 @@ class SmallSite:
 
 
 @contextmanager
-def small_site(folder: Path, names: Sequence[str]) -> Iterator[SmallSite]:
-    with started(SmallSite(folder, names)) as site:
+def small_site(folder: Path, names: Sequence[str], programs: Programs | None = None) -> Iterator[SmallSite]:
+    with started(SmallSite(folder, names, programs)) as site:
         yield site
 
 

@@ -15,6 +15,7 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.transfer.freshness import Freshness, freshness_of
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 from vcrecovery.transfer.idmap import recorded
+from vcrecovery_lab.container_programs import Programs
 from vcrecovery_lab.pair import process
 from vcrecovery_lab.pair.compare import differences
 from vcrecovery_lab.pair.primary import Primary, alias_of
@@ -35,11 +36,11 @@ FOLDERS = ("www", "srv")
 class SyncedSite(TwoSecondaries):
     """One service. `tree`: its primary's files."""
 
-    def __init__(self, folder: Path, names: Sequence[str] = (NAME,)) -> None:
+    def __init__(self, folder: Path, names: Sequence[str] = (NAME,), programs: Programs | None = None) -> None:
         # A control socket of ssh has a short path, and nobody else may write where its keys are.
         self.place = Path(tempfile.mkdtemp(prefix="vcrw-", dir="/run"))
         self.tree = self.place / "tree"
-        super().__init__(folder, names)
+        super().__init__(folder, names, programs)
         self.states = {"sec1": self.state, "sec2": folder / "state2"}
         key = self.place / "primary/sync_key"
         for name in ("primary", *SECONDARIES):
@@ -151,9 +152,9 @@ class SyncedSite(TwoSecondaries):
 
 
 @contextmanager
-def synced_site(folder: Path) -> Iterator[SyncedSite]:
+def synced_site(folder: Path, programs: Programs | None = None) -> Iterator[SyncedSite]:
     os.environ.pop("VCRECOVERY_PLAN", None)
-    site = SyncedSite(folder)
+    site = SyncedSite(folder, programs=programs)
     try:
         site.start()
         yield site

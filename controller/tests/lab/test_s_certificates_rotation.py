@@ -13,10 +13,12 @@ import pytest
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer, OverHttps
 from vcrecovery.errors import ExternalError
+from vcrecovery_lab.container_programs import LXD, Programs
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 
+from .flavours import chosen
 from .role_plays import over_https, plays
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -50,11 +52,11 @@ class Site:
             "ansible.builtin.shell": f"openssl x509 -noout -serial -in {self.own}/certificate >> {self.restarted}",
         }
         parts = {
-            "laid_out": [play("secondary", "https", of_secondary)],
+            "laid_out": [play("secondary", "https", of_secondary, software=lxd.software)],
             "rotation": [
-                play("secondary", "rotate_certificates", of_secondary),
+                play("secondary", "rotate_certificates", of_secondary, software=lxd.software),
                 play("controller", "use_certificates", of_controller, handler),
-                play("secondary", "forget_certificates", of_secondary),
+                play("secondary", "forget_certificates", of_secondary, software=lxd.software),
             ],
         }
         inventory = folder / "hosts"
@@ -104,7 +106,9 @@ class Site:
                 lxd.lxc("config", "trust", "remove", one["fingerprint"])
 
 
-def play(role: str, part: str, facts: Mapping[str, object], *handlers: dict[str, str]) -> dict[str, object]:
+def play(
+    role: str, part: str, facts: Mapping[str, object], *handlers: dict[str, str], software: Programs = LXD
+) -> dict[str, object]:
     folder = CHECKOUT / "roles" / role
     tasks = [
         {"ansible.builtin.include_vars": str(folder / "vars/main.yml")},
@@ -113,13 +117,13 @@ def play(role: str, part: str, facts: Mapping[str, object], *handlers: dict[str,
     host = {"secondary": "secondaries", "controller": "controllers"}[role]
     made = {"hosts": host, "gather_facts": False, "vars": facts, "tasks": tasks, "handlers": handlers}
     if role == "secondary":
-        made["environment"] = {"LXD_DIR": "{{ secondary_lxd_dir }}"}
+        made["environment"] = {**software.environment, software.folder: "{{ secondary_lxd_dir }}"}
     return {**made, "connection": "local", "any_errors_fatal": role == "controller"}
 
 
 @contextmanager
 def private_lxd() -> Iterator[PrivateLxd]:
-    made = PrivateLxd(POOL)
+    made = PrivateLxd(POOL, chosen())
     try:
         made.start()
         yield made

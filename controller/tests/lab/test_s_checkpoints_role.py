@@ -24,6 +24,7 @@ def play(folder: Path, *, wanted: bool) -> list[dict[str, object]]:
     facts = {
         "secondary_plan": {"services": {}, "secondaries": {"sec1": {}}},
         "secondary_name": "sec1",
+        "secondary_lxd_from": "package",
         "secondary_stateful_moves": wanted,
         "secondary_criu_packages": [],
         "secondary_criu_dir": str(folder),

@@ -89,8 +89,7 @@ class ElsewhereSite(SmallSite):
         self.receiver.start()
 
     def trust(self) -> None:
-        words = ["--name", "vcrt-elsewhere", "--type", "client", "--restricted", "--projects", "default"]
-        self.lxd.lxc("config", "trust", "add", str(self.certificate), *words)
+        self.lxd.trust(self.certificate, "vcrt-elsewhere")
 
     def make_standbys(self) -> None:
         self.apply()

@@ -15,6 +15,7 @@ from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
+from .flavours import chosen
 from .role_plays import over_https, plays
 
 pytestmark = pytest.mark.lab
@@ -48,7 +49,7 @@ def play(port: int, folder: Path, lxd: PrivateLxd) -> list[dict[str, object]]:
 def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> None:
     port, file, inventory = free_port(), tmp_path / "play.yml", tmp_path / "hosts"
     inventory.write_text("sec2\n[controllers]\nctl ansible_connection=local\n")
-    lxd = PrivateLxd(POOL)
+    lxd = PrivateLxd(POOL, chosen())
     (tmp_path / "etc").mkdir()
     file.write_text(json.dumps(play(port, tmp_path, lxd)))
     try:
@@ -85,7 +86,7 @@ def test_a_controller_elsewhere_is_let_in_and_nobody_else(tmp_path: Path) -> Non
         # What was let in by hand, without limits, is limited.
         (trusted,) = json.loads(lxd.lxc("config", "trust", "list", "--format", "json"))
         lxd.lxc("config", "trust", "remove", trusted["fingerprint"])
-        lxd.lxc("config", "trust", "add", str(own / "certificate"), "--name", "by-hand", "--type", "client")
+        lxd.lxc(*lxd.software.trust, str(own / "certificate"), "--name", "by-hand", "--type", "client")
         assert changed() == 2
         (trusted,) = json.loads(lxd.lxc("config", "trust", "list", "--format", "json"))
         assert (trusted["restricted"], trusted["projects"]) == (True, ["default"])

@@ -324,7 +324,7 @@ def test_a_vm_crashes_while_lxd_and_the_name_server_are_away(place: Place) -> No
         site.ns1.stop()
         cut()
         os.kill(place.qemu, signal.SIGKILL)
-        wait_until_said(said, "LXD on secondary sec1", "trying again")
+        wait_until_said(said, f"{site.lxd.software.product} on secondary sec1", "trying again")
         site.lxd.start()
         wait_until_said(said, "DNS server ns1", "epoch 1: started")
         site.ns1.start()

@@ -161,7 +161,7 @@ def test_a_start_waits_until_lxd_can_tell(site: SmallSite) -> None:
     assert init_of(site, WEB) == init
     with hanging_monitor(site, WEB), pytest.raises(ExternalError, match="in Error status") as raised:
         server.start(WEB, 7)  # of which LXD takes 5 s to say so
-    assert raised.value.hint == "see `lxc info --show-log web`, then run it again"
+    assert raised.value.hint == f"see `{site.lxd.client} info --show-log web`, then run it again"
 
 
 def test_one_that_ends_each_time_is_given_up_with_its_last_words(site: SmallSite) -> None:

@@ -129,14 +129,14 @@ def test_lxd_goes_away_between_the_fence_and_the_start(site: SmallSite) -> None:
     site.save_plan()
     done = site.vcrecovery("failover", WEB)
     assert done.returncode == ExitCode.EXTERNAL
-    one_line(done, "LXD on secondary sec1", "does not answer", "`lxc list`")
+    one_line(done, f"{site.lxd.software.product} on secondary sec1", "does not answer", f"`{site.lxd.client} list`")
     assert site.address_in_dns(WEB) == [site.primary(WEB)]
     assert not inits(site)
     wait_for(lambda: not site.lxd.runs, "the end of LXD")
     # It is not there yet.
     once_more = site.vcrecovery("failover", WEB)
     assert once_more.returncode == ExitCode.EXTERNAL
-    one_line(once_more, "LXD on secondary sec1", "does not answer")
+    one_line(once_more, f"{site.lxd.software.product} on secondary sec1", "does not answer")
     site.lxd.start()
     finishes(site)
 
@@ -190,7 +190,7 @@ def test_lxd_is_restarted_in_the_middle_of_the_start(site: SmallSite, number: si
         wait_for(lambda: not site.lxd.runs, "the end of LXD", PATIENCE)
         if done.returncode:
             assert done.returncode == ExitCode.EXTERNAL
-            one_line(done, "LXD on secondary sec1")
+            one_line(done, f"{site.lxd.software.product} on secondary sec1")
             assert site.address_in_dns(WEB) == [site.primary(WEB)]
         site.lxd.start()
         finishes(site)
@@ -232,7 +232,7 @@ def test_another_mode_is_asked_for_in_the_middle(site: SmallSite) -> None:
 def test_lxd_goes_away_while_a_standby_is_frozen(site: SmallSite) -> None:
     site.lxd.kill()
     said = site.vcrecovery("standby", "set", WEB, "frozen")
-    one_line(said, "LXD on secondary sec1", "does not answer")
+    one_line(said, f"{site.lxd.software.product} on secondary sec1", "does not answer")
     site.lxd.start()
     again = site.vcrecovery("standby", "set", WEB, "frozen")
     assert again.returncode == 0, again.stderr

@@ -132,7 +132,8 @@ def test_a_check_finds_an_lxd_that_no_other_one_could_fetch_from(site: TwoSecond
     try:
         checked = site.vcrecovery("plan", "check", "--online")
         assert (
-            "secondaries.sec1: LXD on secondary sec1 does not listen on the network" in checked.stdout + checked.stderr
+            f"secondaries.sec1: {site.lxd.software.product} on secondary sec1 does not listen on the network"
+            in checked.stdout + checked.stderr
         )
     finally:
         site.lxd.lxc("config", "set", "core.https_address", address)
@@ -264,7 +265,7 @@ def test_a_destination_that_died_while_it_made_the_container(site: TwoSecondarie
     if knows_the_volume:
         (site.spare_lxd.folder / "containers" / WEB).unlink()
     else:
-        site.spare_lxd.lxd("sql", "global", f"DELETE FROM storage_volumes WHERE name = '{WEB}'")  # noqa: S608  our own
+        site.spare_lxd.sql(f"DELETE FROM storage_volumes WHERE name = '{WEB}'")  # noqa: S608  our own
     done = site.vcrecovery("move", WEB, "--to", "sec2")
     assert done.returncode == 0, done.stderr
     assert site.pages(WEB) == (None, WEB)

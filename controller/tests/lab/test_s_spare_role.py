@@ -11,14 +11,15 @@ from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 
-from .role_plays import plays
+from .flavours import chosen
+from .role_plays import lxd_from, plays
 
 pytestmark = pytest.mark.lab
 
 POOL = "vcrlab-role"
 
 
-def playbook(port: int) -> list[dict[str, object]]:
+def playbook(port: int, lxd: PrivateLxd) -> list[dict[str, object]]:
     role = CHECKOUT / "roles/secondary"
     network = {"bridge": POOL, "address": "10.211.25.1/24"}
     standby = {"secondary": "sec1", "address": "10.20.0.10"}
@@ -35,13 +36,14 @@ def playbook(port: int) -> list[dict[str, object]]:
         {"ansible.builtin.include_tasks": str(role / "tasks/spare.yml")},
     ]
     given = {"secondary_plan": plan, "secondary_name": "sec2", "secondary_https_address": f"127.0.0.1:{port}"}
+    given |= {"secondary_lxd_from": lxd_from(lxd)}
     return [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": given, "tasks": tasks}]
 
 
 def test_a_spare_gets_its_pool_its_network_and_a_port(tmp_path: Path) -> None:
     port, file = free_port(), tmp_path / "play.yml"
-    file.write_text(json.dumps(playbook(port)))
-    lxd = PrivateLxd(POOL)
+    lxd = PrivateLxd(POOL, chosen())
+    file.write_text(json.dumps(playbook(port, lxd)))
     try:
         lxd.start()
         changed = plays(file, "localhost,", lxd)

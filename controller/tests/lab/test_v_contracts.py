@@ -17,6 +17,7 @@ from contracts import dns, fence, libvirt, lxd, probe, provisioner, runtime
 from vcrecovery.drivers.libvirt import connection
 
 from .contract_stages import RealBmc, RealHypervisor, RealNameServers, RealSecondary, RealServer, RealStage
+from .flavours import EACH, programs_of
 from .hypervisor_stage import STRANGER, RealMachineHost, RealMachines
 from .small_site import small_site
 
@@ -79,9 +80,10 @@ def test_fence(case: Callable[[fence.Bmc], None], tmp_path: Path, monkeypatch: p
     case(RealBmc(tmp_path))
 
 
-@pytest.fixture(scope="module")
-def secondary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSecondary]:
-    with small_site(tmp_path_factory.mktemp("contracts"), [RealSecondary.name]) as site:
+@pytest.fixture(scope="module", params=EACH)
+def secondary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSecondary]:
+    folder = tmp_path_factory.mktemp("contracts")
+    with small_site(folder, [RealSecondary.name], programs_of(request.param)) as site:
         yield RealSecondary(site)
 
 

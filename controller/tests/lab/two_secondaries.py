@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from vcrecovery.drivers.lxd import Instance
+from vcrecovery_lab.container_programs import Programs
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 
+from .flavours import chosen
 from .small_site import SmallSite, page_at, started
 
 SPARE_BRIDGE, SPARE_GATEWAY = "vcrlab-spare", "10.211.12.1/24"
@@ -28,12 +30,12 @@ class TwoSecondaries(SmallSite):
 
     has_fence, every = True, "1h"
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.spare_lxd = PrivateLxd(SPARE_BRIDGE)
+    def __init__(self, folder: Path, names: Sequence[str], programs: Programs | None = None) -> None:
+        self.spare_lxd = PrivateLxd(SPARE_BRIDGE, programs or chosen())
         self.ended = folder / "ended"
         self.port = free_port()
         self.certificate, self.key = make_certificate(folder, "vcrt-spare")
-        super().__init__(folder, names)
+        super().__init__(folder, names, programs)
 
     def write_plan(self, **services: dict[str, Any]) -> None:
         super().write_plan(**services)
@@ -64,8 +66,7 @@ class TwoSecondaries(SmallSite):
     def start(self) -> None:
         self.spare_lxd.start()
         self.spare_lxd.lxc("config", "set", "core.https_address", f"127.0.0.1:{self.port}")
-        words = ["--name", "vcrt-spare", "--type", "client", "--restricted", "--projects", "default"]
-        self.spare_lxd.lxc("config", "trust", "add", str(self.certificate), *words)
+        self.spare_lxd.trust(self.certificate, "vcrt-spare")
         # As the role `secondary` makes them there.
         self.spare_lxd.server.create_pool(SPARE_BRIDGE)
         self.spare_lxd.server.create_network(SPARE_BRIDGE, SPARE_GATEWAY)
@@ -105,6 +106,6 @@ class TwoSecondaries(SmallSite):
 
 
 @contextmanager
-def two_secondaries(folder: Path, names: Sequence[str]) -> Iterator[TwoSecondaries]:
-    with started(TwoSecondaries(folder, names)) as site:
+def two_secondaries(folder: Path, names: Sequence[str], programs: Programs | None = None) -> Iterator[TwoSecondaries]:
+    with started(TwoSecondaries(folder, names, programs)) as site:
         yield site

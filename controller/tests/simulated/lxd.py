@@ -88,6 +88,9 @@ class SimulatedLxd(LxdServer):
         self._scheduler.takes(takes)
         self.must_answer(noted=noted)
 
+    def connect(self) -> None:
+        self.must_answer()
+
     def must_answer(self, *, noted: bool = False) -> None:
         vm = self._world.secondary_vms.get(self.name)
         if vm is not None and vm.mounted:

@@ -158,6 +158,8 @@ class SimulatedBmc(SimulatedStage):
 
 
 class SimulatedSecondary(SimulatedStage):
+    product, client = "LXD", "lxc"
+
     def __init__(self, folder: Path, seed: int | None = None) -> None:
         super().__init__(folder, seed)
         self.lxd: LxdServer = self.env.lxd["sec1"]

@@ -64,7 +64,7 @@ def test_a_root_folder_of_another_user_inside(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_unclear_is_refused(found: dict[str, str], why: str, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=rf"owners of web are mapped is not clear: .*{why}.*; `lxc delete web`"):
+    with pytest.raises(RefusedError, match=rf"owners of web are mapped is not clear: .*{why}.*; delete that container"):
         idmap.of_tree("web", found, tmp_path)
 
 

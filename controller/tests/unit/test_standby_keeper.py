@@ -257,7 +257,7 @@ def test_one_in_which_its_keeper_is_at_work_is_not_restarted(plan: Plan, monkeyp
 class Said:
     """A container that prints what its primary wants it to."""
 
-    name = "sec1"
+    name, client = "sec1", "lxc"
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -18,9 +18,9 @@ PLAN: dict[str, Any] = {
             "storage_pool": "standbys",
             "network": {"bridge": "vcr0", "address": "10.20.0.1/24"},
             "receiver": {"address": "192.0.2.1"},
-            **({"lxd": SNAP} if name == "snapped" else {}),
+            **({"lxd": socket} if socket else {}),
         }
-        for name in ("packaged", "snapped")
+        for name, socket in (("packaged", None), ("snapped", SNAP), ("with_incus", "/var/lib/incus/unix.socket"))
     },
     "services": {},
 }
@@ -63,6 +63,7 @@ def _python(folder: Path, version: str) -> str:
 
 UBUNTU = {"distribution": "Ubuntu", "os_family": "Debian"}
 DEBIAN = {"distribution": "Debian", "os_family": "Debian"}
+INCUS = {"secondary_lxd_from": "incus"}
 ROCKY = {"distribution": "Rocky", "os_family": "RedHat"}
 
 
@@ -75,7 +76,7 @@ def test_a_plan_with_the_packages_socket_is_refused_where_lxd_is_a_snap(tmp_path
     (tmp_path / "lxd").touch()
     # No snap is on this machine.
     kinds = yaml.safe_load((CHECKOUT / "roles/secondary/vars/main.yml").read_text())["secondary_lxd_kinds"]
-    kinds["snap"]["programs"] = str(tmp_path)
+    kinds["snap"]["daemon"] = str(tmp_path / "lxd")
     tasks = [
         _preflight("secondary", secondary_name=name, secondary_lxd_kinds=kinds) for name in ("packaged", "snapped")
     ]
@@ -85,22 +86,39 @@ def test_a_plan_with_the_packages_socket_is_refused_where_lxd_is_a_snap(tmp_path
     assert "secondaries.snapped" not in said
 
 
+def test_of_incus_only_what_was_tried_with_it_is_taken(tmp_path: Path) -> None:
+    tasks = [
+        _preflight("secondary", secondary_name="packaged", **INCUS),
+        _preflight("secondary", secondary_name="with_incus", **INCUS),
+        _preflight("secondary", secondary_name="with_incus", secondary_stateful_moves=True, **INCUS),
+    ]
+    said = _play(tmp_path, DEBIAN, {}, *tasks)
+    assert (
+        "secondary packaged, which has Incus; write `lxd: /var/lib/incus/unix.socket` into secondaries.packaged" in said
+    )
+    assert "secondary_stateful_moves is for LXD only, and secondary with_incus has Incus" in said
+    assert "rescued=2 " in said
+
+
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("facts", "given", "expected"),
     [
-        (DEBIAN, ["/var/lib/lxd", "lxd.service", "/usr/bin", True]),
-        (UBUNTU, ["/var/snap/lxd/common/lxd", "snap.lxd.daemon.unix.socket", "/snap/bin", False]),
+        (DEBIAN, {}, ["/var/lib/lxd", "lxd.service", "/usr/bin/lxd", ["lxd"]]),
+        (UBUNTU, {}, ["/var/snap/lxd/common/lxd", "snap.lxd.daemon.unix.socket", "/snap/bin/lxd", []]),
+        (DEBIAN, INCUS, ["/var/lib/incus", "incus.service", "/usr/libexec/incus/incusd", ["incus-base"]]),
     ],
 )
-def test_where_lxd_is_and_what_its_unit_is_called(facts: dict[str, str], expected: list[Any], tmp_path: Path) -> None:
+def test_where_lxd_is_and_what_its_unit_is_called(
+    facts: dict[str, str], given: dict[str, str], expected: list[Any], tmp_path: Path
+) -> None:
     found = (
-        "[secondary_lxd_dir, secondary_lxd_parts.unit, secondary_lxd_parts.programs, 'lxd' in secondary_packages]"
+        "[secondary_lxd_dir, secondary_lxd_parts.unit, secondary_lxd_parts.daemon, secondary_lxd_parts.packages[:1]]"
         f" == {expected!r}"
     )
     said = _play(
         tmp_path,
         facts,
-        {**_variables("secondary"), "secondary_name": "packaged"},
+        {**_variables("secondary"), "secondary_name": "packaged", **given},
         {"ansible.builtin.assert": {"that": found}},
     )
     assert "rescued=0 " in said

@@ -161,7 +161,8 @@ def _leave_the_spare(env: Environment, state: ServiceState) -> None:
     spare = env.lxd[env.plan.services[service].standby.secondary]
     found = spare.get(service)
     if found is not None and found.status != STOPPED:
-        raise RefusedError(f"container {service} runs on secondary {spare.name}", f"`lxc stop {service}` there first")
+        hint = f"`{spare.client} stop {service}` there first"
+        raise RefusedError(f"container {service} runs on secondary {spare.name}", hint)
     put_aside(spare, service, state.epoch)
     place(env.plan, service, None)
     home = env.lxd[env.plan.services[service].standby.secondary]

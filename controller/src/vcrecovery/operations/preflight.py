@@ -97,7 +97,14 @@ def _spare_problems(env: Environment, silent: set[str]) -> list[str]:
         try:
             env.lxd[name].on_the_network()
         except VCRecoveryError as error:
+            silent.add(name)
             problems.append(f"secondaries.{name}: {error}")
+    pairs = {(s.secondary, s.spare.secondary) for s in spares if s.spare is not None}
+    for here, there in sorted(pair for pair in pairs if not silent.intersection(pair)):
+        try:
+            env.lxd[there].refuse_another_kind(env.lxd[here])
+        except VCRecoveryError as error:
+            problems.append(f"secondaries.{there}: {error}")
     return problems
 
 

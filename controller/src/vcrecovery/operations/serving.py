@@ -30,11 +30,12 @@ def files_arrive(env: Environment, name: str) -> bool | None:
 
 def standby_runs(env: Environment, name: str) -> bool:
     """Whether its container does. Raises ExternalError when that cannot be told."""
-    instance = env.lxd[env.plan.services[name].standby.secondary].get(name)
+    lxd = env.lxd[env.plan.services[name].standby.secondary]
+    instance = lxd.get(name)
     if instance is not None and instance.status == ERROR:
         raise ExternalError(
-            f"LXD cannot tell whether container {name} runs: its monitor does not answer",
-            f"wait until `lxc info {name}` shows another status, then run it again",
+            f"{lxd.flavour.product} cannot tell whether container {name} runs: its monitor does not answer",
+            f"wait until `{lxd.client} info {name}` shows another status, then run it again",
         )
     return instance is not None and instance.running
 

@@ -158,7 +158,8 @@ def _answers(view: ServiceView) -> Iterator[Finding]:
     if not view.protected:
         if view.standby.state not in _RUNS:
             return
-        hint = f"`vcrecovery failover {view.name}` brings it up; inside: `lxc exec {view.name} -- systemctl --failed`"
+        inside = f"`{view.standby.client} exec {view.name} -- systemctl --failed`"
+        hint = f"`vcrecovery failover {view.name}` brings it up; inside: {inside}"
     elif view.reading.power is Power.PAUSED:
         hint = f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}"
     else:

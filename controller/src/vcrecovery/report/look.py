@@ -156,6 +156,7 @@ class _Questions:
             instance.started_at,
             None if since is None else since.since,
             self._read_kept(),
+            client=lxd.client,
         )
 
     @property
@@ -187,12 +188,12 @@ class _Questions:
             place = Place(self._host, DomainReading(Power.UNREACHABLE, detail=error.message))
         reading = place.reading
         try:
-            standby = patience.wait(self._standby, f"LXD on secondary {self._secondary}")
+            standby = patience.wait(self._standby, env.lxd[self._secondary].called)
         except ExternalError as error:
             standby = StandbyView("unreachable", error.message)
         with contextlib.suppress(ExternalError):
             # Last of all: what is not known of the pool is no reason to show less of the standby.
-            standby = replace(standby, pool=patience.wait(self._pool, f"LXD on secondary {self._secondary}"))
+            standby = replace(standby, pool=patience.wait(self._pool, env.lxd[self._secondary].called))
         names = tuple(self._name_view(name, patience) for name in self._names)
         course, ports = self._health(patience)
         # A failover may have gone on meanwhile: what the journal says now is what holds.
@@ -221,7 +222,7 @@ class _Questions:
         if self._spare is None or spare is None:
             return None
         try:
-            return patience.wait(self._spare, f"LXD on secondary {spare.secondary}")
+            return patience.wait(self._spare, self._env.lxd[spare.secondary].called)
         except ExternalError as error:
             return SpareView(spare.secondary, "unreachable", spare.every, detail=error.message)
 

@@ -47,6 +47,7 @@ class StandbyView:
 
     `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
     `kept`: by its newest failback, if that is not committed. `pool`: None when its server has not said how full it is.
+    `client`: what an operator calls there.
     """
 
     state: str
@@ -57,6 +58,7 @@ class StandbyView:
     refreshed_at: float | None = None
     kept: KeptView | None = None
     pool: PoolView | None = None
+    client: str = "lxc"
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}

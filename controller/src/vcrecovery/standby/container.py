@@ -214,7 +214,7 @@ def stand_by_again(lxd: LxdServer, name: str) -> None:
         nonlocal claim
         instance = lxd.must_get(name)
         if instance.status != STOPPED:
-            raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` first")
+            raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`{lxd.client} stop {name}` first")
         found = (instance.config.get(ROLE_KEY), instance.config.get(EPOCH_KEY))
         # What LXD writes at this moment is nothing to us; what another controller writes holds.
         claim = claim or found
@@ -280,7 +280,9 @@ def _choose_id_map(lxd: LxdServer, name: str, path: Path, clock: Clock) -> None:
         elif instance.running:
             lxd.stop(name, timeout=10)
         if clock.steady() > deadline:
-            raise ExternalError(f"container {name} does not stop: {instance.status}", f"try `lxc stop -f {name}`")
+            raise ExternalError(
+                f"container {name} does not stop: {instance.status}", f"try `{lxd.client} stop -f {name}`"
+            )
         clock.sleep(0.1)
 
 

@@ -180,6 +180,9 @@ class Containers(Protocol):
 
     name: str
 
+    @property
+    def client(self) -> str: ...
+
     def ask(self, instance: str, command: Sequence[str], timeout: float) -> tuple[int, str]: ...
 
     def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int: ...
@@ -262,5 +265,5 @@ def _failed(lxd: Containers, instance: str, status: int, lines: Sequence[str]) -
     return ExternalError(
         f"the services in container {instance} of {lxd.name} could not be started: "
         f"{'; '.join(lines) or f'status {status}'}",
-        f"look inside with `lxc exec {instance} -- systemctl --failed`, then run it again",
+        f"look inside with `{lxd.client} exec {instance} -- systemctl --failed`, then run it again",
     )

@@ -187,7 +187,7 @@ def put_aside(
     if ended is not None and ended.status != STOPPED:
         raise ExternalError(
             f"container {name} on {lxd.name} has not stopped within {timeout:.0f} s: {ended.status}",
-            f"`lxc stop --force {name}` there",
+            f"`{lxd.client} stop --force {name}` there",
         )
     return ended
 
@@ -217,7 +217,7 @@ def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int, *, at_h
             "another controller has failed over since: see its `vcrecovery history`",
         )
     if found.status != STOPPED:
-        raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`lxc stop {name}` there first")
+        raise RefusedError(f"container {name} runs on secondary {lxd.name}", f"`{lxd.client} stop {name}` there first")
 
 
 def _pool_of(lxd: LxdServer, name: str) -> str:

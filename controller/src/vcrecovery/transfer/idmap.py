@@ -62,7 +62,7 @@ def recorded(name: str, config: Mapping[str, str]) -> IdMap:
 def _unclear(name: str, why: str) -> RefusedError:
     return RefusedError(
         f"refused: how the owners of {name} are mapped is not clear: {why}",
-        f"`lxc delete {name}`, then run the role `secondary` again",
+        "delete that container, then run the role `secondary` again",
     )
 
 

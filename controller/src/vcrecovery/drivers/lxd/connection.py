@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd.flavour import Flavour, expected_at, said_by
 from vcrecovery.drivers.lxd.routes import AnswerError, Route
 from vcrecovery.drivers.lxd.unix_socket import KEPT, UnixSocketSession
 from vcrecovery.errors import ExternalError
@@ -28,6 +29,10 @@ class TryAgainError(ExternalError):
 
 class NotThereYetError(TryAgainError):
     """A network or a pool did not come up as the server started. It tries that again once a minute."""
+
+
+class InstanceBusyError(TryAgainError):
+    """The server does something else with the instance, as Incus does for as long as it copies one to elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,12 @@ class OverHttps:
 
 
 class Connection:
-    """The way to the LXD of one secondary. Nothing is connected to before it is used."""
+    """The way to the LXD or Incus of one secondary. Nothing is connected to before it is used."""
 
     def __init__(self, name: str, place: Path | OverHttps, clock: Clock) -> None:
         self.name = name
+        #: As the server has said when it was connected to.
+        self.flavour: Flavour = expected_at(place)
         self._place = place
         self._clock = clock
         self._api: Route | None = None
@@ -90,14 +97,28 @@ class Connection:
         return isinstance(self._place, Path)
 
     @property
+    def called(self) -> str:
+        """As in `LXD on secondary sec1`."""
+        return f"{self.flavour.product} on secondary {self.name}"
+
+    @property
+    def client(self) -> str:
+        """What an operator calls there."""
+        return self.flavour.client
+
+    @property
     def socket(self) -> Path:
         """Raises ExternalError for a server that is reached over HTTPS."""
         if isinstance(self._place, Path):
             return self._place
         raise ExternalError(
             f"secondary {self.name} is another machine ({self._place.url}), and its files are not here",
-            "call this on the secondary itself, with a plan that names LXD's unix socket",
+            f"call this on the secondary itself, with a plan that names {self.flavour.product}'s unix socket",
         )
+
+    def connect(self) -> None:
+        """Whoever only wants to know who answers. Raises ExternalError when nobody does."""
+        self._guard(lambda _api: None)
 
     def _connected(self) -> Route:
         """One for all threads: a failover of a whole site uses it from hundreds of them at the same time."""
@@ -121,21 +142,25 @@ class Connection:
             address, session = str(self._place), UnixSocketSession(self._place)
             api = Route(session, "/1.0", CALL_TIMEOUT)
             try:
-                trusted = api.get().json()["metadata"]["auth"] == "trusted"
+                server = api.get().json()["metadata"]
+                trusted = server["auth"] == "trusted"
             except (KeyError, TypeError) as error:
-                raise ConnectionError("it answers, but is no LXD") from error
+                raise ConnectionError("it answers, but is neither LXD nor Incus") from error
         else:
             self._place.check()
             address = self._place.url.rstrip("/")
             # With all that it loads it takes as long as everything else: only who needs it pays for it.
             from vcrecovery.drivers.lxd.https import connected
 
-            api, trusted = connected(address, self._place.adapter(), CALL_TIMEOUT)
+            api, server = connected(address, self._place.adapter(), CALL_TIMEOUT)
+            trusted = server["auth"] == "trusted"
         if not trusted:
             raise ExternalError(
-                f"LXD on secondary {self.name} ({address}) does not know the certificate of this controller",
-                "add it there: `lxc config trust add --restricted --projects default FILE`",
+                f"{self.called} ({address}) does not know the certificate of this controller",
+                "add it there: `lxc config trust add --restricted --projects default FILE`, or, for Incus, "
+                "`incus config trust add-certificate` with the same",
             )
+        self.flavour = said_by(server)
         return api
 
     def _unreachable(self, error: Exception) -> ExternalError:
@@ -147,7 +172,8 @@ class Connection:
         else:
             where, reason = self._place.url, _tls_reason(error)
         return ExternalError(
-            f"LXD on secondary {self.name} ({where}) does not answer: {reason}", "start it, and try `lxc list` there"
+            f"{self.called} ({where}) does not answer: {reason}",
+            f"start it, and try `{self.client} list` there",
         )
 
     def _guard(self, call: Callable[[Any], T]) -> T:
@@ -161,7 +187,7 @@ class Connection:
         except AnswerError as error:
             if error.status_code == 503:
                 raise self._unreachable(error) from error
-            raise error_of(str(error))(f"LXD on secondary {self.name}: {error}") from error
+            raise error_of(str(error))(f"{self.called}: {error}") from error
 
     def _found(self, call: Callable[[Any], Any]) -> Any:
         """What `call` returns; None when the server says that there is no such thing."""
@@ -181,19 +207,27 @@ class Connection:
 
         def change(api: Any) -> Mapping[str, Any]:
             number = begin(api).json()["metadata"]["id"]
-            result = (
-                api.operations[number]
-                .wait.get(params={"timeout": str(max(1, int(timeout)))}, timeout=timeout + CALL_TIMEOUT)
-                .json()["metadata"]
-            )
+            wait = {"timeout": str(max(1, int(timeout)))}
+            result = _result(api.operations[number].wait.get(params=wait, timeout=timeout + CALL_TIMEOUT).json())
             if result["status_code"] == 200:
                 return result["metadata"] or {}
             if result["status_code"] < 200:
-                raise ExternalError(f"LXD on secondary {self.name} did not finish {doing} within {timeout:.0f} s")
+                raise ExternalError(f"{self.called} did not finish {doing} within {timeout:.0f} s")
             said = " ".join(str(result["err"]).split())
-            raise error_of(said)(f"LXD on secondary {self.name}: {doing}: {said}")
+            raise error_of(said)(f"{self.called}: {doing}: {said}")
 
         return self._guard(change)
+
+
+def _result(answer: Mapping[str, Any]) -> Any:
+    """The operation that was waited for.
+
+    Incus has begun its answer, with status 200, when one fails or takes too long: the error stands there instead.
+    """
+    if answer.get("type") != "error":
+        return answer["metadata"]
+    goes_on = answer["error"] == "context deadline exceeded"
+    return {"status_code": 103 if goes_on else 400, "err": answer["error"]}
 
 
 def error_of(said: str) -> type[ExternalError]:
@@ -201,7 +235,7 @@ def error_of(said: str) -> type[ExternalError]:
     if "unavailable on this server" in said:
         return NotThereYetError
     # "Error status" is LXD's word when a container's own monitor has not answered it for 5 s, as on a busy machine.
-    return TryAgainError if "is busy running" in said or "in Error status" in said else ExternalError
+    return InstanceBusyError if "is busy running" in said or "in Error status" in said else ExternalError
 
 
 def _tls_reason(error: Exception) -> str:

@@ -56,6 +56,7 @@ class Copies(Instances):
         raising ExternalError. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
         any case.
         """
+        self.refuse_another_kind(source)
         wanted = {**config, INCOMPLETE_KEY: "true"}
         self._make_ready(instance, wanted, devices, by_the_copy=takes_memory)
         found = source.get(instance)
@@ -71,6 +72,15 @@ class Copies(Instances):
         # LXD brings some of the source's configuration along.
         done = {**config, INCOMPLETE_KEY: ""}
         self.reconfigure(lambda: self.must_get(instance), lambda _found: done, devices)
+
+    def refuse_another_kind(self, source: Copies) -> None:
+        """Raises ExternalError where one of the two is LXD and the other one Incus: their copies were not tried."""
+        for server in (source, self):
+            server.connect()
+        if self.flavour != source.flavour:
+            raise ExternalError(
+                f"{self.called} takes no copies from {source.called}", "have LXD or Incus on both of these secondaries"
+            )
 
     def _make_ready(
         self,
@@ -161,8 +171,9 @@ class Copies(Instances):
         addresses = found.get("addresses") or []
         if not addresses:
             raise ExternalError(
-                f"LXD on secondary {self.name} does not listen on the network, so that no other one can fetch from it",
-                "`lxc config set core.https_address ADDRESS:8443` there, with the address that the others reach",
+                f"{self.called} does not listen on the network, so that no other one can fetch from it",
+                f"`{self.client} config set core.https_address ADDRESS:8443` there, with the address that the "
+                "others reach",
             )
         return f"https://{addresses[0]}", str(found["certificate"])
 
@@ -197,15 +208,13 @@ class Copies(Instances):
             if trouble and self._clock.steady() - answered > _SOURCE_WITHIN:
                 raise ExternalError(f"the copy of {instance} from {source.name} to {self.name} was cut off: {trouble}")
             if self._clock.steady() > deadline:
-                raise ExternalError(
-                    f"LXD on secondary {self.name} did not finish the copy of {instance} within {timeout:.0f} s"
-                )
+                raise ExternalError(f"{self.called} did not finish the copy of {instance} within {timeout:.0f} s")
             going_on = self._clock.steady() - began
             self._clock.sleep(min(_LOOK_EVERY, max(_LOOK_EVERY, going_on) / _LOOKS_PER_COPY))
         if operation is None or operation["status_code"] != 200:
             why = "it has forgotten it" if operation is None else " ".join(str(operation["err"]).split())
             kind = VanishedError if _VANISHED in why else ExternalError
-            raise kind(f"LXD on secondary {self.name}: the copy of {instance} from {source.name}: {why}")
+            raise kind(f"{self.called}: the copy of {instance} from {source.name}: {why}")
 
     def _operation(self, number: str) -> Mapping[str, Any] | None:
         """None when the server does not know it: it has ended a while ago, or the server was restarted."""

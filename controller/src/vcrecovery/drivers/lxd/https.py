@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,8 @@ class PinnedAdapter(HTTPAdapter):
         """All that is to be verified is told to the pool above."""
 
 
-def connected(address: str, adapter: PinnedAdapter, timeout: float) -> tuple[Route, bool]:
-    """The routes of the server at `address`, and whether it trusts us. `timeout` is for each call, in seconds.
+def connected(address: str, adapter: PinnedAdapter, timeout: float) -> tuple[Route, Mapping[str, Any]]:
+    """The routes of the server at `address`, and what it says of itself. `timeout` is for each call, in seconds.
 
     Raises OSError when it does not answer, and AnswerError when it will not have us.
     """
@@ -116,4 +117,4 @@ def connected(address: str, adapter: PinnedAdapter, timeout: float) -> tuple[Rou
     except LXDAPIException as error:
         raise AnswerError(error.response) from error
     adapter.resume_from_here()
-    return Route(session, f"{address}/1.0", timeout), bool(client.trusted)
+    return Route(session, f"{address}/1.0", timeout), client.host_info

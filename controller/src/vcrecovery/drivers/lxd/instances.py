@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from vcrecovery.drivers.lxd.connection import Connection, NotThereYetError, TryAgainError
+from vcrecovery.drivers.lxd.connection import Connection, InstanceBusyError, NotThereYetError, TryAgainError
 from vcrecovery.drivers.lxd.routes import AnswerError
 from vcrecovery.errors import ExternalError
 
@@ -19,6 +18,8 @@ ERROR = "Error"
 _BUSY_DELAY = 0.05
 #: Seconds between two tries, and for a network or a pool that was not there when the server started.
 _COMES_DELAY, _COMES_WITHIN = 1.0, 70.0
+#: Seconds for a change of an instance with which the server is busy.
+_FREE_WITHIN = 10.0
 #: Seconds from the end of one that is stopped with its memory to LXD's note of that.
 _NOTED_WITHIN = 10.0
 #: So often an instance is started that ends right after.
@@ -168,15 +169,22 @@ class Instances(Connection):
         """Sets what `config` says of the instance that `read` gives; the instance as it was then. No keys: no write.
 
         LXD writes keys of its own at times, as after a stop: then all begins anew, so `read` is the place for checks.
-        Raises what these two raise, and ExternalError when it is changed all the time.
+        Raises what these two raise, and ExternalError when it is changed all the time, or the server is busy with it.
         """
-        for _ in range(_TRIES):
+        deadline, tries = self._clock.steady() + _FREE_WITHIN, 0
+        while tries < _TRIES:
             instance = read()
             wanted = config(instance)
-            with contextlib.suppress(TryAgainError):
+            try:
                 if wanted:
                     self.configure(instance, wanted, devices)
                 return instance
+            except InstanceBusyError:
+                if self._clock.steady() >= deadline:
+                    raise
+                self._clock.sleep(_BUSY_DELAY)
+            except TryAgainError:
+                tries += 1
         raise ExternalError(f"container {instance.name} keeps being changed by another client", "run it again")
 
     def set_keys(self, read: Callable[[], Instance], keys: Mapping[str, str]) -> Instance:
@@ -199,7 +207,7 @@ class Instances(Connection):
         deadline = begun + timeout
         found = known or self.get(instance)
         started = 0
-        hint = f"see `lxc info --show-log {instance}`, then run it again"
+        hint = f"see `{self.client} info --show-log {instance}`, then run it again"
         while found is None or not found.running:
             if started >= _STARTS or (started and self._clock.steady() >= deadline):
                 raise EndsAtOnceError(f"container {instance} stops right after its start", hint)
@@ -300,7 +308,7 @@ class Instances(Connection):
         if status := self.status_of(instance, command, timeout):
             raise ExternalError(
                 f"`{' '.join(command)[:80]}` in container {instance} of {self.name}: exit status {status}",
-                f"try it by `lxc exec {instance}`",
+                f"try it by `{self.client} exec {instance}`",
             )
 
     def status_of(self, instance: str, command: Sequence[str], timeout: float) -> int:

@@ -41,7 +41,7 @@ class Loads(Storage):
                 {one["name"]: _of_container(one, moved) for one in instances.json()["metadata"] if _runs(one)},
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ExternalError(f"LXD on secondary {self.name} does not say how loaded its machine is") from error
+            raise ExternalError(f"{self.called} does not say how loaded its machine is") from error
 
     def _moved(self) -> Mapping[str, int]:
         """Bytes that containers have read from disks and written, of those of which the server tells it."""

@@ -159,7 +159,7 @@ class OnDemandServer(LxdServer):
             return call(Route(_NotedSession(self.place), "/1.0", CALL_TIMEOUT))
         except AnswerError as error:
             if error.status_code != 503:
-                raise ExternalError(f"LXD on secondary {self.name}: {error}") from error
+                raise ExternalError(f"{self.called}: {error}") from error
             raise ExternalError(
                 f"secondary {self.name} is off (power: on-demand)", f"`vcrecovery secondary on {self.name}` boots it"
             ) from error

@@ -76,4 +76,4 @@ class Resources(Connection):
         try:
             return Size(int(found["cpu"]["total"]), int(found["memory"]["total"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise ExternalError(f"LXD on secondary {self.name} does not say how big its machine is") from error
+            raise ExternalError(f"{self.called} does not say how big its machine is") from error

@@ -52,10 +52,13 @@ class Storage(Connection):
 
     def write_file(self, instance: str, path: str, content: bytes) -> None:
         """A file of the instance, running or not, of its root's and for all to read."""
-        headers = {"X-LXD-type": "file", "X-LXD-uid": "0", "X-LXD-gid": "0", "X-LXD-mode": "0644"}
-        self._guard(
-            lambda api: api.instances[instance].files.post(params={"path": path}, data=content, headers=headers)
-        )
+        wanted = {"type": "file", "uid": "0", "gid": "0", "mode": "0644"}
+
+        def write(api: Route) -> None:
+            headers = {self.flavour.headers + name: value for name, value in wanted.items()}
+            api.instances[instance].files.post(params={"path": path}, data=content, headers=headers)
+
+        self._guard(write)
 
     def template(self, instance: str, name: str) -> bytes | None:
         """A file among the instance's templates, for which no program is started.
@@ -94,7 +97,7 @@ class Storage(Connection):
             total = int(found["space"]["total"])
             return total - int(found["space"].get("used", 0)), total
         except (KeyError, TypeError, ValueError) as error:
-            raise ExternalError(f"LXD on secondary {self.name} does not say how full pool {pool} is") from error
+            raise ExternalError(f"{self.called} does not say how full pool {pool} is") from error
 
     def network_exists(self, network: str) -> bool:
         return self._found(lambda api: api.networks[network].get()) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vcrecovery.drivers.lxd import Instance, LxdServer
+from vcrecovery.drivers.lxd.flavour import INCUS
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.steps.subject import Subject
@@ -75,6 +76,8 @@ def _differences(source: LxdServer, here: LxdServer) -> list[str]:
 def checkpoints_problem(lxd: LxdServer) -> str:
     """Why there is no CRIU that works; empty when there is."""
     said = lxd.says_of_checkpoints()
+    if lxd.flavour is INCUS:
+        return f"secondary {lxd.name} has Incus, with which no memory is moved"
     if not said:
         return (
             f"secondary {lxd.name} has no CRIU that was set up: `secondary_stateful_moves: true` for the role "

@@ -302,8 +302,9 @@ def _refuse_what_runs(lxd: LxdServer, name: str) -> None:
         return
     if found is not None and found.status != STOPPED:
         raise ExternalError(
-            f"you say that {lxd.name} is down, but LXD there says that container {name} is {found.status}",
-            f"`lxc stop --force {name}` there, then run it again",
+            f"you say that {lxd.name} is down, but {lxd.flavour.product} there says that container {name} is "
+            f"{found.status}",
+            f"`{lxd.client} stop --force {name}` there, then run it again",
         )
 
 

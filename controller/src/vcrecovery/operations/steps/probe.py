@@ -25,7 +25,7 @@ def probe(subject: Subject) -> Answered:
         raise ExternalError(
             f"the standby of {name} does not answer after {service.timeouts.ports:.0f} s: {'; '.join(closed)}; "
             "DNS was not changed",
-            f"look inside with `lxc exec {name} -- systemctl --failed`, then run it again",
+            f"look inside with `{subject.lxd.client} exec {name} -- systemctl --failed`, then run it again",
         )
     return Answered(", ".join(result.label for result in results), str(service.standby.address))
 
@@ -47,5 +47,5 @@ def _refuse_one_that_has_ended(subject: Subject) -> None:
         return  # that LXD does not answer now says nothing of the ports
     raise ExternalError(
         f"container {name} has ended before its ports opened{subject.last_words()}; DNS was not changed",
-        f"look why (`lxc info --show-log {name}`), then run it again",
+        f"look why (`{subject.lxd.client} info --show-log {name}`), then run it again",
     )

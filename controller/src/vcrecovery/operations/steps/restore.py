@@ -49,7 +49,7 @@ def restore(subject: Subject, episode: Episode) -> Restored:
         lxd.stop(name, subject.service.timeouts.start)
     # It would not start by itself half-way: boot.autostart comes with the start.
     claim = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(episode.epoch)}
-    subject.claim(episode, claim, _nothing_to_lose)
+    subject.claim(episode, claim, lambda found: _nothing_to_lose(found, lxd.client))
     # LXD brings back the configuration of then, in which the standby takes files: none may come until that is over.
     with _nobody_writes(subject) as ended:
         lxd.restore(name, point.name, COPY_TIMEOUT)
@@ -71,9 +71,9 @@ def _nobody_writes(subject: Subject) -> Iterator[int]:
         yield 0
 
 
-def _nothing_to_lose(instance: Instance) -> None:
+def _nothing_to_lose(instance: Instance, client: str) -> None:
     if instance.status != STOPPED:
         raise ExternalError(
             f"container {instance.name} is {instance.status.lower()}: a restore would throw away what it has written",
-            f"if you want that: `lxc stop {instance.name}`, then run it again",
+            f"if you want that: `{client} stop {instance.name}`, then run it again",
         )

@@ -17,6 +17,7 @@ from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.text import day_and_time, span
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
+from vcrecovery.drivers.lxd.flavour import INCUS
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError
 from vcrecovery.keeping import spaced
@@ -53,10 +54,17 @@ def against_a_waiting_move(subject: Subject, episode: Episode) -> list[str]:
     name, to, source = subject.name, episode.request.to or "", moving.where_it_was(subject)[0]
     found = []
     try:
+        source.connect()
         fresh = _freshness_where_it_was(subject)
     except ExternalError as error:
         lost = f"where {source.name} is lost, `vcrecovery standby reset {name}` has it wait at home again"
         return [f"its standby cannot be read: {error.message}; {lost}"]
+    if source.flavour is INCUS:
+        # Nor does it end a copy that has begun.
+        found.append(
+            f"secondary {source.name} has Incus, which starts no container that it is copying: "
+            "a failover could not come first"
+        )
     now = subject.env.clock.now()
     if fresh.synced_through is None:
         found.append(f"its standby on {source.name} is not complete: {fresh.detail}")
