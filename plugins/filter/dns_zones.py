@@ -35,7 +35,8 @@ _value:
   description:
     - A mapping for each zone, with its C(name), whether the server is C(primary), the C(source) (the primary's name),
       the C(others) of the zone's servers, the name of its C(key), the name of the first C(transfer_key) and the
-      C(transfer_file) of it and those after it, the C(files) of the keys that the server needs, the C(grants) of the update-policy, and the C(records) of its first content.
+      C(transfer_file) of it and those after it, the C(files) of the keys that the server needs, the C(grants) of the
+      update-policy, and the C(records) of its first content.
   type: list
   elements: dict
 """

@@ -117,9 +117,9 @@ class NoticeBook:
             for one in known:
                 # Of two controllers that see it begin, the first one's word holds: what is told is named after it.
                 db.execute(
-                    "INSERT INTO trouble (service, topic, since, urgent, gone_since) VALUES (?1, ?2, ?3, ?4, ?5) "
-                    "ON CONFLICT (service, topic) DO UPDATE SET urgent = ?4, gone_since = ?5, "
-                    "since = min(since, ?3)",
+                    "INSERT INTO trouble (service, topic, since, urgent, gone_since) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT (service, topic) DO UPDATE SET urgent = excluded.urgent, "
+                    "gone_since = excluded.gone_since, since = min(since, excluded.since)",
                     (one.service, one.topic.value, one.since, int(one.urgent), one.gone_since),
                 )
 
@@ -190,10 +190,18 @@ class NoticeBook:
         """None while its turn has not come, or is another controller's."""
         with self._journal.transaction() as db:
             claimed = db.execute(
-                "UPDATE notice_way SET claimed_by = ?1, claimed_until = ?2 WHERE destination = ?3 AND url = ?4 "
-                "AND (claimed_by IS NULL OR claimed_by = ?1 OR claimed_until < ?5 OR claimed_until > ?5 + ?6) "
-                "AND (not_before <= ?5 OR not_before > ?5 + ?7)",
-                (who, now + CLAIM, way.destination, way.url, now, CLAIM, _LONGEST_PAUSE),
+                "UPDATE notice_way SET claimed_by = :who, claimed_until = :until "
+                "WHERE destination = :to AND url = :url "
+                "AND (claimed_by IS NULL OR claimed_by = :who OR claimed_until < :now OR claimed_until > :until) "
+                "AND (not_before <= :now OR not_before > :latest)",
+                {
+                    "who": who,
+                    "until": now + CLAIM,
+                    "to": way.destination,
+                    "url": way.url,
+                    "now": now,
+                    "latest": now + _LONGEST_PAUSE,
+                },
             ).rowcount
         if not claimed:
             return None

@@ -46,9 +46,10 @@ class OutageBook:
         with self._journal.transaction() as db:
             for service, (began_at, ended_at, why) in (failovers or {}).items():
                 db.execute(
-                    "INSERT INTO outage (service, began_at, ended_at, why) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS "
-                    "(SELECT 1 FROM outage WHERE service = ?1 AND (ended_at IS NULL OR began_at = ?2))",
-                    (service, began_at, max(began_at, ended_at), why),
+                    "INSERT INTO outage (service, began_at, ended_at, why) SELECT :service, :from, :to, :why "
+                    "WHERE NOT EXISTS "
+                    "(SELECT 1 FROM outage WHERE service = :service AND (ended_at IS NULL OR began_at = :from))",
+                    {"service": service, "from": began_at, "to": max(began_at, ended_at), "why": why},
                 )
             for service, (at, why) in begun.items():
                 found = db.execute(
