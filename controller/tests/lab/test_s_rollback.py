@@ -100,7 +100,12 @@ def test_kept_then_changed_then_served_again(site: SmallSite, tmp_path: Path, mo
     failback.does(Step.VERIFY)
     # A session waits for a minute at most, and each of those steps starts programs.
     with sync(site, source) as sending:
-        wait_for(lambda: are_files_arriving(site.state, WEB) or sending.poll() is not None, "a session that waits")
+
+        def waits() -> bool:
+            return are_files_arriving(site.state, WEB) or sending.poll() is not None
+
+        # It has the lock for the few milliseconds of each of its looks, twice a second.
+        wait_for(waits, "a session that waits", poll=0.001)
         assert page_in(site).read_text() == f"{OF_THE_STANDBY}\n"
         assert sending.poll() is None
         kept = failback.does(Step.KEEP, killed=True)
