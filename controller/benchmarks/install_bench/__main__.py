@@ -13,9 +13,7 @@ from relay_bench.results import section, verdicts
 from vcrecovery_lab.layout import read_layout
 
 from .archive import Installed, installed
-
-#: Seconds that a role may take where there is nothing to do.
-ROLE = 20.0
+from .plays import ROLE
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from vcrecovery_lab.molecule import SCENARIOS, environment, place_for_machines
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.systems import SYSTEMS, System
 
-from .__main__ import ROLE
-from .plays import Played, play
+from .plays import ROLE, Played, play
 
 #: Hosts of each site: one is hypervisor and name server, one secondary and controller, and the others are primaries.
 SITES = (3, 30)

@@ -12,6 +12,8 @@ from vcrecovery_lab.built_collection import BuiltCollection
 from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.run import LabError
 
+#: Seconds that a role may take where there is nothing to do.
+ROLE = 20.0
 #: Ansible names a collection's own roles without it.
 _ROLES = {folder.name for folder in (CHECKOUT / "roles").iterdir()}
 _TOOK = re.compile(r"^(?:vcrecovery\.standby\.)?([a-z_]+) -+ ([0-9.]+)s$", re.MULTILINE)

@@ -26,8 +26,9 @@ import yaml
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.dns import Change, Key, Server, Zone
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.ports import free_port
-from vcrecovery_lab.run import run
+from vcrecovery_lab.run import LabError, run
 
 from .role_plays import cut_off_after
 from .waiting import wait_for
@@ -306,19 +307,19 @@ class Observer:
                 if answer.rcode() != 0:
                     raise OSError(f"refused: {answer.rcode()}")
                 begun = time.monotonic()
-                self._wait_for(address, begun + 60)
+                self._wait_for(address)
                 self.lags.append(time.monotonic() - begun)
-            except (OSError, dns.exception.DNSException, TimeoutError) as error:
+            except (OSError, dns.exception.DNSException, LabError) as error:
                 self.broken.append(f"{type(error).__name__}: {error}")
 
-    def _wait_for(self, address: str, deadline: float) -> None:
+    def _wait_for(self, address: str) -> None:
         query = dns.message.make_query("www.example.test", "A", flags=0)
-        while time.monotonic() < deadline:
+
+        def is_there() -> bool:
             answer = dns.query.tcp(query, "127.0.0.1", timeout=10, port=self._laid.ports["ns2"])
-            if address in answer.to_text():
-                return
-            time.sleep(0.02)
-        raise TimeoutError(f"{address} is not at ns2")
+            return address in answer.to_text()
+
+        wait_until(is_there, f"{address} at ns2", 60, poll=0.02)
 
 
 def transfer_key(laid: Laid, server: str) -> str:

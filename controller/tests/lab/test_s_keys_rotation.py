@@ -17,7 +17,7 @@ from vcrecovery_lab.pair.receiver import Receiver, known_host
 from vcrecovery_lab.pair.render import render
 
 from .role_plays import plays
-from .waiting import wait_for
+from .stolen_connection import ended_with_its_key
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -112,16 +112,8 @@ def test_a_key_is_replaced_and_what_the_old_one_has_opened_ends(site: Site) -> N
     assert site.rotate(*YOUNG) == 0
     assert site.rotate("--check") == 1
     assert site.ask(site.old) == "primary"
-    # A connection that is open needs no key for its next session.
-    words = ["ssh", "-F", str(site.vm / "ssh_config"), "-M", "-N", "-o", "ControlPath=none", "receiver"]
-    stolen = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(lambda: len(site.receiver.sessions()) > 0, "the connection")
+    with ended_with_its_key(site.receiver, ["-F", str(site.vm / "ssh_config"), "receiver"]):
         assert site.rotate() == 4
-        assert stolen.wait(30) == 255
-    finally:
-        stolen.kill()
-        stolen.wait(30)
     assert site.is_rotated()
     assert site.rotate(*YOUNG) == 0
     assert site.rotate(*YOUNG, "--check") == 0

@@ -19,7 +19,7 @@ from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.pair.receiver import Receiver, known_host
 
 from .role_plays import plays
-from .waiting import wait_for
+from .stolen_connection import ended_with_its_key
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -140,20 +140,8 @@ def test_keys_are_replaced_and_nobody_is_refused(site: Site) -> None:
     assert site.rotate(*YOUNG) == 0
     assert site.rotate("--check") == 1
     assert site.hand_on(site.old / "web") == "primary"
-    # A connection that is open needs no key for its next session.
-    stolen = subprocess.Popen(
-        ["ssh", "-M", "-N", "-o", "ControlPath=none", *site.words(site.old / "web", "")[1:-1]],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(lambda: len(site.receiver.sessions()) > 0, "the connection")
-        with site.handing_on() as heard:
-            assert site.rotate() == 5
-        assert stolen.wait(30) == 255
-    finally:
-        stolen.kill()
-        stolen.wait(30)
+    with ended_with_its_key(site.receiver, site.words(site.old / "web", "")[1:-1]), site.handing_on() as heard:
+        assert site.rotate() == 5
     assert len(heard) > 3
     # One may have been open as the old keys were forgotten; it is sent again.
     assert [answer for answer in heard if "Permission denied" in answer] == []
