@@ -94,7 +94,7 @@ bench-detect: setup  ## Measure detection: kill to failover, by the own watcher 
 bench-recovery: setup  ## Measure recovery: containers in a secondary VM against VMs, and the controller's own time (about an hour; ARGS=--quick: 12)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench $(ARGS)
 
-bench-users: setup  ## Measure what users wait for: crash to the answer through the name, containers against VMs (about 45 minutes; ARGS=--quick: 10)
+bench-users: setup  ## Measure what users wait for: crash to the answer through the name, containers against VMs (about an hour; ARGS=--quick: 10)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench.users $(ARGS)
 
 bench-health: setup  ## Measure the questions to whoever serves: CPU for 1,000 services, outage to verdict (about 3 minutes; ARGS=--quick: seconds)

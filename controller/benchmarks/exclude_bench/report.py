@@ -91,7 +91,7 @@ def _targets(results: Results) -> str:
         (
             target.name,
             target.shown,
-            f"{'<=' if target.at_most else '>='} {target.limit:g} {target.unit}",
+            target.limit_shown,
             target.verdict,
         )
         for target in results.targets

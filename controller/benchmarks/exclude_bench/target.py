@@ -43,6 +43,10 @@ class Target:
         return f"{found or repr(self._figure)} {self.unit}".strip()
 
     @property
+    def limit_shown(self) -> str:
+        return f"{'<=' if self.at_most else '>='} {self.limit:g} {self.unit}".rstrip()
+
+    @property
     def verdict(self) -> str:
         """`ok`, or by how much it was missed, or why there is none."""
         if self.void:

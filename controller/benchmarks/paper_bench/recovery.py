@@ -58,6 +58,7 @@ def hot(found: Mapping[str, Any]) -> Figure:
         _Pair(_TO_END, _recovered(found, "ended"), Way.HOT, Way.RESUMED, "almost the same time, against VMs that run"),
         _Pair(_TO_END, _recovered(found, "ended"), Way.FROZEN, Way.RESUMED),
         _Pair(_TO_NAME, _used(found), Way.HOT, Way.BOOTED, "almost the same time, against VMs that run"),
+        _Pair(_TO_NAME, _used(found), Way.WARM, Way.BOOTED),
         _Pair(_TO_NAME, _used(found), Way.FROZEN, Way.BOOTED),
     ]
     return _figure(HOT, pairs, (_NO_HOT_VMS, *_COMMON))

@@ -10,7 +10,7 @@ from exclude_bench.target import Target
 from relay_bench.results import section, verdicts
 
 from .overhead import Overhead, overhead_targets, overhead_text
-from .rounds import VMS, Comparison, Round, Way, compare, missing
+from .rounds import VMS, WAYS, Comparison, Round, Way, compare, missing
 from .scale import Scale
 from .stage_containers import Recovery
 from .stage_vms import VmRecovery
@@ -103,7 +103,7 @@ def _seconds(results: Results) -> str:
         f"(load of the machine before: {results.load:.1f})"
     )
     rows = []
-    for way in Way:
+    for way in WAYS:
         # A hot standby answers before it is asked to take over.
         answered = "" if way is Way.HOT else spread_of(entry.answered[way].seconds for entry in results.rounds)
         ended = "" if way in VMS else spread_of(entry.ended[way].seconds for entry in results.rounds)
@@ -130,7 +130,7 @@ def _ratios(results: Results) -> str:
 
 def _void(rounds: Sequence[Measured]) -> Iterator[tuple[str, str]]:
     for number, entry in enumerate(rounds, 1):
-        for line in missing(entry.ended, *Way):
+        for line in missing(entry.ended, *WAYS):
             yield str(number), line
 
 

@@ -9,6 +9,6 @@ from .rounds import Way
 
 #: As in the paper, section V.A, with nginx for Apache and MariaDB for MySQL.
 SERVICES = {"web1": WEB, "web2": WEB, "web3": WEB, "db1": DATABASE}
-MODES = {Way.COLD: Mode.COLD, Way.FROZEN: Mode.FROZEN, Way.HOT: Mode.HOT}
+MODES = {Way.COLD: Mode.COLD, Way.FROZEN: Mode.FROZEN, Way.WARM: Mode.WARM, Way.HOT: Mode.HOT}
 #: Patient with an emulated CPU.
 TIMEOUTS = {"start": "15m", "ports": "15m"}

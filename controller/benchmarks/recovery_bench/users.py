@@ -29,10 +29,11 @@ from .services import MODES, SERVICES, TIMEOUTS
 from .stage_users import crash_of_containers, crash_of_vms
 from .stage_vms import standby_vms
 
-WAYS = (Way.BOOTED, Way.COLD, Way.FROZEN, Way.HOT)
+WAYS = (Way.BOOTED, Way.COLD, Way.FROZEN, Way.WARM, Way.HOT)
 #: Of the time with booted VMs: users must not wait longer for a container.
-LIMITS = {Way.COLD: 1.0, Way.FROZEN: 1.0, Way.HOT: 1.0}
-ROUNDS, NEEDED = 4, 3
+LIMITS = dict.fromkeys(WAYS[1:], 1.0)
+#: Each way is once the first.
+ROUNDS, NEEDED = len(WAYS), 4
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,5 @@ def section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 def verdicts(targets: Iterable[Target], title: str = "Targets") -> str:
     """Each figure beside its limit."""
-    rows = [
-        (x.name, x.shown, f"{'<=' if x.at_most else '>='} {x.limit:g} {x.unit}".rstrip(), x.verdict) for x in targets
-    ]
+    rows = [(x.name, x.shown, x.limit_shown, x.verdict) for x in targets]
     return section(title, ("target", "measured", "limit", ""), rows)

@@ -30,8 +30,9 @@ from paper_bench.kept import Folder, Kept, Run
 from paper_bench.measuring import measure, missing, shown
 from paper_bench.page import figures, page
 from paper_bench.plots import svg
-from recovery_bench.results import Measured
+from recovery_bench.results import Measured, targets
 from recovery_bench.rounds import Took, Way
+from recovery_bench.scale import QUICK
 from recovery_bench.stage_containers import Recovery
 from recovery_bench.stage_vms import VmRecovery
 from vcrecovery.cost.alternatives import Way as Protection
@@ -55,12 +56,19 @@ def of_recovery(*booted: Took) -> dict[str, Any]:
             {way: VmRecovery(took, {}) for way, took in vms.items()},
             {way: Recovery(Took(first), Took(end), {}, {}) for way, (first, end) in containers.items()},
         )
-        rounds.append(asdict(entry))
-    return _as_read({"load": 0.4, "accelerator": "qemu", "rounds": rounds, "targets": []})
+        rounds.append(entry)
+    asked = [asdict(target) for target in targets(QUICK, rounds, [])]
+    return _as_read({"load": 0.4, "accelerator": "qemu", "rounds": [asdict(one) for one in rounds], "targets": asked})
 
 
 def of_users() -> dict[str, Any]:
-    took = {Way.BOOTED: Took(50.0), Way.COLD: Took(30.0), Way.FROZEN: Took(8.0), Way.HOT: Took(6.0)}
+    took = {
+        Way.BOOTED: Took(50.0),
+        Way.COLD: Took(30.0),
+        Way.FROZEN: Took(8.0),
+        Way.WARM: Took(7.0),
+        Way.HOT: Took(6.0),
+    }
     entry = {way: asdict(one) for way, one in took.items()}
     return _as_read({"load": 0.1, "accelerator": "qemu", "rounds": [entry, entry], "targets": []})
 
@@ -139,6 +147,19 @@ def test_a_move_stands_beside_the_papers() -> None:
     assert "down, vcrecovery move" in text
     assert "5.4 to 9.0 s" in text
     assert "Without CRIU" in text
+
+
+def test_our_own_limits_stand_there_and_what_was_missed_is_said_to_be_missed() -> None:
+    kept = all_kept()
+    text = written(kept).partition("## Our own limits\n")[2].partition("\n## ")[0]
+    frozen = "| `recovery_bench` | frozen containers / resumed VMs, up to where all answer | 0.5 | <= 1 | ok |"
+    assert frozen in text
+    assert "cold containers / booted VMs, up to where the command's end | 0.27 | <= 0.25 | MISSED by 0.0" in text
+    assert text.index("MISSED") < text.index(frozen)
+    slow = kept[RECOVERY]
+    assert slow is not None
+    quick = Kept(replace(RUN, quick=True), slow.found)
+    assert "cold containers / booted VMs, up" not in written({**kept, RECOVERY: quick})
 
 
 def test_a_quick_run_is_no_measurement_and_says_so_at_the_top_and_at_its_figures() -> None:

@@ -14,7 +14,7 @@ from exclude_bench.target import failures
 from recovery_bench.answers import DATABASE, Watch, at
 from recovery_bench.boots import read_boot
 from recovery_bench.results import Measured, Results, targets, text
-from recovery_bench.rounds import Took, Way, compare, order
+from recovery_bench.rounds import WAYS, Took, Way, compare, order
 from recovery_bench.scale import QUICK
 from recovery_bench.stage_containers import Recovery, both
 from recovery_bench.stage_vms import VmRecovery
@@ -51,9 +51,9 @@ def results(rounds: Sequence[Measured]) -> Results:
 
 
 def test_every_way_is_once_the_first_and_once_at_every_place() -> None:
-    rounds = [order(number) for number in range(len(Way))]
+    rounds = [order(number) for number in range(len(WAYS))]
     for ways in (*rounds, *zip(*rounds, strict=True)):
-        assert sorted(ways) == sorted(Way)
+        assert sorted(ways) == sorted(WAYS)
 
 
 def test_ratios_are_taken_round_by_round_and_of_the_medians() -> None:
