@@ -240,7 +240,7 @@ def test_sessions_that_say_nothing_are_few_are_ended_by_a_failover_and_hold_nobo
         ):
             opened = [silent.enter_context(site.opened()) for _ in range(PLACES + 2)]
             wait_for(lambda: [each.poll() for each in opened].count(ExitCode.EXTERNAL) == 4, "four without a place")
-            assert len(site.rsyncs()) == PLACES
+            wait_for(lambda: len(site.rsyncs()) == PLACES, "the sessions that have a place")
             ends(slow).write(b"\x00")
             ends(slow).flush()
             with sessions.take_over(site.state, ATTACKED, 30) as ended:

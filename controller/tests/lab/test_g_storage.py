@@ -12,6 +12,7 @@ import pytest
 
 from .conftest import Lab
 from .own_standby import Ground, own_standby, pool
+from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -74,6 +75,8 @@ def test_a_standby_takes_no_more_than_its_limits(ground: Ground, tmp_path: Path)
         assert full.returncode != 0 or (standby.rootfs / "www/larger").stat().st_size < 100 << 20, full.stderr
         many = tried("i=0; while [ $i -lt 100 ]; do /bin/busybox sleep 3 & i=$((i+1)); done; wait")
         assert "fork" in many.stderr, many.stderr
+        # The shell has given up, and its children are still there.
+        wait_for(lambda: tried("exit 0").returncode == 0, "room for a process")
         hungry = tried("/bin/busybox dd if=/dev/zero of=/dev/null bs=400M count=1")
         assert hungry.returncode != 0
         # The neighbours, and LXD, go on.
