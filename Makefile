@@ -68,9 +68,11 @@ test-unit:  ## Tests that need neither root nor the lab
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)
 
-INCUS_TESTS := incus secondary drill kept_serving reboot spare whole_host https_role spare_role certificates_rotation
-test-incus: setup  ## Play the tests of small sites and of the role `secondary` with Incus in place of LXD (half an hour; downloads Incus at first)
-	cd controller && VCRECOVERY_LAB_CONTAINERS=incus ../.venv/bin/pytest -q -m lab $(INCUS_TESTS:%=tests/lab/test_s_%.py) $(ARGS)
+INCUS_TESTS := g_attacks g_bombs g_fetch g_owners g_restore_points g_sessions g_storage p_keeper p_verbs_beside_watcher \
+	r_killed_standby s_certificates_rotation s_drill s_failback_elsewhere s_https_role s_incus s_kept_serving s_reboot s_rollback s_secondary s_spare \
+	s_spare_role s_whole_host
+test-incus: setup  ## Play the tests of failover, failback, moves, attacks and the role `secondary` with Incus in place of LXD (an hour; downloads Incus at first)
+	cd controller && VCRECOVERY_LAB_CONTAINERS=incus ../.venv/bin/pytest -q -m "lab and not of_the_lab" $(INCUS_TESTS:%=tests/lab/test_%.py) $(ARGS)
 
 MOLECULE := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab.molecule
 molecule: setup  ## Play the roles on new machines, which are containers, and look from outside (ARGS="dns controller": some)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +25,12 @@ from vcrecovery_lab import libvirt, machine
 from vcrecovery_lab.image import Image
 from vcrecovery_lab.lab import down, up
 from vcrecovery_lab.layout import CHECKOUT, SERVICE, Layout, read_layout
+from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.run import run
 
+from .flavours import VARIABLE, chosen
 from .loaded_program import LOADED
+from .own_standby import Ground
 from .zabbix_stack import zabbix60, zabbix70, zabbix_each  # noqa: F401 - fixtures
 
 BLANK = "vcrlab-blank"
@@ -57,9 +60,21 @@ class Lab:
         vm = self.layout.primary()
         return machine.ssh(vm, self.image, self.layout.machines, ["sh", "-c", command], timeout=timeout).stdout
 
+    @property
+    def socket(self) -> Path:
+        return self.layout.lxd_socket
+
+    @property
+    def network(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.layout.plan["secondaries"]["sec1"]["network"]
+        return found
+
+    def lxc(self, *words: str, timeout: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return run(["lxc", *words], timeout=timeout, check=check)
+
     def inside(self, *command: str) -> str:
         """What a command prints in the standby."""
-        return run(["lxc", "exec", SERVICE, "--", *command], timeout=120).stdout
+        return self.lxc("exec", SERVICE, "--", *command).stdout
 
     def dig(self, name: str, kind: str) -> list[str]:
         words = ["dig", f"@{self.layout.name_server}", "+short", "+tcp", "+time=10", "+tries=3", name, kind]
@@ -147,6 +162,40 @@ def lab() -> Iterator[Lab]:
         if LIBVIRT.exists():
             machine.destroy_and_undefine_blank(BLANK)
         down(layout)
+
+
+class OwnGround:
+    """LXD or Incus, without anything of the lab."""
+
+    network: Mapping[str, str] = {"bridge": "vcrlab-ground", "address": "10.211.27.1/24"}
+
+    def __init__(self) -> None:
+        self.server = PrivateLxd(self.network["bridge"], chosen())
+
+    @property
+    def socket(self) -> Path:
+        return self.server.socket
+
+    def lxc(self, *words: str, timeout: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
+        software = self.server.software
+        return run([software.client, *words], timeout=timeout, env=self.server.clients_environment(), check=check)
+
+
+def _of_the_lab(lab: Lab) -> Ground:
+    return lab
+
+
+def _of_its_own() -> Iterator[Ground]:
+    made = OwnGround()
+    try:
+        made.server.start()
+        yield made
+    finally:
+        made.server.close()
+
+
+#: Where a test's own standbys are made.
+ground: Any = pytest.fixture(scope="session")(_of_its_own if VARIABLE in os.environ else _of_the_lab)
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
-"""Standbys whose files belong to the container's own users, shifted on disk, or, privileged, to the machine's."""
+"""Standbys whose files belong to the container's own users, shifted on disk, or to the machine's.
+
+The latter are privileged ones, and those whose tree the kernel maps where it is mounted.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +14,12 @@ from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.standby.container import ROLE_KEY, STANDBY
 from vcrecovery.transfer import idmap
 
+from .flavours import INCUS, VARIABLE
 from .small_site import BRIDGE, SmallSite
 
-SHIFTED, PRIVILEGED = "shifted", "privileged"
+SHIFTED, MOUNTED, PRIVILEGED = "shifted", "mounted", "privileged"
+#: As each server makes them on this machine: LXD 5.0.2 shifts, Incus has the kernel map the mounts.
+KINDS = (MOUNTED if os.environ.get(VARIABLE) == INCUS else SHIFTED, PRIVILEGED)
 
 
 def create_privileged(server: LxdServer, name: str, pool: str) -> None:

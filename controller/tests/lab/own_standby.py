@@ -1,4 +1,7 @@
-"""A standby of a test's own: made by `vcrecovery standby apply`, with a system of one busybox, removed at the end."""
+"""A standby of a test's own: made by `vcrecovery standby apply`, with a system of one busybox, removed at the end.
+
+Its `Ground` is the lab, or, where a variable names LXD or Incus, one such server of the tests' own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -18,11 +21,10 @@ from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery_lab.run import run
 
-from .conftest import Lab
 from .loaded_program import LOADED
 
-#: A new one each time: the machine remembers for a while to which container an address belonged.
-_ADDRESSES = (f"10.211.2.{number}" for number in range(64, 200))
+#: The end of an address. A new one each time: the machine remembers for a while to which container one belonged.
+_NUMBERS = iter(range(64, 200))
 #: The init of the smallest system that answers on a port; it ends at the signal with which LXD stops a container.
 INIT = """\
 #!/bin/busybox sh
@@ -32,25 +34,38 @@ while :; do /bin/busybox sleep 1 & wait $!; done
 """
 
 
+class Ground(Protocol):
+    """Where it is made."""
+
+    @property
+    def socket(self) -> Path: ...
+
+    @property
+    def network(self) -> Mapping[str, str]:
+        """As the plan has it."""
+
+    def lxc(self, *words: str, timeout: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """What an operator calls."""
+
+
 class OwnStandby:
     """Service and container `name` in pool `pool`, with a plan and a state folder of its own."""
 
-    def __init__(self, lab: Lab, name: str, pool: str, folder: Path, **service: Any) -> None:
-        self.lab, self.name, self.pool, self.folder = lab, name, pool, folder
-        self.lxd = LxdServer("sec1", lab.layout.lxd_socket, SystemClock())
+    def __init__(self, ground: Ground, name: str, pool: str, folder: Path, **service: Any) -> None:
+        self.ground, self.name, self.pool, self.folder = ground, name, pool, folder
+        self.lxd = LxdServer("sec1", ground.socket, SystemClock())
         self.source = folder / "source"
         self.state = folder / "state"
         self.plan = folder / "plan.yml"
-        network = lab.layout.plan["secondaries"]["sec1"]["network"]
         self.data: dict[str, Any] = {
             "version": 1,
             "state_dir": str(self.state),
             "hypervisors": {"hv1": {"uri": f"qemu:///system?socket={folder}/none"}},
             "secondaries": {
                 "sec1": {
-                    "lxd": str(lab.layout.lxd_socket),
+                    "lxd": str(ground.socket),
                     "storage_pool": pool,
-                    "network": dict(network),
+                    "network": dict(ground.network),
                     "receiver": {"address": "127.0.0.1"},
                 }
             },
@@ -61,7 +76,7 @@ class OwnStandby:
                         "uuid": "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e0077",
                         "address": "127.0.0.9",
                     },
-                    "standby": {"secondary": "sec1", "address": next(_ADDRESSES)},
+                    "standby": {"secondary": "sec1", "address": self.new_address()},
                     "ports": [80],
                     "timeouts": {"ports": "60s"},
                     "sync": {"exclude_profile": None},
@@ -70,6 +85,9 @@ class OwnStandby:
             },
         }
         self.write_plan()
+
+    def new_address(self) -> str:
+        return f"{self.ground.network['address'].rpartition('.')[0]}.{next(_NUMBERS)}"
 
     def write_plan(self, **service: Any) -> None:
         self.data["services"][self.name].update(service)
@@ -95,7 +113,7 @@ class OwnStandby:
 
     def move(self) -> str:
         """Gives it another address in the plan."""
-        address = next(_ADDRESSES)
+        address = self.new_address()
         self.write_plan(standby={"secondary": "sec1", "address": address})
         return address
 
@@ -130,7 +148,7 @@ class OwnStandby:
         return run(self.rsync(*options), timeout=100, check=False)
 
     def inside(self, *command: str) -> str:
-        return run(["lxc", "exec", self.name, "--", *command], timeout=120).stdout
+        return self.ground.lxc("exec", self.name, "--", *command).stdout
 
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """The evidence of each finished step of the newest episode."""
@@ -159,19 +177,19 @@ class OwnStandby:
 
 
 @contextmanager
-def pool(lab: Lab, name: str, driver: str, **config: str) -> Iterator[str]:
+def pool(ground: Ground, name: str, driver: str, **config: str) -> Iterator[str]:
     """A storage pool of driver `driver`, removed at the end."""
     words = [f"{key.replace('_', '.')}={value}" for key, value in config.items()]
-    run(["lxc", "storage", "create", name, driver, *words], timeout=120)
+    ground.lxc("storage", "create", name, driver, *words)
     try:
         yield name
     finally:
-        run(["lxc", "storage", "delete", name], timeout=120)
+        ground.lxc("storage", "delete", name)
 
 
 @contextmanager
-def own_standby(lab: Lab, name: str, pool_name: str, folder: Path, **service: Any) -> Iterator[OwnStandby]:
-    standby = OwnStandby(lab, name, pool_name, folder, **service)
+def own_standby(ground: Ground, name: str, pool_name: str, folder: Path, **service: Any) -> Iterator[OwnStandby]:
+    standby = OwnStandby(ground, name, pool_name, folder, **service)
     try:
         yield standby
     finally:

@@ -16,7 +16,7 @@ import pytest
 
 from .attacked_site import ATTACKED, NEIGHBOUR, AttackedSite, attacked_site, ends, status_of
 from .hostile_rsync import PROTOCOL, TOP, Entry
-from .mapped_site import PRIVILEGED, SHIFTED
+from .mapped_site import KINDS
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lab
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module", params=[SHIFTED, PRIVILEGED])
+@pytest.fixture(scope="module", params=KINDS)
 def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[AttackedSite]:
     with attacked_site(tmp_path_factory.mktemp("bombs"), request.param) as site:
         yield site

@@ -13,9 +13,8 @@ import pytest
 from vcrecovery.transfer import idmap
 from vcrecovery_lab.run import run
 
-from .conftest import Lab
-from .mapped_site import PRIVILEGED, SHIFTED, assert_mapped, create_privileged
-from .own_standby import OwnStandby, own_standby, pool
+from .mapped_site import KINDS, PRIVILEGED, assert_mapped, create_privileged
+from .own_standby import Ground, OwnStandby, own_standby, pool
 
 pytestmark = pytest.mark.lab
 
@@ -46,10 +45,12 @@ def fill(tree: Path) -> None:
     os.setxattr(tree / "srv/data", "trusted.overlay.opaque", b"y")
 
 
-@pytest.fixture(scope="module", params=[SHIFTED, PRIVILEGED])
-def standby(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[OwnStandby]:
+@pytest.fixture(scope="module", params=KINDS)
+def standby(
+    ground: Ground, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[OwnStandby]:
     folder = tmp_path_factory.mktemp("owners")
-    with pool(lab, "vcrt-dir", "dir") as name, own_standby(lab, "vcrt-a", name, folder) as made:
+    with pool(ground, "vcrt-dir", "dir") as name, own_standby(ground, "vcrt-a", name, folder) as made:
         made.make_source()
         fill(made.source)
         if request.param == PRIVILEGED:

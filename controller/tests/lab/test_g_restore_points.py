@@ -18,8 +18,7 @@ from vcrecovery.standby.restore_points import RestorePoint, restore_points
 from vcrecovery.transfer import sessions
 from vcrecovery_lab.run import run
 
-from .conftest import Lab
-from .own_standby import OwnStandby, own_standby, pool
+from .own_standby import Ground, OwnStandby, own_standby, pool
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -39,12 +38,12 @@ main()
 
 
 @pytest.fixture(scope="module")
-def made(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
+def made(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
     points = {"keep": 2, "every": "1h"}
     folder = tmp_path_factory.mktemp("points")
     with (
-        pool(lab, "vcrt-dir", "dir") as name,
-        own_standby(lab, "vcrt-r", name, folder, restore_points=points) as made,
+        pool(ground, "vcrt-dir", "dir") as name,
+        own_standby(ground, "vcrt-r", name, folder, restore_points=points) as made,
     ):
         made.make_source()
         made.apply()

@@ -12,17 +12,16 @@ import pytest
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY
 from vcrecovery.transfer import sessions
 
-from .conftest import Lab
-from .own_standby import OwnStandby, own_standby, pool
+from .own_standby import Ground, OwnStandby, own_standby, pool
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def made(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
+def made(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
     folder = tmp_path_factory.mktemp("sessions")
-    with pool(lab, "vcrt-dir", "dir") as name, own_standby(lab, "vcrt-a", name, folder) as made:
+    with pool(ground, "vcrt-dir", "dir") as name, own_standby(ground, "vcrt-a", name, folder) as made:
         made.make_source()
         made.apply()
         yield made

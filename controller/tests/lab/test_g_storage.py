@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery_lab.run import run
-
 from .conftest import Lab
-from .own_standby import own_standby, pool
+from .own_standby import Ground, own_standby, pool
+from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
 
-def test_btrfs(lab: Lab, tmp_path: Path) -> None:
+def test_btrfs(ground: Ground, tmp_path: Path) -> None:
     points = {"keep": 1, "every": "1h"}
     with (
-        pool(lab, "vcrt-btrfs", "btrfs", size="1GiB") as name,
-        own_standby(lab, "vcrt-b", name, tmp_path, restore_points=points) as standby,
+        pool(ground, "vcrt-btrfs", "btrfs", size="1GiB") as name,
+        own_standby(ground, "vcrt-b", name, tmp_path, restore_points=points) as standby,
     ):
         standby.make_source()
         assert "container vcrt-b created" in standby.apply()
@@ -54,11 +53,11 @@ def test_a_database_that_is_copied_as_files_is_a_warning(lab: Lab) -> None:
     assert "warning" not in lab.vcrecovery("plan", "check", "--online").stdout
 
 
-def test_a_standby_takes_no_more_than_its_limits(lab: Lab, tmp_path: Path) -> None:
+def test_a_standby_takes_no_more_than_its_limits(ground: Ground, tmp_path: Path) -> None:
     limits = {"cpu": 1, "memory": "128MiB", "processes": 40, "disk": "100MiB"}
     with (
-        pool(lab, "vcrt-limits", "btrfs", size="1GiB") as name,
-        own_standby(lab, "vcrt-l", name, tmp_path, limits=limits) as standby,
+        pool(ground, "vcrt-limits", "btrfs", size="1GiB") as name,
+        own_standby(ground, "vcrt-l", name, tmp_path, limits=limits) as standby,
     ):
         standby.make_source()
         standby.apply()
@@ -68,7 +67,7 @@ def test_a_standby_takes_no_more_than_its_limits(lab: Lab, tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
 
         def tried(script: str) -> subprocess.CompletedProcess[str]:
-            return run(["lxc", "exec", "vcrt-l", "--", "/bin/busybox", "sh", "-c", script], timeout=100, check=False)
+            return ground.lxc("exec", "vcrt-l", "--", "/bin/busybox", "sh", "-c", script, timeout=100, check=False)
 
         assert tried("/bin/busybox nproc").stdout.strip() == "1"
         assert tried("/bin/busybox dd if=/dev/urandom of=/www/large bs=1M count=50").returncode == 0
@@ -76,6 +75,8 @@ def test_a_standby_takes_no_more_than_its_limits(lab: Lab, tmp_path: Path) -> No
         assert full.returncode != 0 or (standby.rootfs / "www/larger").stat().st_size < 100 << 20, full.stderr
         many = tried("i=0; while [ $i -lt 100 ]; do /bin/busybox sleep 3 & i=$((i+1)); done; wait")
         assert "fork" in many.stderr, many.stderr
+        # The shell has given up, and its children are still there.
+        wait_for(lambda: tried("exit 0").returncode == 0, "room for a process")
         hungry = tried("/bin/busybox dd if=/dev/zero of=/dev/null bs=400M count=1")
         assert hungry.returncode != 0
         # The neighbours, and LXD, go on.
@@ -89,14 +90,14 @@ def test_a_standby_takes_no_more_than_its_limits(lab: Lab, tmp_path: Path) -> No
         assert "size" not in found.devices["root"]
 
 
-def test_a_primary_that_fills_its_standby_leaves_room_for_the_others(lab: Lab, tmp_path: Path) -> None:
+def test_a_primary_that_fills_its_standby_leaves_room_for_the_others(ground: Ground, tmp_path: Path) -> None:
     """A primary in an attacker's hands sends without end: its own quota is full, and the pool is not."""
     (tmp_path / "attacker").mkdir()
     (tmp_path / "neighbour").mkdir()
     with (
-        pool(lab, "vcrt-full", "btrfs", size="600MiB") as name,
-        own_standby(lab, "vcrt-fa", name, tmp_path / "attacker", limits={"disk": "60MiB"}) as attacker,
-        own_standby(lab, "vcrt-fn", name, tmp_path / "neighbour") as neighbour,
+        pool(ground, "vcrt-full", "btrfs", size="600MiB") as name,
+        own_standby(ground, "vcrt-fa", name, tmp_path / "attacker", limits={"disk": "60MiB"}) as attacker,
+        own_standby(ground, "vcrt-fn", name, tmp_path / "neighbour") as neighbour,
     ):
         for standby in (attacker, neighbour):
             standby.make_source()

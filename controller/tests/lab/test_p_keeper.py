@@ -17,8 +17,8 @@ from vcrecovery.standby.keeper import Looked, StandbyKeeper
 from vcrecovery.standby.modes import Act
 from vcrecovery.store.journal import Journal
 
-from .conftest import PROGRAM, Lab
-from .own_standby import OwnStandby, own_standby, pool
+from .conftest import PROGRAM
+from .own_standby import Ground, OwnStandby, own_standby, pool
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -54,9 +54,12 @@ class SlowServer(LxdServer):
 
 
 @pytest.fixture(scope="module")
-def made(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
+def made(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStandby]:
     folder = tmp_path_factory.mktemp("keeper")
-    with pool(lab, NAME, "dir") as name, own_standby(lab, NAME, name, folder, timeouts={"ports": "60s"}) as standby:
+    with (
+        pool(ground, NAME, "dir") as name,
+        own_standby(ground, NAME, name, folder, timeouts={"ports": "60s"}) as standby,
+    ):
         standby.apply()
         standby.make_source()
         assert standby.sync().returncode == 0
@@ -77,7 +80,7 @@ def test_a_failover_in_the_middle_of_an_act(made: OwnStandby, held: str, act: Ac
     assert done.returncode == 0, done.stderr
     if act is Act.THAW:
         standby.write_plan(refresh={"every": "1ms"})
-    plan, server = load_plan(standby.plan), SlowServer(standby.lxd, standby.lab.layout.lxd_socket)
+    plan, server = load_plan(standby.plan), SlowServer(standby.lxd, standby.ground.socket)
     server.held = held
     journal = Journal(standby.state / "journal.db")
     (standby.state / "modes" / NAME).write_text(mode)

@@ -25,6 +25,11 @@ def test_a_standby_serves_moves_and_goes_home(tmp_path: Path) -> None:
         refused = site.vcrecovery("move", NAME, "--to", "sec2")
         assert refused.returncode == ExitCode.REFUSED
         assert "secondary sec1 has Incus, which starts no container that it is copying" in refused.stderr
+        drained = site.vcrecovery("drain", "sec1")
+        assert drained.returncode == ExitCode.REFUSED
+        assert "which starts no container that it is copying" in drained.stdout
+        assert site.vcrecovery("undrain", "sec1").returncode == 0
+        assert site.take_files() == ["sec1"]
         site.primary_side.kill()
         for words, secondary in ((("failover", NAME), "sec1"), (("move", NAME, "--to", "sec2"), "sec2")):
             done = site.vcrecovery(*words)

@@ -28,6 +28,7 @@ class WaitingStandby(OwnStandby):
 
     def __init__(self, lab: Lab, folder: Path, **service: Any) -> None:
         super().__init__(lab, NAME, NAME, folder, **service)
+        self.lab = lab
         self.data["secondaries"]["sec1"]["network"] = {"bridge": NAME, "address": GATEWAY}
         self.data["services"][NAME]["standby"]["address"] = ADDRESS
         self.write_plan()
