@@ -144,7 +144,7 @@ def test_every_verb_explains_itself(verb: str) -> None:
     assert "Usage:" in done.stdout
 
 
-@pytest.mark.parametrize("group", ["standby", "plan", "snmp-agent"])
+@pytest.mark.parametrize("group", ["standby", "plan", "snmp-agent", "notify", "secondary"])
 def test_no_line_of_a_list_of_verbs_breaks_off(group: str) -> None:
     _, verbs = vcrecovery(group, "--help").stdout.split("Commands:")
     assert "..." not in verbs
