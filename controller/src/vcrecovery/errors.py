@@ -94,6 +94,12 @@ class OperationInterrupted(KeyboardInterrupt):
         self.is_left = is_left
 
 
+def what_helps(error: Exception) -> str:
+    """Against one that met a file of ours."""
+    whose = isinstance(error, PermissionError)
+    return "call as the user to whom it belongs, root" if whose else "free some space or correct its rights"
+
+
 @contextmanager
 def lock_errors(path: Path) -> Iterator[None]:
     """An OSError of the block becomes an ExternalError that names the lock."""
@@ -102,7 +108,7 @@ def lock_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         raise ExternalError(
             f"the lock {path} cannot be used: {error.strerror}",
-            "free some space or correct its rights, then run it again",
+            f"{what_helps(error)}, then run it again",
         ) from error
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from reference_pages.markdown import head, table
 from vcrecovery import errors
-from vcrecovery.cli.status import _NAGIOS, _UNKNOWN
+from vcrecovery.cli.main import _NAGIOS_UNKNOWN
+from vcrecovery.cli.status import _NAGIOS
 from vcrecovery.errors import ExitCode, VCRecoveryError
 
 #: Those that no error has, or that a bug has.
@@ -46,7 +47,10 @@ def rows() -> list[tuple[str, str, str]]:
 
 def page() -> str:
     nagios = {code: (word, f"`status --check` would exit with {check}") for check, (word, code) in _NAGIOS.items()}
-    nagios[_UNKNOWN] = ("UNKNOWN", "nobody could look: the plan or the journal cannot be read")
+    nagios[_NAGIOS_UNKNOWN] = (
+        "UNKNOWN",
+        "nobody could look: the plan or the journal cannot be read, or the command line is wrong",
+    )
     return (
         head("Exit codes", "`controller/src/vcrecovery/errors.py`", "The same for every verb.")
         + "\n"

@@ -60,8 +60,11 @@ def test_errors(plan_file: Path, words: list[str], code: ExitCode, said: str) ->
 def test_a_missing_plan_is_named(tmp_path: Path) -> None:
     done = vcrecovery("status", "--plan", tmp_path / "none.yml")
     assert done.returncode == ExitCode.USAGE
-    assert f"plan {tmp_path}/none.yml: cannot be read" in done.stderr
+    assert f"plan {tmp_path}/none.yml: cannot be read: No such file or directory; name another by --plan" in done.stderr
+    assert "`vcrecovery plan init` writes a first one" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    checked = vcrecovery("plan", "check", "--plan", tmp_path / "none.yml")
+    assert "has 1 problem; name another by --plan" in checked.stderr
 
 
 def test_an_unusable_journal_is_named(plan_file: Path, tmp_path: Path) -> None:
@@ -122,6 +125,7 @@ def test_plan_check_online_finds_what_is_down(plan_file: Path) -> None:
     assert done.returncode == ExitCode.USAGE
     for part in ("hypervisors.hv1", "secondaries.sec1", "dns.zones.example.test"):
         assert part in done.stdout
+    assert f"outside plan {plan_file}, which is good by itself; fix that" in done.stderr
 
 
 def test_the_schema_is_json() -> None:
@@ -140,7 +144,7 @@ def test_every_verb_explains_itself(verb: str) -> None:
     assert "Usage:" in done.stdout
 
 
-@pytest.mark.parametrize("group", ["standby", "plan", "snmp-agent"])
+@pytest.mark.parametrize("group", ["standby", "plan", "snmp-agent", "notify", "secondary"])
 def test_no_line_of_a_list_of_verbs_breaks_off(group: str) -> None:
     _, verbs = vcrecovery(group, "--help").stdout.split("Commands:")
     assert "..." not in verbs

@@ -138,6 +138,17 @@ def _commands(text: str) -> Iterator[list[str]]:
                 yield words[1:]
 
 
+def test_the_examples_commands_name_what_is_in_its_plan() -> None:
+    """Comments of the inventory: `vcrecovery failover NAME`, or `--group NAME` and the like."""
+    text = (CHECKOUT / "inventory/group_vars/all/main.yml").read_text()
+    plan = yaml.safe_load(text)["vcrecovery_plan"]
+    known = {"": plan["services"], "--group": plan["groups"], "--host": plan["hypervisors"]}
+    said = re.findall(r"`vcrecovery failover(?: (--[a-z-]+))? ([a-z0-9-]+)`", text)
+    assert said
+    for option, name in said:
+        assert name in known[option], f"vcrecovery failover {option} {name}"
+
+
 def test_commands_are_found() -> None:
     verbs = {words[0] for text in WRITTEN for words in _commands(text.read_text())}
     assert len(verbs & set(VERBS)) > 10

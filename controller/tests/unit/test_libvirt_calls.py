@@ -129,3 +129,28 @@ def test_a_change_that_was_given_up_is_not_made_later(host: LibvirtHost, domain:
         thread.join(30)
     assert threads
     assert domain.done == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "said", "first"),
+    [
+        (
+            "qemu+ssh://kim@hv1/system",
+            "Cannot recv data: Host key verification failed.: Connection reset by peer",
+            "see that it is up, and that root's SSH key and its host key are known",
+        ),
+        ("qemu+ssh://kim@hv1/system", "Failed to connect socket to 'x': No such file", "start libvirtd there"),
+        ("qemu:///system", "Cannot recv data: Connection reset by peer", "start libvirtd there"),
+    ],
+)
+def test_what_ssh_says_is_not_laid_on_libvirtd(
+    monkeypatch: pytest.MonkeyPatch, uri: str, said: str, first: str
+) -> None:
+    def fail(_uri: str) -> None:
+        raise libvirt.libvirtError(said)
+
+    monkeypatch.setattr(libvirt, "open", fail)
+    with pytest.raises(ExternalError) as caught:
+        LibvirtHost("hv1", uri).read(UUID)
+    way_out = f"{first}, and try `virsh -c {uri} list`"
+    assert str(caught.value) == f"hypervisor hv1 ({uri}) does not answer: {said}; {way_out}"

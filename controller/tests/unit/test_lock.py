@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.errors import BusyError, ExternalError, lock_errors
 from vcrecovery.store import lock
 from vcrecovery.store.lock import after_acts, is_at_work, one_act, one_keeper, service_lock
 
@@ -163,3 +163,16 @@ def test_who_is_at_work_is_seen_from_outside(tmp_path: Path) -> None:
     # Whoever looks is in nobody's way.
     with service_lock(tmp_path, "web"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (PermissionError(13, "Permission denied"), "call as the user to whom it belongs, root, then run it again"),
+        (OSError(28, "No space left on device"), "free some space or correct its rights, then run it again"),
+    ],
+)
+def test_a_lock_that_cannot_be_used_says_what_helps(tmp_path: Path, error: OSError, hint: str) -> None:
+    with pytest.raises(ExternalError) as caught, lock_errors(tmp_path / "web.lock"):
+        raise error
+    assert str(caught.value) == f"the lock {tmp_path}/web.lock cannot be used: {error.strerror}; {hint}"

@@ -425,6 +425,16 @@ def test_what_is_no_text_is_named(plan_file: Path) -> None:
     assert str(caught.value).startswith(f"plan {plan_file}: cannot be read: it is not UTF-8 text; see ")
 
 
+def test_a_plan_of_a_newer_version_is_no_list_of_mistakes(plan_file: Path) -> None:
+    text = plan_file.read_text().replace("version: 1", "version: 2").replace("max_staleness", "staleness")
+    plan_file.write_text(text)
+    with pytest.raises(PlanError) as caught:
+        load_plan(plan_file)
+    newer = "line 1: version: 2 is newer than what this program reads, which is 1"
+    assert str(caught.value) == f"plan {plan_file}: {newer}; {caught.value.remedy}"
+    assert "upgrade VCRecovery on this machine" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("users", "known"),
     [

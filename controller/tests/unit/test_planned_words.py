@@ -183,7 +183,7 @@ ITS_LIMIT = "its standby is 61 s old, more than its max_staleness of 60 s"
         ({"power": "shutoff", "reason": "crashed"}, "its VM has to run to be shut down, and is shutoff (crashed)"),
         (
             {"power": "unreachable", "detail": "hv1 does not answer"},
-            "its VM has to run to be shut down, and is hv1 does not answer",
+            "its VM cannot be asked to shut down: hv1 does not answer",
         ),
         ({"power": "paused"}, "its VM has to run to be shut down, and is paused"),
         ({"also_on": ["hv2"]}, "its VM is also on hv2"),

@@ -26,7 +26,7 @@ from vcrecovery.report.periodic.document import Bars, Document, Lines, Points, S
 from vcrecovery.report.periodic.gather import begin_of
 from vcrecovery.report.periodic.markdown import escaped, markdown
 from vcrecovery.report.periodic.page import page
-from vcrecovery.report.periodic.view import FreshnessOf, ReportView
+from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView
 from vcrecovery.report.periodic.words import day_of, days, percent, seconds
 from vcrecovery.report.targets import of_episode
 
@@ -170,6 +170,14 @@ def test_a_period_without_anything() -> None:
     text = markdown(document(view, [], ""))
     for part in ("Nothing needs attention", "No failover and no planned move", "no earlier report", "There was none"):
         assert part in text
+
+
+def test_who_was_not_watched_did_not_answer_all_the_time() -> None:
+    nobody = replace(report(), freshness=[FreshnessOf("web")], availability=[Availability("web")])
+    text = markdown(made(nobody))
+    assert "Not known: `vcrecovery watch` has left nothing of this period" in text
+    assert "100 %" not in text.partition("## Availability")[2].partition("\n## ")[0]
+    assert "100 %" in markdown(made()).partition("## Availability")[2]
 
 
 def test_an_episode_that_never_ended() -> None:

@@ -128,7 +128,7 @@ NOWHERE = (
             "",
             seen_now(Symptom.CPU_ZERO, "has used no CPU for 60 s"),
             Kind.UNKNOWN,
-            f"{HANGS} and was never seen running: not a failure yet",
+            f"{HANGS}; the primary was never seen running: not a failure yet",
         ),
         (
             replace(SEEN, suspension=WORK),

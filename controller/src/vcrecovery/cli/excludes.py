@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from vcrecovery.errors import UsageError
+from vcrecovery.errors import ExternalError, UsageError
 from vcrecovery.excludes import FORMATS, render, write_if_changed
 from vcrecovery.excludes import exclude_list as list_of
 from vcrecovery.excludes import explain as reason
-from vcrecovery.excludes.errors import ExcludeError
+from vcrecovery.excludes.errors import ExcludeError, NotWrittenError
 
 
 @click.command()
@@ -55,5 +55,7 @@ def exclude_list(
             return
         changed = write_if_changed(output, text)
         click.echo(f"{output}: {len(found.paths)} paths, {'changed' if changed else 'unchanged'}", err=True)
+    except NotWrittenError as error:
+        raise ExternalError(str(error)) from error
     except ExcludeError as error:
         raise UsageError(str(error)) from error

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 FORMER = {"pause": "suspend"}
 #: The shell's completion asks through this.
 COMPLETE_VARIABLE = "_VCRECOVERY_COMPLETE"
+#: What Nagios makes of an exit status: nobody could look.
+_NAGIOS_UNKNOWN = 3
 #: verb -> (module, attribute, one line for --help)
 VERBS = {
     "acknowledge": ("protection", "acknowledge", "Re-enable automatic failover after a failover."),
     "commit": ("rollback", "commit", "Remove what a failback keeps for a rollback."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
     "cost": ("cost", "cost", "Show what protection costs, beside other ways to protect the same."),
-    "drain": ("drain", "drain", "Move everything off a secondary that serves there, before work on it."),
+    "drain": ("drain", "drain", "Move every standby off a secondary, before work on it."),
     "drill": ("drill", "drill", "Rehearse a failover on a clone that production never notices."),
     "event": ("event", "event", "Pass a Zabbix event to the watcher (run by Zabbix's action)."),
     "exclude-list": ("excludes", "exclude_list", "Print the paths that packages own, for rsync or lsyncd."),
@@ -39,9 +41,9 @@ VERBS = {
     "failover": ("failover", "failover", "Fence a service's primary and start its standby."),
     "history": ("history", "history", "Show past failovers, step by step."),
     "metrics": ("metrics", "metrics", "Print metrics for Prometheus."),
-    "move": ("move", "move", "Move a service that its standby serves to another secondary; nothing is lost."),
+    "move": ("move", "move", "Move a standby to another secondary, whether it serves or waits; nothing is lost."),
     "notify": ("notify", "notify", "Send a test message to those who are told what happens."),
-    "plan": ("plan", "plan", "Check the plan file."),
+    "plan": ("plan", "plan", "Check the plan file, write a first one, or find a cheaper one."),
     "rebalance": ("rebalance", "rebalance", "Move services off secondaries that are overloaded, to their spares."),
     "receive": ("receive", "receive", "Receive files for one standby (sshd's forced command)."),
     "relay": ("relay", "relay", "Relay VM states from SNMP agents to Zabbix."),
@@ -107,13 +109,11 @@ def cli() -> None:
 
 
 def _said(error: click.ClickException) -> str:
-    """What is wrong with the command line, as one line; for a verb's group without its verb, all that there is."""
-    if type(error).__name__ == "NoArgsIsHelpError":  # older versions of click have none
-        return error.format_message()
+    """What is wrong with the command line, as one line."""
     context = getattr(error, "ctx", None)
     program = context.command_path if context is not None else "vcrecovery"
     text = " ".join(error.format_message().split()).rstrip(".")
-    return f"vcrecovery: error: {text[:1].lower()}{text[1:]}; see `{program} --help`"
+    return f"error: {text[:1].lower()}{text[1:]}; see `{program} --help`"
 
 
 def _say_interrupted(interruption: BaseException | None) -> None:
@@ -126,6 +126,15 @@ def _say_interrupted(interruption: BaseException | None) -> None:
     output.say(f"vcrecovery: interrupted; {again if interruption.is_left else 'nothing is left to be done'}", err=True)
 
 
+def _failed(text: str, code: int) -> NoReturn:
+    if sys.argv[1:2] == ["status"] and "--nagios" in sys.argv:
+        # Nagios reads stdout only, and takes 1 and 2 for what was found; what stands behind a bar is figures to it.
+        output.say(f"VCRECOVERY UNKNOWN - {text.removeprefix('error: ')}".replace("|", "/"))
+        sys.exit(_NAGIOS_UNKNOWN)
+    output.say(f"vcrecovery: {text}", err=True)
+    sys.exit(code)
+
+
 def main() -> NoReturn:
     """Runs the command line. Errors are one line on stderr; the exit status is an ExitCode."""
     # Plugins of other packages have no business here, and to look for some takes time.
@@ -135,32 +144,31 @@ def main() -> NoReturn:
         cli.main(standalone_mode=False, prog_name="vcrecovery", complete_var=COMPLETE_VARIABLE)
         output.finish()
     except click.ClickException as error:
-        output.say(_said(error), err=True)
-        sys.exit(ExitCode.USAGE)
+        if type(error).__name__ == "NoArgsIsHelpError":  # of a verb's group without its verb; older clicks have none
+            output.say(error.format_message(), err=True)
+            sys.exit(ExitCode.USAGE)
+        _failed(_said(error), ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt) as error:
         # What click raises in its place has it as its cause.
         _say_interrupted(error.__cause__ if isinstance(error, click.Abort) else error)
         sys.exit(130)
     except VCRecoveryError as error:
-        output.say(f"vcrecovery: error: {error}", err=True)
-        sys.exit(error.exit_code)
+        _failed(f"error: {error}", error.exit_code)
     except BrokenPipeError:
         sys.exit(ExitCode.DONE)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "libvirt":
             # The wheel alone has none: distributions ship the one that fits their libvirt, and the roles take that.
             how = "run the role `controller`, which takes python3-libvirt, or `pip install 'vcrecovery[libvirt]'`"
-            output.say(f"vcrecovery: error: libvirt's binding for Python is not installed; {how}", err=True)
-            sys.exit(ExitCode.EXTERNAL)
+            _failed(f"error: libvirt's binding for Python is not installed; {how}", ExitCode.EXTERNAL)
         if isinstance(error, OSError) and output.is_of_output(error):
             why = f"the output cannot be written: {error.strerror}; write it elsewhere"
-            output.say(f"vcrecovery: error: {why}", err=True)
-            sys.exit(ExitCode.EXTERNAL)
+            _failed(f"error: {why}", ExitCode.EXTERNAL)
         logging.getLogger("vcrecovery").debug("unexpected", exc_info=True)
-        output.say(f"vcrecovery: internal error: {bug_in_words(error)}; VCRECOVERY_DEBUG=1 shows where", err=True)
         if os.environ.get("VCRECOVERY_DEBUG"):
+            output.say(f"vcrecovery: internal error: {bug_in_words(error)}", err=True)
             raise
-        sys.exit(ExitCode.INTERNAL)
+        _failed(f"internal error: {bug_in_words(error)}; VCRECOVERY_DEBUG=1 shows where", ExitCode.INTERNAL)
     finally:
         for stream in (sys.stdout, sys.stderr):
             if output.broken(stream):

@@ -19,7 +19,7 @@ def notify() -> None:
     """Tell people what happens: by mail, chat, or a webhook."""
 
 
-@notify.command()
+@notify.command(short_help="Send a test message to those whom the plan tells.")
 @click.argument("url_file", required=False, type=click.Path(path_type=Path))
 @json_option
 @plan_option

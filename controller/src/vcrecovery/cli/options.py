@@ -26,7 +26,7 @@ def plan_option(function: F) -> F:
     return click.option(
         "--plan",
         "plan_path",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=click.Path(path_type=Path, readable=False),  # whoever reads it says what is wrong
         default=DEFAULT_PATH,
         show_default=True,
         envvar="VCRECOVERY_PLAN",

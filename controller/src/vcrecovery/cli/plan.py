@@ -24,8 +24,12 @@ def plan() -> None:
 
 
 @plan.command(short_help="Find everything that is wrong with the plan.")
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--online", is_flag=True, help="Also ask every hypervisor, secondary and DNS server.")
+@click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
+@click.option(
+    "--online",
+    is_flag=True,
+    help="Also ask every hypervisor, secondary and DNS server; one that does not answer is a problem too (status 2).",
+)
 @json_option
 @plan_option
 def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> None:
@@ -34,11 +38,12 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
     problems: list[str] = []
     warnings: list[str] = []
     loaded: Plan | None = None
+    remedy = ""
     try:
         loaded, doubtful = load_with_warnings(path)
         warnings = [str(warning) for warning in doubtful]
     except PlanError as error:
-        problems = [str(problem) for problem in error.problems]
+        problems, remedy = [str(problem) for problem in error.problems], error.remedy
     if loaded is not None:
         warnings += notify_warnings(Environment(loaded))
     if loaded is not None and online:
@@ -55,8 +60,10 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
         for warning in warnings:
             click.echo(f"{path}: warning: {warning}")
     if problems:
-        count = len(problems)
-        raise UsageError(f"plan {path} has {count} problem{'s' if count > 1 else ''}")
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+        if loaded is not None:
+            raise UsageError(f"{count} outside plan {path}, which is good by itself", "fix that, then run it again")
+        raise UsageError(f"plan {path} has {count}", remedy)
     if loaded is not None and not as_json:
         click.echo(f"{path}: good: {len(loaded.services)} service(s)")
 
@@ -72,7 +79,9 @@ def _hypervisors(_context: click.Context, _option: click.Parameter, typed: tuple
     found: dict[str, str] = {}
     for one in typed or ("hv1=qemu:///system",):
         name, _, uri = one.partition("=")
-        if not re.fullmatch(NAME_PATTERN, name) or "://" not in uri or name in found:
+        if name in found:
+            raise UsageError(f"--hypervisor: {name} is given twice", "give each a name of its own")
+        if not re.fullmatch(NAME_PATTERN, name) or "://" not in uri:
             raise UsageError(f"--hypervisor: {one!r:.80} is none", "write hv1=qemu+ssh://vcrecovery@192.0.2.31/system")
         found[name] = uri
     return found

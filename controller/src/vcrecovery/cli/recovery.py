@@ -24,6 +24,7 @@ from vcrecovery.operations.several import Result, as_data, fail_over_all, result
 from vcrecovery.operations.start_conditions import LiveConditions
 from vcrecovery.operations.start_gate import StartGate
 from vcrecovery.plan.groups import hypervisors_of
+from vcrecovery.plan.model import Plan
 from vcrecovery.plan.places import places_of
 from vcrecovery.plan.problems import suggest
 
@@ -71,8 +72,17 @@ def _meant(
     if group is not None:
         refuse_unknown("group", group, list(plan.groups), plan_path)
         return _together("group", group, plan.groups[group].services, plan_path)
+    if service is not None and service not in plan.services and (option := _option_for(plan, service)):
+        raise UsageError(f"plan {plan_path} has no service {service!r}", f"`{option} {service}` means all of that")
     name = known_service(plan, plan_path, service) if service is not None else service_of_vm(plan, plan_path, vm or "")
     return _Meant("service", name, (name,))
+
+
+def _option_for(plan: Plan, name: str) -> str:
+    """Of several services that have this name in common; nothing where none have."""
+    sites = {entry.site for entry in plan.hypervisors.values()}
+    known = {"--group": set(plan.groups), "--host": set(plan.hypervisors), "--site": sites}
+    return next((option for option, names in known.items() if name in names), "")
 
 
 def operators_word(what: str, name: str, typed: str | None) -> bool:
@@ -214,6 +224,11 @@ def _is_off(env: Environment, meant: _Meant, to: str | None, typed: str | None) 
     if to is None:
         raise UsageError("--secondary-is-down needs --to", "name the secondary that takes over")
     named = set(places_of(env.plan.services[meant.name])) - {to}
+    if not named:
+        raise UsageError(
+            f"{meant.name} has no other secondary than {to}",
+            "--to names where it goes on, --secondary-is-down what is off",
+        )
     if typed not in named:
         raise UsageError(f"--secondary-is-down {typed} is not where {meant.name} serves", f"type {' or '.join(named)}")
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     #: Of services, and what is about none.
     Seen = tuple[list[ServiceView], list[Finding]]
 
-#: What Nagios makes of an exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+#: What Nagios makes of an exit status: 0 OK, 1 WARNING, 2 CRITICAL.
 _NAGIOS = {0: ("OK", 0), 6: ("CRITICAL", 2), 7: ("WARNING", 1)}
-_UNKNOWN = 3
 #: Seconds for which a notice that was given up is shown.
 _GIVEN_UP_SHOWN = 86400.0
 
@@ -65,20 +64,19 @@ def status(
         raise UsageError(
             "choose one of --check, --nagios, --json and --watch", "of these only --watch and --json go together"
         )
-    with _told_to_nagios() if nagios else contextlib.nullcontext():
-        plan = read_plan(plan_path)
-        names = [known_service(plan, plan_path, service)] if service else list(plan.services)
-        env, asker = Environment(plan), QueryPool()
+    plan = read_plan(plan_path)
+    names = [known_service(plan, plan_path, service)] if service else list(plan.services)
+    env, asker = Environment(plan), QueryPool()
 
-        def seen() -> Seen:
-            return look(env, names, asker, within), [] if service else [*of_secondaries(env), *_not_told(env)]
+    def seen() -> Seen:
+        return look(env, names, asker, within), [] if service else [*of_secondaries(env), *_not_told(env)]
 
-        if check or nagios:
-            sys.exit(_check(seen(), nagios=nagios))
-        if again:
-            _watch(seen, every, env.clock, detailed=service is not None, as_json=as_json)
-            return
-        click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
+    if check or nagios:
+        sys.exit(_check(seen(), nagios=nagios))
+    if again:
+        _watch(seen, every, env.clock, detailed=service is not None, as_json=as_json)
+        return
+    click.echo(_as_json(seen()) if as_json else "\n".join(_lines(seen(), detailed=service is not None)))
 
 
 def _not_told(env: Environment) -> list[Finding]:
@@ -90,16 +88,6 @@ def _not_told(env: Environment) -> list[Finding]:
 
     ways = [str(destination.url_file) for destination in env.plan.notify]
     return notice_findings(NoticeBook(env.journal).unreached(ways, env.clock.now(), _GIVEN_UP_SHOWN))
-
-
-@contextlib.contextmanager
-def _told_to_nagios() -> Iterator[None]:
-    """Nagios reads stdout only, and knows no other status for who could not look."""
-    try:
-        yield
-    except VCRecoveryError as error:
-        click.echo(f"VCRECOVERY UNKNOWN - {error}".replace("|", "/"))
-        sys.exit(_UNKNOWN)
 
 
 def _lines(seen: Seen, *, detailed: bool) -> list[str]:

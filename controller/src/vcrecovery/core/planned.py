@@ -71,7 +71,9 @@ def objection(episode: Episode, saw: Confirmation, policy: Policy) -> Close | No
 
 def _of_the_primary(saw: Confirmation) -> list[str]:
     if saw.power is not Power.RUNNING:
-        said = f"{saw.power} ({saw.reason})" if saw.reason else saw.detail or str(saw.power)
+        if saw.detail and not saw.reason:
+            return [f"its VM cannot be asked to shut down: {saw.detail}"]
+        said = f"{saw.power} ({saw.reason})" if saw.reason else str(saw.power)
         return [f"its VM has to run to be shut down, and is {said}"]
     if saw.also_on:
         return [f"its VM is also on {listed(saw.also_on)}"]

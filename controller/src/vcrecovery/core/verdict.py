@@ -110,7 +110,9 @@ def judge(
             )
         return Verdict(Kind.SUSPENDED, f"{seen}, and automatic failover is suspended: no failure")
     if state.seen_running_at is None:
-        return Verdict(Kind.UNKNOWN, f"{seen} and was never seen running: not a failure yet")
+        return Verdict(
+            Kind.UNKNOWN, f"{seen}{' and' if off else '; the primary'} was never seen running: not a failure yet"
+        )
     if verdict.kind in FAILURES and state.cools(cool_down, now):
         return Verdict(
             Kind.COOLING,

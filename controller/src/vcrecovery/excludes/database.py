@@ -26,10 +26,10 @@ def open_database(root: bytes) -> Database:
             )
         return database
     if location is None:
-        raise ExcludeError(f"{shown(root)} holds no package database (dpkg or RPM): check --root")
+        raise ExcludeError(f"{shown(root)} holds no package database (dpkg or RPM): name the root of a system")
     found = RpmDatabase(root, location)
     if not found.packages:
-        raise ExcludeError(f"the RPM database of {shown(root)} names no package: check --root")
+        raise ExcludeError(f"the RPM database of {shown(root)} names no package: name the root of a system")
     return found
 
 

@@ -48,7 +48,7 @@ def decide(
         raise ExcludeError("nothing says what to exclude: name --packages, or a --profile")
     place = os.path.abspath(os.fsencode(root))
     if not os.path.isdir(place):
-        raise ExcludeError(f"root {shown(place)} is not a directory: check --root")
+        raise ExcludeError(f"root {shown(place)} is not a directory: name the root of a system")
     rules = rules or shipped_rules()
     chosen = rules.profile(profile) if profile is not None else None
     database = open_database(place)

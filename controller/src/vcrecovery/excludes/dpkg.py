@@ -112,7 +112,7 @@ class DpkgDatabase:
         self._known = {os.fsencode(name) for p in stanzas for name in (p.name, p.label)}
         self._states = {p: s for p, s in stanzas.items() if s[0] in _UNPACKED or s[0] in _LEFTOVERS}
         if not self._states:
-            raise ExcludeError(f"package database {shown(path)} names no installed package: check --root")
+            raise ExcludeError(f"package database {shown(path)} names no installed package: name the root of a system")
 
     def _list_names(self) -> Set[bytes]:
         names = names_in(os.path.join(self._directory, b"info"), "directory of the lists")

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Union
 
-from .errors import ExcludeError
+from .errors import ExcludeError, NotWrittenError
 from .readers import read_if_there, shown
 
 AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -29,7 +29,9 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
     if old == data:
         return False
     if old and not data and not allow_empty:
-        raise ExcludeError(f"list {shown(name)} would become empty: check the selection, or allow it")
+        raise ExcludeError(
+            f"list {shown(name)} would become empty: check the selection, or remove that file if it is meant"
+        )
     directory = os.path.dirname(name) or b"."
     try:
         mode = stat.S_IMODE(os.stat(name).st_mode) if old is not None else 0o644
@@ -48,8 +50,8 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
             raise
         _sync_directory(directory)
     except OSError as error:
-        raise ExcludeError(
-            f"list {shown(name)} cannot be written ({error.strerror}): make its directory writable"
+        raise NotWrittenError(
+            f"list {shown(name)} cannot be written ({error.strerror}): free some space, or make its directory writable"
         ) from None
     return True
 

@@ -20,7 +20,7 @@ def read_bytes(path: bytes, what: str) -> bytes:
     """The content of a file; ExcludeError names `what` it is when it cannot be read."""
     content = read_if_there(path, what)
     if content is None:
-        raise ExcludeError(f"{what} {shown(path)} is missing: restore it, or check --root")
+        raise ExcludeError(f"{what} {shown(path)} is missing: restore it, or name the root of a system that has it")
     return content
 
 

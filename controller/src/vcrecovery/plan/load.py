@@ -20,6 +20,18 @@ from vcrecovery.plan.shares import share_problems
 from vcrecovery.plan.validated import validated
 from vcrecovery.plan.vms import vm_problems, vm_warnings
 
+#: Of the plans that this program reads.
+VERSION = 1
+
+
+def _remedy(error: Exception) -> str:
+    """What helps where the plan cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return "name another by --plan or VCRECOVERY_PLAN; `vcrecovery plan init` writes a first one"
+    if isinstance(error, PermissionError):
+        return "run it as root"
+    return "name a file" if isinstance(error, IsADirectoryError) else ""
+
 
 def load_plan(path: Path) -> Plan:
     """The plan in `path`.
@@ -38,7 +50,7 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise PlanError(path, [Problem(0, "", f"cannot be read: {reason}")]) from error
+        raise PlanError(path, [Problem(0, "", f"cannot be read: {reason}")], _remedy(error)) from error
     try:
         yaml = LinedYaml(text)
     except NotYamlError as error:
@@ -46,6 +58,12 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
     raw = yaml.data
     if not isinstance(raw, dict):
         raise PlanError(path, [Problem(1, "", "is empty, or no mapping of keys to values")])
+    version = raw.get("version")
+    if isinstance(version, int) and version > VERSION:
+        # Whatever else it has that is not known here is no mistake.
+        newer = f"{version} is newer than what this program reads, which is {VERSION}"
+        remedy = "upgrade VCRecovery on this machine, or take the plan that it had"
+        raise PlanError(path, [Problem(yaml.line(("version",)), "version", newer)], remedy)
 
     def located(found: Iterable[tuple[Key, str]]) -> list[Problem]:
         return [Problem(yaml.line(key), dotted(key), message) for key, message in found]

@@ -25,13 +25,14 @@ class Problem:
 
 
 class PlanError(UsageError):
-    """The plan cannot be used; `problems` has every reason."""
+    """The plan cannot be used; `problems` has every reason, `remedy` what helps where a check of the plan does not."""
 
-    def __init__(self, path: Path, problems: list[Problem]) -> None:
+    def __init__(self, path: Path, problems: list[Problem], remedy: str = "") -> None:
         self.path = path
         self.problems = problems
+        self.remedy = remedy
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        super().__init__(f"plan {path}: {problems[0]}{more}", f"see `vcrecovery plan check --plan {path}`")
+        super().__init__(f"plan {path}: {problems[0]}{more}", remedy or f"see `vcrecovery plan check --plan {path}`")
 
 
 def dotted(key: Key) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, what_helps
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.modes import Mode
 
@@ -204,5 +204,5 @@ class ChosenModes:
     def _unusable(self, error: OSError) -> ExternalError:
         return ExternalError(
             f"the chosen modes in {self._folder} cannot be used: {error.strerror}",
-            "free some space or correct its rights",
+            what_helps(error),
         )

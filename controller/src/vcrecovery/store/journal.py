@@ -24,7 +24,7 @@ from vcrecovery.core.phase import allowed, phase_of
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Serving, Side, Suspension
 from vcrecovery.core.sighting import OffTime, Sighting
-from vcrecovery.errors import ExternalError, InternalError
+from vcrecovery.errors import ExternalError, InternalError, what_helps
 from vcrecovery.store.connection import Connection
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
@@ -146,7 +146,8 @@ class Journal:
         return column in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _unusable(self, error: Exception) -> ExternalError:
-        said, hint = str(error), "free some space or correct its rights, then run it again"
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        hint = f"{what_helps(error)}, then run it again"
         if "is locked" in said:
             hint = f"`fuser -v {self._path}` shows by whom; then run it again"
         elif "not a database" in said or "malformed" in said:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from vcrecovery.balance.load import Load
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, what_helps
 
 #: Seconds after which what was seen says nothing of now.
 VALID_FOR = 60.0
@@ -48,9 +48,7 @@ class LoadBook:
             scratch.write_bytes(_FORM.dump_json(dict(seen)))
             scratch.replace(self._path)
         except OSError as error:
-            raise ExternalError(
-                f"{self._path} cannot be written: {error.strerror}", "free some space or correct its rights"
-            ) from error
+            raise ExternalError(f"{self._path} cannot be written: {error.strerror}", what_helps(error)) from error
 
     def read(self, now: float) -> dict[str, Seen]:
         """What is not too old; nothing where it cannot be read: the watcher, which cannot write it either, says so."""

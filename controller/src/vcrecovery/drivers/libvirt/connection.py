@@ -127,9 +127,16 @@ class Connection:
 
     def _unreachable(self, error: Exception | str) -> ExternalError:
         reason = str(error).splitlines()[0]
+        # What comes of ssh, which ends before anybody has asked libvirtd.
+        by_ssh = "Cannot recv data" in reason and "+ssh" in self._uri
+        first = (
+            "see that it is up, and that root's SSH key and its host key are known"
+            if by_ssh
+            else "start libvirtd there"
+        )
         return ExternalError(
             f"hypervisor {self.name} ({self._uri}) does not answer: {reason}",
-            f"start libvirtd there, and try `virsh -c {self._uri} list`",
+            f"{first}, and try `virsh -c {self._uri} list`",
         )
 
     def _call(

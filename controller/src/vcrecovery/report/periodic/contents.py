@@ -255,6 +255,9 @@ def _freshness_chart(view: ReportView, known: Sequence[FreshnessOf]) -> Lines:
 
 
 def _availability(view: ReportView) -> Iterator[Block]:
+    if not any(one.outages for one in view.availability) and not any(one.whole.count for one in view.freshness):
+        yield Text("Not known: `vcrecovery watch` has left nothing of this period, so it may not have run.")
+        return
     whole = max(1.0, view.made_at - view.begin)
     rows = [_availability_row(one, 1 - one.seconds / whole) for one in view.availability]
     yield Table(
