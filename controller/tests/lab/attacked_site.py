@@ -107,15 +107,13 @@ class AttackedSite(MappedSite):
     def receiver(self, name: str, *words: str) -> list[str]:
         return [sys.executable, "-m", "vcrecovery", "receive", name, "--state-dir", str(self.state), *words]
 
-    def rsync(self, name: str, *options: str, source: Path | None = None) -> list[str]:
+    def rsync(
+        self, name: str, *options: str, source: Path | None = None, shell: Sequence[str] | None = None
+    ) -> list[str]:
+        """`shell`: ssh's words, else the receiver is called without one."""
         kept = ["rsync", "-aHAXS", "--numeric-ids", "--modify-window=-1", "--force", *options]
-        return [
-            *kept,
-            "-e",
-            shlex.join(self.receiver(name, "--local")),
-            f"{source or self.sources[name]}/",
-            "standby:/",
-        ]
+        through = shlex.join(shell or self.receiver(name, "--local"))
+        return [*kept, "-e", through, f"{source or self.sources[name]}/", "standby:/"]
 
     def sync(self, name: str, *options: str, source: Path | None = None) -> subprocess.CompletedProcess[str]:
         return run(self.rsync(name, *options, source=source), timeout=100, check=False)
