@@ -16,6 +16,7 @@ from .client import fetch
 from .image import Image
 from .layout import CHECKOUT, SERVICE, Layout
 from .machine import qemu_pid, ssh
+from .pair.waiting import Deadline
 from .run import LabError, run
 
 #: From the change of the page to the crash.
@@ -73,13 +74,12 @@ def _go_back(layout: Layout, url: str) -> None:
 
 
 def _wait_for(layout: Layout, url: str, page: str) -> float:
-    deadline = time.monotonic() + PATIENCE
-    seen = None
-    while time.monotonic() < deadline:
+    deadline, seen = Deadline(PATIENCE), None
+    while not deadline.is_over:
         seen = fetch(layout.name_server, url)
         if seen is not None and seen.strip() == page:
             return time.time()
-        time.sleep(0.05)
+        deadline.pause(0.05)
     got = "no page" if seen is None else f"another page: {seen.strip()[:80]}"
     sys.stderr.write(controller(layout, "history"))
     raise LabError(f"{url} gives {got} {PATIENCE:.0f} s after the crash; see {layout.root}/log/vcrecovery-watch.log")

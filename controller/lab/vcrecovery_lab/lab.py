@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from .layout import BRIDGE, CHECKOUT, SERVICE, Layout
 from .lxd_network import remove_pool_and_network
 from .machine import create, destroy_and_undefine
 from .network import ensure_bridge, remove_bridge
+from .pair.waiting import wait_until
 from .progress import stderr_progress
 from .run import LabError, run
 
@@ -184,9 +184,8 @@ def _end_process(pid: int, started: str, name: str) -> None:
         if _start_time(pid) != started:
             return
         os.kill(pid, number)
-        deadline = time.monotonic() + patience
-        while _start_time(pid) == started and time.monotonic() < deadline:
-            time.sleep(0.05)
+        with contextlib.suppress(LabError):
+            wait_until(lambda: _start_time(pid) != started, name, patience)
     if _start_time(pid) == started:
         raise LabError(f"{name} (process {pid}) does not end")
 

@@ -6,7 +6,6 @@ import ipaddress
 import shlex
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from . import domain, libvirt
 from .disk import copy_disk, identity
 from .image import Image
+from .pair.waiting import wait_until
 from .run import LabError, run
 
 
@@ -149,22 +149,22 @@ def _known_hosts(vm: VirtualMachine, state: Path) -> Path:
 
 
 def _wait_for_ssh(vm: VirtualMachine, image: Image, state: Path, console: Path, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while not greets(vm.ip):
-        if qemu_pid(vm) is None:
+    def answers() -> bool:
+        greeted = greets(vm.ip)
+        if not greeted and qemu_pid(vm) is None:
             raise LabError(f"{vm.name}: the hypervisor ended before the machine answered; see {console}")
-        if time.monotonic() > deadline:
-            raise LabError(f"{vm.name}: no answer to ssh after {timeout:g} s; see {console}")
-    ssh(vm, image, state, ["true"], timeout=max(10.0, deadline - time.monotonic()))
+        return greeted
+
+    wait_until(answers, f"{vm.name}'s answer to ssh (see {console})", timeout)
+    ssh(vm, image, state, ["true"], timeout=timeout)
 
 
 def greets(address: str) -> bool:
-    """Whether an ssh server says its name; if not, some time has passed."""
+    """Whether an ssh server says its name."""
     try:
         with socket.create_connection((address, 22), timeout=1) as connection:
             # An emulated machine takes its time to start a process.
             connection.settimeout(10)
             return connection.recv(4) == b"SSH-"
     except OSError:
-        time.sleep(0.1)
         return False

@@ -16,7 +16,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -43,21 +43,24 @@ receiver.receive(Path(sys.argv[1]), sys.argv[2], sys.argv[3], seeds=False)
 Outside = dict[str, tuple[object, ...]]
 
 
-def manifest(*folders: Path) -> Outside:
+def manifest(*places: Path, without: Collection[Path]) -> Outside:
     """All that can be seen to change in them, but the time at which something was read."""
     found: Outside = {}
-    for folder in folders:
-        for path in (folder, *sorted(folder.rglob("*"))):
-            entry = path.lstat()
-            content = ""
-            if stat.S_ISREG(entry.st_mode):
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
-            elif stat.S_ISLNK(entry.st_mode):
-                content = str(path.readlink())
-            found[str(path)] = (
-                entry.st_mode, entry.st_uid, entry.st_gid, entry.st_size, entry.st_nlink, entry.st_mtime_ns,
-                entry.st_ctime_ns, content,
-            )  # fmt: skip
+    for path in places:
+        if path in without:
+            continue
+        entry = path.lstat()
+        content = ""
+        if stat.S_ISREG(entry.st_mode):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif stat.S_ISLNK(entry.st_mode):
+            content = str(path.readlink())
+        elif stat.S_ISDIR(entry.st_mode):
+            found |= manifest(*path.iterdir(), without=without)
+        found[str(path)] = (
+            entry.st_mode, entry.st_uid, entry.st_gid, entry.st_size, entry.st_nlink, entry.st_mtime_ns,
+            entry.st_ctime_ns, content,
+        )  # fmt: skip
     return found
 
 
@@ -107,15 +110,13 @@ class AttackedSite(MappedSite):
     def receiver(self, name: str, *words: str) -> list[str]:
         return [sys.executable, "-m", "vcrecovery", "receive", name, "--state-dir", str(self.state), *words]
 
-    def rsync(self, name: str, *options: str, source: Path | None = None) -> list[str]:
+    def rsync(
+        self, name: str, *options: str, source: Path | None = None, shell: Sequence[str] | None = None
+    ) -> list[str]:
+        """`shell`: ssh's words, else the receiver is called without one."""
         kept = ["rsync", "-aHAXS", "--numeric-ids", "--modify-window=-1", "--force", *options]
-        return [
-            *kept,
-            "-e",
-            shlex.join(self.receiver(name, "--local")),
-            f"{source or self.sources[name]}/",
-            "standby:/",
-        ]
+        through = shlex.join(shell or self.receiver(name, "--local"))
+        return [*kept, "-e", through, f"{source or self.sources[name]}/", "standby:/"]
 
     def sync(self, name: str, *options: str, source: Path | None = None) -> subprocess.CompletedProcess[str]:
         return run(self.rsync(name, *options, source=source), timeout=100, check=False)
@@ -179,16 +180,23 @@ class AttackedSite(MappedSite):
 
     # -- what may not change ------------------------------------------------------------------------------------
 
+    def outside(self) -> Outside:
+        """The canary, the receiver's state and the pool, without what is the attacked service's own."""
+        pool = self.tree.parents[2]
+        heartbeats = self.tree.parent / "templates"  # the receiver's copy for LXD
+        own = (self.tree, heartbeats, *(self.state / "standbys").glob(f"{ATTACKED}.*"))
+        return manifest(self.canary, self.state, pool, without=own)
+
     @contextmanager
     def nothing_else_changes(self) -> Iterator[None]:
         """Beyond the attacked tree; and the neighbour's session, container and next sync go on."""
         neighbour = self.rootfs(NEIGHBOUR)
         with self.opened(NEIGHBOUR) as session:
             wait_for(lambda: self.rsyncs(NEIGHBOUR), "the neighbour's session")
-            before = manifest(self.canary, neighbour)
+            before = self.outside()
             init = container_init(neighbour)
             yield
-            assert manifest(self.canary, neighbour) == before
+            assert self.outside() == before
             assert session.poll() is None
             assert container_init(neighbour) == init
         (self.sources[NEIGHBOUR] / "file").write_text(f"after {len(before)} {os.urandom(8).hex()}\n")

@@ -7,12 +7,13 @@ import contextlib
 import json
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
+
+from .waiting import wait_for
 
 PROGRAM = "chromium"
 #: Seconds for its start, and for each of its answers.
@@ -62,10 +63,8 @@ class Page:
 
     def _load(self, url: str, is_there: str) -> None:
         self._call("Page.navigate", url=url)
-        deadline = time.monotonic() + _ANSWERS
-        while not self.asked(f"document.readyState == 'complete' && {is_there}"):
-            assert time.monotonic() < deadline, f"{url} was not loaded"
-            time.sleep(0.02)
+        loaded = f"document.readyState == 'complete' && {is_there}"
+        wait_for(lambda: self.asked(loaded), url, _ANSWERS, 0.02)
 
     def asked(self, script: str) -> Any:
         """The value of an expression."""
@@ -102,10 +101,10 @@ def browser() -> Iterator[Page]:
 
 
 def _endpoint(file: Path, process: subprocess.Popen[bytes]) -> tuple[str, str]:
-    deadline = time.monotonic() + _STARTS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError, ValueError):
-            port, path = file.read_text().split()
-            return port, path
-        time.sleep(0.05)
-    raise AssertionError(f"{PROGRAM} did not start: {process.poll()}")
+    def is_whole() -> bool:
+        assert process.poll() is None, f"{PROGRAM} did not start: {process.returncode}"
+        return file.exists() and len(file.read_text().split()) == 2
+
+    wait_for(is_whole, f"{PROGRAM}'s start", _STARTS)
+    port, path = file.read_text().split()
+    return port, path

@@ -6,6 +6,7 @@ import stat
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import IO
 
 PROTOCOL = 29
@@ -67,8 +68,7 @@ def send(entries: Sequence[Entry], to: IO[bytes], answers: IO[bytes]) -> None:
         _version, seed = struct.unpack("<ii", _exactly(answers, 8))
         # No more entries, and no error.
         to.write(b"".join(entry.encoded() for entry in entries) + b"\0" + struct.pack("<i", 0))
-        to.flush()
-        asked, phases = _Asked(answers), 0
+        asked, phases = _Asked(answers, to), 0
         while True:
             (index,) = struct.unpack("<i", asked.read(4))
             if index < 0:
@@ -78,7 +78,6 @@ def send(entries: Sequence[Entry], to: IO[bytes], answers: IO[bytes]) -> None:
                     to.write(struct.pack("<i", -1))
             else:
                 _answer(entries[index], index, seed, asked, to)
-            to.flush()
     except (EOFError, BrokenPipeError, ConnectionResetError, IndexError):
         return
 
@@ -104,11 +103,12 @@ def _answer(entry: Entry, index: int, seed: int, asked: _Asked, to: IO[bytes]) -
 class _Asked:
     """What the receiver says in its stream of many messages, without what it tells the user."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._kept = stream, b""
+    def __init__(self, stream: IO[bytes], to: IO[bytes]) -> None:
+        self._stream, self._to, self._kept = stream, to, b""
 
     def read(self, count: int) -> bytes:
         while len(self._kept) < count:
+            self._to.flush()
             (head,) = struct.unpack("<I", _exactly(self._stream, 4))
             said = _exactly(self._stream, head & 0xFFFFFF)
             if head >> 24 == 7:
@@ -126,6 +126,7 @@ def _exactly(stream: IO[bytes], count: int) -> bytes:
     return found
 
 
+@lru_cache(16)
 def md4(data: bytes) -> bytes:
     """RFC 1320: today's libraries leave it out, and this protocol's files are refused without it."""
     mask = 0xFFFFFFFF

@@ -8,8 +8,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from .waiting import wait_for
 
 _TABLES = """
 CREATE DATABASE IF NOT EXISTS vcrt;
@@ -50,13 +52,13 @@ class Server:
             "--innodb-flush-log-at-trx-commit=1", "--innodb-lru-scan-depth=100",
         ]  # fmt: skip
         with (self.work / "log").open("wb") as log:
-            self._process = subprocess.Popen(["mariadbd", "--no-defaults", *options], stdout=log, stderr=log)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self._process.poll() is None:
-            if self._ask("SELECT 1").returncode == 0:
-                return True
-            time.sleep(0.05)
-        return False
+            process = self._process = subprocess.Popen(["mariadbd", "--no-defaults", *options], stdout=log, stderr=log)
+        with suppress(AssertionError):  # it hangs
+            wait_for(lambda: process.poll() is not None or self._answers(), "mariadbd", seconds)
+        return self._answers()
+
+    def _answers(self) -> bool:
+        return self._ask("SELECT 1").returncode == 0
 
     def kill(self) -> None:
         if self._process is not None:

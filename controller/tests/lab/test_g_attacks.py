@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import itertools
 import os
 import random
+import shutil
 import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,8 @@ import pytest
 from vcrecovery.errors import ExitCode
 from vcrecovery.transfer import sessions
 from vcrecovery.transfer.places import PLACES
+from vcrecovery_lab.pair.receiver import Receiver
+from vcrecovery_lab.run import run
 
 from .attacked_site import (
     ATTACKED,
@@ -249,6 +254,86 @@ def test_sessions_that_say_nothing_are_few_are_ended_by_a_failover_and_hold_nobo
             assert (half_open.wait(30), slow.wait(30)) == (-signal.SIGKILL, -signal.SIGKILL)
             assert neighbour.wait(60) == 0
     (site.rootfs(NEIGHBOUR) / "large").unlink()
+
+
+CROWD = 200
+
+
+@pytest.fixture
+def sshd(made: AttackedSite) -> Iterator[Receiver]:
+    """The role's own, which knows each primary by its key and its address."""
+    # Nobody else may write where its keys are.
+    folder = Path(tempfile.mkdtemp(prefix="vcrt-", dir="/run"))
+    try:
+        server = Receiver(folder, made.state, folder / ATTACKED, ATTACKED)
+        server.admit(folder / NEIGHBOUR, NEIGHBOUR, "127.0.0.2")
+        server.start()
+        yield server
+        server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+def ssh(server: Receiver, name: str, address: str) -> list[str]:
+    said = {"HostName": "127.0.0.1", "User": "root", "Port": server.port, "BindAddress": address, "BatchMode": "yes",
+            "IdentityFile": server.folder / name, "StrictHostKeyChecking": "no", "UserKnownHostsFile": "/dev/null",
+            "LogLevel": "ERROR"}  # fmt: skip
+    return ["ssh", "-F", "none", *(word for key, value in said.items() for word in ("-o", f"{key}={value}"))]
+
+
+@contextmanager
+def saying_nothing(server: Receiver) -> Iterator[None]:
+    """So many connections of the attacked primary's address; whichever is closed is opened again."""
+    over, opened = threading.Event(), dict[int, socket.socket]()
+
+    def is_open(connection: socket.socket) -> bool:
+        try:
+            return connection.recv(1000, socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def keep_open() -> None:
+        while not over.wait(0.05):
+            for number in itertools.takewhile(lambda _: not over.is_set(), range(CROWD)):
+                if number not in opened or not is_open(opened[number]):
+                    with suppress(KeyError):
+                        opened.pop(number).close()
+                    with suppress(OSError):
+                        opened[number] = socket.create_connection(("127.0.0.1", server.port), 30, ("127.0.0.1", 0))
+
+    keeper = threading.Thread(target=keep_open)
+    keeper.start()
+    try:
+        wait_for(lambda: len(opened) == CROWD, "so many connections")
+        yield
+    finally:
+        over.set()
+        keeper.join()
+        for connection in opened.values():
+            connection.close()
+
+
+@pytest.mark.parametrize("made", [SHIFTED], indirect=True)
+def test_a_crowd_of_one_primary_keeps_no_neighbour_out_of_sshd(made: AttackedSite, sshd: Receiver) -> None:
+    def neighbour_syncs() -> None:
+        (made.sources[NEIGHBOUR] / "file").write_text(os.urandom(8).hex())
+        done = run(made.rsync(NEIGHBOUR, shell=ssh(sshd, NEIGHBOUR, "127.0.0.2")), timeout=100, check=False)
+        assert done.returncode == 0, done.stderr
+
+    with ExitStack() as calls:
+        words = [*ssh(sshd, ATTACKED, "127.0.0.1"), "standby", COMMAND]
+        for _ in range(CROWD):
+            call = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            calls.enter_context(call)
+            calls.callback(call.kill)
+        neighbour_syncs()
+        wait_for(lambda: len(made.rsyncs()) == PLACES, "its sessions")
+        with saying_nothing(sshd):
+            for _ in range(2):
+                neighbour_syncs()
+        assert len(made.rsyncs()) == PLACES
 
 
 # -- what confines the rsync that runs --------------------------------------------------------------------------------

@@ -91,6 +91,16 @@ def test_a_sparse_file_takes_what_it_holds_and_one_that_claims_an_exabyte_nothin
         assert (site.tree / "sparse").stat().st_size == 2048 * MIB
         assert taken(site.tree) < 64 * MIB
     site.sent([TOP, Entry(b"claims", b"little", size=1 << 60)])
+    # One of a terabyte goes on for long. Nobody waits for it, and it ends with its sender.
+    with (source / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with subprocess.Popen(site.rsync(ATTACKED, source=source)) as sending:
+        wait_for(lambda: any(site.tree.glob(".sparse.*")), "its beginning")
+        done = site.sync(NEIGHBOUR)
+        assert done.returncode == 0, done.stderr
+        assert sending.poll() is None
+        sending.kill()
+    wait_for(lambda: site.rsyncs() == [], "its end")
     assert taken(site.tree) < 64 * MIB
     assert site.sync(ATTACKED, "--delete").returncode == 0
     assert not (site.tree / "sparse").exists()

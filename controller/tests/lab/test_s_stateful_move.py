@@ -21,6 +21,7 @@ from .killable_site import MOST
 from .shared_network import Counting, SharedNetwork
 from .small_site import started
 from .test_r_killed_move import WEB, KillableTwo
+from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -67,14 +68,13 @@ def counting(address: str) -> Iterator[list[float]]:
         yield took
     finally:
         # What it serves with now answers, too.
-        answered = len(took)
-        deadline = time.monotonic() + 20
-        while len(took) < answered + 20 and thread.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        stop.set()
-        thread.join()
+        enough = len(took) + 20
+        try:
+            wait_for(lambda: len(took) >= enough or not thread.is_alive(), "twenty more answers", 20)
+        finally:
+            stop.set()
+            thread.join()
     assert not failed, failed
-    assert len(took) >= answered + 20
 
 
 def test_a_connection_survives_moves_there_and_back(site: KillableShared) -> None:

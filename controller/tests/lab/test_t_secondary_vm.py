@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from vcrecovery.drivers.lxd.instances import FROZEN, STOPPED
+from vcrecovery.errors import ExitCode
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY
 from vcrecovery_lab import libvirt
 from vcrecovery_lab.progress import silent_progress
@@ -90,8 +91,8 @@ def test_without_it_nothing_is_touched(site: Site) -> None:
     libvirt.start(BLANK)
     libvirt.destroy(site.secondary.name)
     refused = vcrecovery(site, "failover", NAME, "--force")
-    assert refused.returncode in (3, 4)
-    assert "LXD on secondary sec1 (https://" in refused.stderr
+    assert refused.returncode == ExitCode.REFUSED
+    assert f"{NAME} has no standby to start: LXD on secondary sec1 (https://" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     assert libvirt.state(BLANK) == "running"
     (shown,) = json.loads(vcrecovery(site, "status", "--json").stdout)["services"]

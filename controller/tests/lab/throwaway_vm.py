@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from vcrecovery_lab import cpio, initramfs
 from vcrecovery_lab.image import Image
+
+from .waiting import wait_for
 
 _VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 _INIT = """#!/bin/busybox sh
@@ -62,10 +63,7 @@ def run_in_vm(image: Image, command: str, modules: Sequence[str], folder: Path, 
         subprocess.Popen(["unshare", "--mount", "sh", "-c", script, files, *serve], stdout=log, stderr=log) as server,
     ):
         try:
-            deadline = time.monotonic() + 10
-            while not socket.exists():
-                assert time.monotonic() < deadline, (folder / "log").read_text()
-                time.sleep(0.05)
+            wait_for(socket.exists, f"virtiofsd's socket (see {folder}/log)")
             subprocess.run(qemu, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
             pass

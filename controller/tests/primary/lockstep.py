@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from lab.waiting import wait_for
 
 _PROGRAM = """
 import os, sys
@@ -28,7 +29,7 @@ def lockstep(folder: Path, between: int = 20_000_000) -> Iterator[None]:
     (folder / "filler").write_bytes(bytes(between))
     writer = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(folder / _FIRST), str(folder / _SECOND)])
     try:
-        wait_for(lambda: (folder / _SECOND).exists())
+        wait_for((folder / _SECOND).exists, "the first line")
         yield
     finally:
         writer.kill()
@@ -38,11 +39,3 @@ def lockstep(folder: Path, between: int = 20_000_000) -> Iterator[None]:
 def ahead(folder: Path) -> int:
     """By how many lines the second file is before the first, which never happened."""
     return max(0, (folder / _SECOND).stat().st_size // 10 - (folder / _FIRST).stat().st_size // 10)
-
-
-def wait_for(condition: object, seconds: float = 120) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come"
-        time.sleep(0.01)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from disks import command, file_system, mounted, need_root
-from lockstep import ahead, lockstep, wait_for
+from lockstep import ahead, lockstep
 from test_reconcile import Pair
 
+from lab.waiting import wait_for
 from vcrecovery.excludes.machine_specific import SNAPSHOT_PREFIX
 from vcrecovery.primary.reconcile import ReconcileError
 from vcrecovery.primary.settings import Consistency, Hook
@@ -131,7 +132,7 @@ def started(primary: Primary) -> Iterator[subprocess.Popen[bytes]]:
     primary.settings = primary.settings._replace(bandwidth=1024)
     with subprocess.Popen(primary.command(), start_new_session=True) as child:
         try:
-            wait_for(lambda: any(primary.standby.glob("data/.big.*")))
+            wait_for(lambda: any(primary.standby.glob("data/.big.*")), "the transfer")
             assert primary.left
             yield child
         finally:

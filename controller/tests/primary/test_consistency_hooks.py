@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from lockstep import wait_for
 from test_reconcile import Pair
 
+from lab.waiting import wait_for
 from vcrecovery.primary.hooks import HELD, between, release_what_is_held
 from vcrecovery.primary.programs import ProgramError
 from vcrecovery.primary.reconcile import ReconcileError
@@ -34,7 +34,7 @@ def test_a_command_that_is_too_slow_goes_with_all_it_has_started(tmp_path: Path)
         between(hook, str(tmp_path)),
     ):
         pytest.fail("it goes on")
-    wait_for(lambda: not alive(pid))
+    wait_for(lambda: not alive(pid), "its end")
     assert after.exists()
     assert not (tmp_path / HELD).exists()
 
@@ -44,7 +44,7 @@ def test_what_it_leaves_in_the_background_lives_until_the_second_one_ends_it(tmp
     began = time.monotonic()
     with between(Hook(f"sleep 600 & echo $! >{pid}", f"kill $(cat {pid})", 60), str(tmp_path)):
         assert alive(pid)
-    wait_for(lambda: not alive(pid))
+    wait_for(lambda: not alive(pid), "its end")
     assert time.monotonic() - began < 30
 
 
@@ -84,7 +84,7 @@ def test_the_second_command_of_a_killed_run_is_made_up_for(tmp_path: Path, numbe
     pair = Pair(tmp_path, engine="periodic", bandwidth=256, consistency=Consistency("hook", ("/",), hook))
     (pair.tree / "big").write_bytes(os.urandom(5_000_000))
     child = subprocess.Popen(pair.command(), start_new_session=True)
-    wait_for(lambda: any(pair.standby.glob(".big.*")))
+    wait_for(lambda: any(pair.standby.glob(".big.*")), "the transfer")
     os.killpg(child.pid, number)
     assert child.wait(timeout=20) == -number
     killed = number == signal.SIGKILL

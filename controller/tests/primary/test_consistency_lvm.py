@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from disks import command, loop_device, mounted, need_root
-from lockstep import ahead, lockstep, wait_for
+from lockstep import ahead, lockstep
 from test_reconcile import Pair
 
+from lab.waiting import wait_for
 from vcrecovery.primary.reconcile import ReconcileError
 from vcrecovery.primary.settings import Consistency, Hook
 
@@ -112,7 +113,7 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next_one(
         primary.settings = primary.settings._replace(bandwidth=1024)
         with subprocess.Popen(primary.command(), start_new_session=True) as child:
             try:
-                wait_for(lambda: any(primary.standby.glob("data/.big.*")), 60)
+                wait_for(lambda: any(primary.standby.glob("data/.big.*")), "the transfer")
                 os.killpg(child.pid, number)
                 assert child.wait(timeout=60) == -number
             finally:

@@ -16,6 +16,7 @@ import pytest
 
 import vcrecovery.primary.reconcile as module
 import vcrecovery.primary.transfer as transfer
+from lab.waiting import wait_for
 from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.marks import Marks
 from vcrecovery.primary.programs import run
@@ -167,10 +168,7 @@ def test_killed_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
     pair.reconcile()
     big.write_bytes(os.urandom(30_000_000))
     child = subprocess.Popen(pair.command(), start_new_session=True)
-    deadline = time.monotonic() + 30
-    while not any(pair.standby.glob(".big.*")):
-        assert time.monotonic() < deadline, "no transfer has begun"
-        time.sleep(0.02)
+    wait_for(lambda: any(pair.standby.glob(".big.*")), "the transfer")
     os.killpg(child.pid, signal.SIGKILL)
     child.wait(timeout=20)
     # The standby is whole and older, and that is known.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
+from lab.waiting import wait_for
 from vcrecovery.errors import ExternalError
 from vcrecovery.report import query_pool as asking
 from vcrecovery.report.query_pool import QueryPool
@@ -80,7 +80,4 @@ def test_many_questions_leave_few_threads() -> None:
     finally:
         release.set()
     assert all(question.answer(PATIENCE) for question in questions)
-    deadline = time.monotonic() + PATIENCE
-    while any(thread.name == "ask one" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline, "the threads do not end"
-        time.sleep(0.01)
+    wait_for(lambda: all(thread.name != "ask one" for thread in threading.enumerate()), "the threads' end", PATIENCE)

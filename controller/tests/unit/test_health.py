@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.waiting import wait_for
 from simulated.scheduler import START
 from simulated.site import Site
 from vcrecovery.core.health import STEADY_FOR, Answers, Course, Health, Latencies, Outage, after, not_known
@@ -339,24 +340,17 @@ def running(watch: HealthWatch, probes: Probes) -> Iterator[None]:
         task.join()
 
 
-def until(what: str, holds: Any) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
-
-
 def test_one_that_hangs_is_asked_once_and_holds_up_no_other(tmp_path: Path) -> None:
     probes = Probes()
     watch = watch_of(tmp_path, probes)
     with running(watch, probes):
-        until("five looks at the other", lambda: probes.asked.get("10.10.0.11", 0) >= 5)
+        wait_for(lambda: probes.asked.get("10.10.0.11", 0) >= 5, "five looks at the other")
         assert probes.asked["10.10.0.10"] == 1
         assert watch.courses["web"].health is Health.ANSWERS
         assert watch.courses["hangs"] == Course()
         assert watch.latencies["web"].count >= 4
         probes.release.set()
-        until("the one that hung", lambda: watch.courses["hangs"].health is Health.ANSWERS)
+        wait_for(lambda: watch.courses["hangs"].health is Health.ANSWERS, "the one that hung")
 
 
 def test_one_whose_probe_hangs_is_not_said_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,12 +359,12 @@ def test_one_whose_probe_hangs_is_not_said_to_answer(tmp_path: Path, monkeypatch
     probes.release.set()
     watch = watch_of(tmp_path, probes)
     with running(watch, probes):
-        until("a good look", lambda: watch.courses["hangs"].health is Health.ANSWERS)
+        wait_for(lambda: watch.courses["hangs"].health is Health.ANSWERS, "a good look")
         probes.release.clear()
-        until("nothing known", lambda: watch.courses["hangs"] == Course())
+        wait_for(lambda: watch.courses["hangs"] == Course(), "nothing known")
         assert watch.courses["web"].health is Health.ANSWERS
         probes.release.set()
-        until("a good look again", lambda: watch.courses["hangs"].health is Health.ANSWERS)
+        wait_for(lambda: watch.courses["hangs"].health is Health.ANSWERS, "a good look again")
 
 
 def test_who_cannot_ask_takes_nothing_for_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -378,11 +372,11 @@ def test_who_cannot_ask_takes_nothing_for_down(tmp_path: Path, caplog: pytest.Lo
     probes.release.set()
     watch = watch_of(tmp_path, probes)
     with running(watch, probes):
-        until("a good look", lambda: watch.courses["web"].health is Health.ANSWERS)
+        wait_for(lambda: watch.courses["web"].health is Health.ANSWERS, "a good look")
         probes.fails = True
-        until("nothing known", lambda: watch.courses["web"] == Course())
+        wait_for(lambda: watch.courses["web"] == Course(), "nothing known")
         probes.fails = False
-        until("a good look again", lambda: watch.courses["web"].health is Health.ANSWERS)
+        wait_for(lambda: watch.courses["web"].health is Health.ANSWERS, "a good look again")
     said = [record.message for record in caplog.records if "web: whether it answers is not known" in record.message]
     assert len(said) == 1
     assert OutageBook(Journal(tmp_path / "other.db")).history() == []
@@ -393,7 +387,7 @@ def test_no_more_are_asked_at_once_than_the_bound(tmp_path: Path, monkeypatch: p
     probes = Probes()
     watch = watch_of(tmp_path, probes)
     with running(watch, probes):
-        until("the one that hangs", lambda: "10.10.0.10" in probes.asked)
+        wait_for(lambda: "10.10.0.10" in probes.asked, "the one that hangs")
         before = dict(probes.asked)
         time.sleep(0.3)
         assert probes.asked == before

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.waiting import wait_for
 from vcrecovery.drivers.hook import run_hook
 from vcrecovery.drivers.process import run_and_end
 
-SHORT = 0.5
+#: Seconds: a limit, and what nobody who keeps it reaches, also where the machine stands still; what hangs takes 600.
+SHORT, LONG = 0.5, 120.0
 
 
 def sh(text: str) -> list[str]:
@@ -28,10 +30,8 @@ def is_gone(pid: int) -> bool:
 
 
 def until_gone(file: Path) -> None:
-    pid, end = int(file.read_text()), time.monotonic() + 10
-    while not is_gone(pid):
-        assert time.monotonic() < end, pid
-        time.sleep(0.02)
+    pid = int(file.read_text())
+    wait_for(lambda: is_gone(pid), f"the end of process {pid}")
 
 
 def test_it_gets_the_facts(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_one_that_hangs_ends_with_its_child(tmp_path: Path) -> None:
     begun = time.monotonic()
     said = run_hook(sh(f"echo $$ > {tmp_path}/own; sleep 600 & echo $! > {tmp_path}/child; wait"), {}, SHORT)
     assert said == "did not finish within 0.5 s, and was killed"
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < LONG
     until_gone(tmp_path / "own")
     until_gone(tmp_path / "child")
 
@@ -73,8 +73,8 @@ def test_one_that_ignores_sigterm(tmp_path: Path) -> None:
 def test_one_that_ends_and_leaves_a_child_is_not_waited_for(tmp_path: Path) -> None:
     """The child has its output still open."""
     begun = time.monotonic()
-    assert run_hook(sh(f"sleep 600 & echo $! > {tmp_path}/child; exit 0"), {}, 60) == ""
-    assert time.monotonic() - begun < 10
+    assert run_hook(sh(f"sleep 600 & echo $! > {tmp_path}/child; exit 0"), {}, 600) == ""
+    assert time.monotonic() - begun < LONG
     until_gone(tmp_path / "child")
 
 
@@ -83,7 +83,7 @@ def test_one_that_prints_without_end() -> None:
     said = run_hook(["/usr/bin/yes", "y" * 1000], {}, 1.0)
     assert said.startswith("did not finish within 1 s, and was killed: yyy")
     assert len(said) < 300
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < LONG
     grown = (int(Path("/proc/self/statm").read_text().split()[1]) - int(before)) * os.sysconf("SC_PAGE_SIZE")
     assert grown < 50e6
 

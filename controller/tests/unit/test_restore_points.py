@@ -137,10 +137,13 @@ def keep_making(plan: Plan, stop: threading.Event) -> None:
     restore_point_loop.keep_making(plan, env.lxd, env.journal, env.clock, stop)
 
 
-def test_the_loop_ends_when_it_is_told(plan_file: Path) -> None:
+def test_a_loop_that_is_told_to_end_looks_at_nothing(plan_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Else it would say that LXD does not answer."""
     stop = threading.Event()
     stop.set()
-    keep_making(plan(plan_file), stop)
+    with caplog.at_level(logging.WARNING):
+        keep_making(plan(plan_file, keep=3), stop)
+    assert not caplog.records
 
 
 def test_what_no_failback_has_kept_asks_nobody(plan_file: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from lab.waiting import wait_for
 from vcrecovery.errors import ExternalError
 from vcrecovery.transfer import sessions
 
@@ -55,10 +55,8 @@ def open_session(tmp_path: Path) -> Iterator[Opener]:
         assert process.stdout is not None
         assert process.stdout.readline() == "child\n"
         # In the middle of becoming another program its open files cannot be seen.
-        comm, deadline = Path(f"/proc/{process.pid}/comm"), time.monotonic() + 30
-        while comm.read_text() != "sleep\n":
-            assert time.monotonic() < deadline, "the session has not become another program"
-            time.sleep(0.005)
+        comm = Path(f"/proc/{process.pid}/comm")
+        wait_for(lambda: comm.read_text() == "sleep\n", "another program in the session", poll=0.005)
         return process
 
     yield start

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,9 +70,7 @@ class Systemd:
 
     def hears_no_more(self) -> None:
         """Whatever is on its way still arrives."""
-        deadline = time.monotonic() + PATIENCE
-        while not self.hears_nothing(0.5):
-            assert time.monotonic() < deadline, self.log.read_text()
+        wait_for(lambda: self.hears_nothing(0.5), f"its silence (see {self.log})", PATIENCE)
 
     def log_says(self, text: str) -> None:
         wait_for(lambda: text in self.log.read_text(), text, PATIENCE)

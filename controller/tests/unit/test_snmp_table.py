@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
@@ -19,6 +18,7 @@ from vcrecovery.snmp.mib import ENTERPRISE, OLD_ENTERPRISE, Column, Extra, Oid, 
 from vcrecovery.snmp.pass_persist import parse_oid, serve
 from vcrecovery.snmp.samples import KEEP, PATIENCE, Samples
 from vcrecovery.snmp.table import Row, Tree, tree_of
+from vcrecovery_lab.pair.waiting import Deadline
 
 LOW, HIGH = UUID(int=1), UUID("ffffffff-ffff-ffff-ffff-ffffffffffff")
 ROWS = (
@@ -236,11 +236,11 @@ def test_a_libvirt_that_hangs_holds_nobody_up() -> None:
 
 def wait_for_sample(samples: Samples[int], clock: Clock) -> Sequence[int]:
     """What was asked during the hang may be the answer to the first question after it."""
-    deadline = time.monotonic() + 30
+    deadline = Deadline(30)
     while (found := samples.newest()) is None:
-        assert time.monotonic() < deadline, "no sample has come"
+        assert not deadline.is_over, "no sample has come"
         clock.now += KEEP
-        time.sleep(0.01)
+        deadline.pause(0.01)
     return found
 
 

@@ -12,6 +12,7 @@ from test_watch_cli import Watcher
 from told_servers import MailServer, Webhook, a_mail_server, a_webhook
 from view_program import PATIENCE, vcrecovery
 
+from lab.waiting import wait_for
 from vcrecovery.core.episode import Outcome, Request
 from vcrecovery.store.journal import Journal
 
@@ -54,13 +55,6 @@ def refuse(plan: Path) -> None:
     journal.close(episode, Outcome.REFUSED, "its standby is too old", time.time())
 
 
-def until(webhook: Webhook, title: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while title not in webhook.titles:
-        assert time.monotonic() < end, webhook.titles
-        time.sleep(0.05)
-
-
 def test_once_although_another_hangs_and_it_is_restarted(told: Path, webhook: Webhook) -> None:
     said = ""
     for turn in range(2):
@@ -71,7 +65,7 @@ def test_once_although_another_hangs_and_it_is_restarted(told: Path, webhook: We
                 time.sleep(1.5)
                 refuse(told)
                 said += watcher.says("told: web: failover refused")
-            until(webhook, "web: failover refused")
+            wait_for(lambda: "web: failover refused" in webhook.titles, "the message", PATIENCE)
             time.sleep(2.5)
         finally:
             watcher.end()

@@ -22,18 +22,15 @@ class Receiver:
     """An sshd that can be stopped, started and cut. `key`: made where it is not there yet."""
 
     def __init__(self, folder: Path, state: Path, key: Path, name: str = NAME) -> None:
-        self.folder = folder
+        self.folder, self._state = folder, state
         self.port = free_port()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.host_key = folder / "host_key"
-        for file in (file for file in (self.host_key, key) if not file.exists()):
-            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"vcrecovery:{name}", "-f", file], timeout=30)
-        keys = folder / "authorized_keys"
-        keys.write_text(
-            f'restrict,from="127.0.0.1",command="{PROGRAM} receive {name} --state-dir {state}" '
-            + key.with_suffix(".pub").read_text()
-        )
-        keys.chmod(0o600)
+        self.keys = folder / "authorized_keys"
+        self.keys.write_text("")
+        self.keys.chmod(0o600)
+        _make_key(self.host_key, name)
+        self.admit(key, name)
         configuration = render(
             CHECKOUT / "roles/secondary/templates/sshd_config.j2",
             secondary_receiver={"address": "127.0.0.1", "port": self.port},
@@ -41,6 +38,13 @@ class Receiver:
         )
         (folder / "sshd_config").write_text(configuration)
         self._server: subprocess.Popen[bytes] | None = None
+
+    def admit(self, key: Path, name: str, address: str = "127.0.0.1") -> None:
+        """A further key, of the service `name`, for a primary at that address."""
+        _make_key(key, name)
+        command = f"{PROGRAM} receive {name} --state-dir {self._state}"
+        with self.keys.open("a") as keys:
+            keys.write(f'restrict,from="{address}",command="{command}" {key.with_suffix(".pub").read_text()}')
 
     def start(self) -> None:
         log = self.folder / "sshd.log"
@@ -70,6 +74,11 @@ class Receiver:
             raise LabError(f"the receiver has ended: {(self.folder / 'sshd.log').read_text()[-300:]}")
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def _make_key(file: Path, name: str) -> None:
+    if not file.exists():
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"vcrecovery:{name}", "-f", file], timeout=30)
 
 
 def known_host(receiver: Receiver, alias: str = "vcrecovery-receiver") -> str:
