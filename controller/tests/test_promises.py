@@ -720,10 +720,7 @@ class PromisesOfSeveral(Walk):
         then_mended: bool,
     ) -> None:
         """All is well, several crash together, and then all goes wrong at once."""
-        self.operators_bring_everything_back()
-        for name in SERVICES:
-            self.site.acknowledge(name)
-        self.site.acknowledged.update(SERVICES)
+        self.all_is_well_and_acknowledged()
         self.site.scheduler.loses = lost
         if slow is not None:
             self.change(slow, standby_ports_open_after=3.5)
@@ -738,6 +735,12 @@ class PromisesOfSeveral(Walk):
         if then_mended:
             self.everything_is_mended()
 
+    def all_is_well_and_acknowledged(self) -> None:
+        self.operators_bring_everything_back()
+        for name in SERVICES:
+            self.site.acknowledge(name)
+        self.site.acknowledged.update(SERVICES)
+
     @rule(services=st.sets(st.sampled_from(SERVICES), min_size=1))
     def crash(self, services: set[str]) -> None:
         for name in sorted(services):
@@ -749,6 +752,20 @@ class PromisesOfSeveral(Walk):
             if crashed and not answers:
                 self.site.crash(name)
             self.change(name, hypervisor_answers=answers)
+
+    @rule(
+        host=st.sampled_from(["hv0", "hv1"]),
+        dead=st.sets(st.sampled_from(SERVICES), min_size=1, max_size=2),
+        seconds=st.sampled_from([22.0, 40.0]),
+    )
+    def a_silent_hypervisor_on_which_some_answer(self, host: str, dead: set[str], seconds: float) -> None:
+        """All is well, libvirt falls silent there, and some VMs die: the others must not be powered off with them."""
+        self.all_is_well_and_acknowledged()
+        for name in self.on(host):
+            self.change(name, hypervisor_answers=False)
+            if name in dead:
+                self.site.crash(name)
+        self.watch(seconds)
 
     @rule(
         host=st.sampled_from(["hv0", "hv1"]),

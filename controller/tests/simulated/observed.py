@@ -14,6 +14,7 @@ from simulated.world import Service
 from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.standby_end import STEADY, WAITS
 
 #: What the plan of an observed site says; the rest is the plan's default.
@@ -140,7 +141,10 @@ class Observed(Site):
 
     def _is_ended(self, service: Service, by: str, begun: float) -> None:
         """By itself it never ends a primary that is seen to serve, nor a hypervisor on which something answers."""
-        episode = self.journal.state(service.name).open_episode
+        state = self.journal.state(service.name)
+        episode = state.open_episode
+        if by == "power-off" and episode is None and state.side is Side.PRIMARY:
+            self._is_ended_with_its_host(service, begun)
         if episode is None or episode.request.force or episode.request.primary_is_down or episode.ever_fenced:
             return
         since = service.well_since if by == "destroy" else service.answers_since
@@ -148,6 +152,16 @@ class Observed(Site):
         seen = self._looked.get(episode.id) if by == "destroy" else begun - ASKED_BEFORE
         if seen is not None and since is not None and since < seen:
             self._violated(f"{service.name} was seen to serve, and is ended by {by}")
+
+    def _is_ended_with_its_host(self, service: Service, begun: float) -> None:
+        """Nothing has befallen it, and others there are failed over."""
+        there = [self.journal.state(other.name).open_episode for other in self.world.on(service.host)]
+        if any(e is not None and (e.request.force or e.request.primary_is_down) for e in there):
+            # Whoever says that weighs the one against the other.
+            return
+        since = service.answers_since
+        if since is not None and since < begun - ASKED_BEFORE:
+            self._violated(f"{service.name} answers, and is ended with its hypervisor")
 
     def _starts(self, service: Service) -> None:
         episode = self.journal.state(service.name).open_episode
