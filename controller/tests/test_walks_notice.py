@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from simulated.libvirt import SimulatedHost
+from simulated.lxd import SimulatedLxd
 from simulated.observed import Observed
+from simulated.site import Site
 from vcrecovery.operations.neighbours import Neighbours
 
 
@@ -33,3 +36,54 @@ def test_an_operator_may_weigh_the_one_against_the_other(memory_path: Path) -> N
     site.watch(20)
     site.failover(name="web", force=True)
     assert site.world.services["web"].serves, site.log
+
+
+def has_a_fault(*_asked: object, **_how: object) -> None:
+    raise ValueError("not 42")
+
+
+def meets_what_has_failed(site: Site, who: str) -> None:
+    site.crash("web")
+    match who:
+        case "the watcher":
+            site.watch(30)
+        case "an operator":
+            site.failover(name="web")
+        case _:
+            site.crash("shop")
+            site.failover("group", "all")
+
+
+@pytest.mark.parametrize(
+    ("driver", "method"), [(SimulatedHost, "destroy"), (SimulatedLxd, "configure"), (SimulatedLxd, "ask")]
+)
+@pytest.mark.parametrize("who", ["the watcher", "an operator", "an operator of a group"])
+def test_no_fault_of_the_program_is_only_logged(
+    who: str, driver: type, method: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the program words what it did not expect of a driver, and whoever meets it."""
+    site = Site(memory_path, {"web": {"mode": "hot"}, "shop": {}}, groups={"all": ["web", "shop"]})
+    site.watch(3)
+    monkeypatch.setattr(driver, method, has_a_fault)
+    with pytest.raises((AssertionError, ValueError), match="not 42"):
+        meets_what_has_failed(site, who)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["vcrecovery.detect.load_watch.carry_out", "simulated.lxd.SimulatedLxd.reading", "simulated.lxd.SimulatedLxd.pull"],
+)
+def test_nor_one_in_what_the_watcher_does_besides(
+    fault: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its looks at the load, its copies and its moves go on after an error."""
+    too_much = {"do": "move", "cpu_high": 50, "target": 45, "high_for": "20s"}
+    site = Site(memory_path, world={"spare": "sec2", "spare_every": "5s"}, plan={"balance": too_much})
+    site.watch(3)
+    site.crash("web")
+    site.watch(15)
+    assert not any("this is a bug" in line for line in site.log)
+    monkeypatch.setattr(fault, has_a_fault)
+    site.change(["web"], {"standby_uses": 0.5, "others_use": 0.7})
+    with pytest.raises(AssertionError, match="not 42"):
+        site.watch(70)

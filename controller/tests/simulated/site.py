@@ -338,7 +338,7 @@ class Site:
     # -- the log -----------------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        if "internal error" in text:
+        if "internal error" in text or "this is a bug" in text:
             self.scheduler.broken = self.scheduler.broken or AssertionError("\n".join([text, *self.log[-60:]]))
         text = text.replace(str(self.folder / "state"), "/var/lib/vcrecovery").replace(str(self.folder), "/etc")
         text = re.sub(r"\bprocess \d+\b", "process 4711", text)
