@@ -899,12 +899,8 @@ def test_the_promises_hold(machine: type[Walk], often: int, anew: int, same: boo
     run_state_machine_as_test(walked, settings=walks(often if same else anew, same=same))
 
 
-@pytest.mark.timeout(0)
-@pytest.mark.skipif(not STEPS, reason="VCRECOVERY_STEPS=1000000 asks for it")
-@pytest.mark.parametrize("machine", [machine for machine, _, _ in MACHINES], ids=NAMES)
-def test_the_promises_hold_for_long(
-    machine: type[Walk], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def walk_for_long(machine: type[Walk], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With new walks, until as many steps were taken as were asked for."""
     Walk.taken, begun = 0, time.monotonic()
 
     def enough(walk: Walk, ends: Callable[[Walk], None] = machine.teardown) -> None:
@@ -920,3 +916,15 @@ def test_the_promises_hold_for_long(
             run_state_machine_as_test(seeded, settings=walks(10_000_000, same=False))
         took = time.monotonic() - begun
         print(f"{Walk.taken} steps, {Walk.taken / took:.0f} a second", flush=True)  # noqa: T201
+
+
+for_long = pytest.mark.skipif(not STEPS, reason="VCRECOVERY_STEPS=1000000 asks for it")
+
+
+@pytest.mark.timeout(0)
+@for_long
+@pytest.mark.parametrize("machine", [machine for machine, _, _ in MACHINES], ids=NAMES)
+def test_the_promises_hold_for_long(
+    machine: type[Walk], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk_for_long(machine, capsys, monkeypatch)

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from conftest import NEW_SEED
 from simulated.world import Service
-from test_promises import NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, walks
+from test_promises import NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, for_long, walk_for_long, walks
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import STOPPED
@@ -263,3 +263,9 @@ class PromisesOfASpare(Walk):
 def test_the_promises_hold(same: bool) -> None:
     walked: Any = PromisesOfASpare if same else seed(int(NEW_SEED))(PromisesOfASpare)
     run_state_machine_as_test(walked, settings=walks(100 if same else 25, same=same))
+
+
+@pytest.mark.timeout(0)
+@for_long
+def test_the_promises_hold_for_long(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    walk_for_long(PromisesOfASpare, capsys, monkeypatch)
