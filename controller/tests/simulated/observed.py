@@ -12,10 +12,12 @@ from simulated.scheduler import Process
 from simulated.site import Site
 from simulated.world import Service
 from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
+from vcrecovery.core.evidence import Kept
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.standby_end import STEADY, WAITS
+from vcrecovery.standby.restore_points import named
 
 #: What the plan of an observed site says; the rest is the plan's default.
 POLICY = Policy(max_staleness=60.0, cool_down=600.0)
@@ -68,12 +70,23 @@ class Observed(Site):
             case "ended keep":
                 # Who goes back has seen the failover.
                 self.acknowledged.add(episode.service)
+                self._is_kept(service, episode)
             case "ended probe":
                 self._starting.pop(episode.service, None)
                 there = self._place(episode).answered
                 answered = service.vm_answered if episode.request.back else episode.epoch in there
                 if not answered:
                     self._violated(f"the ports of {service.name} are said to be open, and were not asked")
+
+    def _is_kept(self, service: Service, episode: Episode) -> None:
+        """What is kept for a rollback is in the journal: nothing else would ever remove it."""
+        ended = self.journal.episode(episode.id)
+        kept, stopped = (ended.done(step) if ended is not None else None for step in (Step.KEEP, Step.STOP))
+        assert kept is not None
+        assert isinstance(kept.evidence, Kept)
+        of_then = named(stopped.ended_at or 0.0 if stopped is not None else 0.0, kept=True).name
+        if (of_then in service.restore_points) is not (of_then == kept.evidence.restore_point):
+            self._violated(f"what a failback of {service.name} keeps is not what it says")
 
     def _place(self, episode: Episode) -> Service:
         """Where its container is to serve."""
