@@ -69,6 +69,7 @@ OTHERS = [
     "crash",
     "clock",
     "second watcher",
+    "migrates away",
 ]
 #: Where a kill leaves something half done.
 PLACES = [
@@ -76,6 +77,8 @@ PLACES = [
     "in the middle of restore",
 ]
 SEEDS = st.integers(0, 2**32 - 1)
+#: A hypervisor.
+NOT_OF_THE_PLAN = "hv7"
 
 
 class Walk(RuleBasedStateMachine):
@@ -197,6 +200,20 @@ class Walk(RuleBasedStateMachine):
         for service in self.services:
             if service.ns2 is not None:
                 service.ns2 = ""
+            self.it_is_where_the_plan_has_it(service)
+
+    def it_is_where_the_plan_has_it(self, service: Service) -> None:
+        service.undefined = False
+        home = self.site.plan.services[service.name].primary.hypervisor
+        if service.host == NOT_OF_THE_PLAN and service.power is Power.RUNNING:
+            self.site.world.migrate(service, home)
+        elif service.host == NOT_OF_THE_PLAN:
+            service.host = home
+
+    def leaves_the_plan(self, service: Service) -> None:
+        """While it runs: its hypervisors do not know it any more, and it lives on."""
+        if service.power is Power.RUNNING and service.libvirt_answers:
+            self.site.world.migrate(service, NOT_OF_THE_PLAN)
 
     @invariant()
     def there_is_one_live_copy(self) -> None:
@@ -328,6 +345,34 @@ class Promises(Walk):
         if self.under_way("web") or self.web.serves:
             self.web.operators_word = True
         self.site.start_primary("web")
+
+    @rule(then=st.sampled_from(["", "", "crash", "ports", "failover", "force"]), seconds=st.sampled_from([2.0, 12.0]))
+    def the_primary_leaves_the_plan(self, then: str, seconds: float) -> None:
+        """It is migrated to where nobody looks, which the watcher hears, and something befalls it there."""
+        self.operator_brings_the_primary_back()
+        self.leaves_the_plan(self.web)
+        self.watch(3.0)
+        match then:
+            case "crash":
+                self.site.crash("web")
+            case "ports":
+                self.change(primary_ports_open=False, unit_state="failed")
+            case "failover" | "force":
+                self.let(self.site.begin_failover(force=then == "force"))
+        self.watch(seconds)
+
+    @rule(then=st.sampled_from(["", "crash", "destroyed", "shutdown", "its host"]))
+    def the_primary_is_undefined(self, then: str) -> None:
+        """No hypervisor knows it any more once it is off; not even why it is."""
+        self.change(undefined=True)
+        match then:
+            case "crash":
+                self.site.crash("web")
+            case "destroyed" | "shutdown":
+                self.operator_stops_the_primary(then)
+            case "its host":
+                self.hypervisor_loses_its_power(autostart=False, back=True)
+        self.watch(5.0)
 
     @rule(trouble=st.sampled_from(["", "silent", "crashed", "hangs", "cut"]))
     def hypervisor(self, trouble: str) -> None:
@@ -478,6 +523,7 @@ class Promises(Walk):
             "second watcher": self.site.start_another_watcher,
             "operator_starts_the_primary": self.operator_starts_the_primary,
             "crash": lambda: self.site.crash("web"),
+            "migrates away": lambda: self.leaves_the_plan(self.web),
         }
         at = self.site.scheduler.time + seconds
         self.more_comes_until = max(self.more_comes_until, at)
@@ -800,11 +846,13 @@ class PromisesOfSeveral(Walk):
         for service in self.site.world.in_lxd(secondary):
             self.change(service.name, lxd_answers=answers)
 
-    @rule(service=st.sampled_from(SERVICES))
-    def migrates(self, service: str) -> None:
-        """To the other hypervisor, while it runs."""
+    @rule(service=st.sampled_from(SERVICES), away=st.booleans())
+    def migrates(self, service: str, away: bool) -> None:
+        """To the other hypervisor, while it runs, or to one that is not of the plan."""
         vm = self.site.world.services[service]
-        if vm.power is Power.RUNNING and vm.libvirt_answers:
+        if away:
+            self.leaves_the_plan(vm)
+        elif vm.power is Power.RUNNING and vm.libvirt_answers:
             self.site.world.migrate(vm, "hv1" if vm.host == "hv0" else "hv0")
 
     @rule(service=st.sampled_from(SERVICES), after=st.sampled_from([0.0, 1.0, 30.0, NEVER]))

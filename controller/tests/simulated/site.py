@@ -605,6 +605,7 @@ class Site:
         if service.serves or (service.other is not None and service.other.serves):
             # Whoever does this beside a standby that serves has two; what matters is for how long.
             service.operators_word = True
+        service.undefined = False
         self.world.becomes(service, Power.RUNNING)
 
     def serve_from_primary(self, name: str) -> None:

@@ -75,6 +75,8 @@ class Service:
     reason: str = ""
     #: Whether the VM starts with its hypervisor.
     autostart: bool = False
+    #: Whether its hypervisor forgets it when it ends (`virsh undefine`).
+    undefined: bool = False
     #: Whether it was paused by us.
     quarantined: bool = False
     #: Per cent of the primary's CPU.
@@ -348,6 +350,11 @@ class Service:
     def order(self) -> Given | None:
         """The open one for its VM."""
         return order_in(self.container.config)
+
+    @property
+    def is_known(self) -> bool:
+        """To its hypervisor."""
+        return not (self.undefined and self.power in OFF)
 
     @property
     def libvirt_answers(self) -> bool:
