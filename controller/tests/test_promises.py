@@ -212,7 +212,7 @@ class Walk(RuleBasedStateMachine):
 
     def leaves_the_plan(self, service: Service) -> None:
         """While it runs: its hypervisors do not know it any more, and it lives on."""
-        if service.power is Power.RUNNING and service.libvirt_answers:
+        if service.power is Power.RUNNING and service.libvirt_answers and not service.by_hand:
             self.site.world.migrate(service, NOT_OF_THE_PLAN)
 
     @invariant()
@@ -343,7 +343,7 @@ class Promises(Walk):
     def operator_starts_the_primary(self) -> None:
         """By hand, whatever the controllers do: from the fence on, two may live for as long as nobody can see it."""
         if self.under_way("web") or self.web.serves:
-            self.web.operators_word = True
+            self.web.is_started_by_hand()
         self.site.start_primary("web")
 
     @rule(then=st.sampled_from(["", "", "crash", "ports", "failover", "force"]), seconds=st.sampled_from([2.0, 12.0]))
@@ -547,7 +547,7 @@ class Promises(Walk):
         said: dict[str, Any] = {"force": force, "primary_is_down": word, "restore_point": restore_point}
         # What the operator says of a primary that runs is the operator's to answer for.
         if word:
-            self.web.operators_word = True
+            self.web.operators_word, self.web.by_hand = True, False
         self.let(self.site.begin_failover(**{key: value for key, value in said.items() if value}))
 
     def goes_wrong(self, what: str, place: str) -> None:

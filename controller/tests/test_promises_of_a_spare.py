@@ -86,7 +86,7 @@ class PromisesOfASpare(Walk):
     @rule()
     def operator_starts_the_primary(self) -> None:
         if self.under_way("web"):
-            self.web.operators_word = True
+            self.web.is_started_by_hand()
         self.site.start_primary("web")
 
     @rule(secondary=st.sampled_from(SECONDARIES), seconds=st.sampled_from([0.0, 8.0, 20.0]))

@@ -10,6 +10,8 @@ from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
 from simulated.observed import Observed
 from simulated.site import Site
+from vcrecovery.core.episode import StepRecord
+from vcrecovery.core.power import Power
 from vcrecovery.operations.neighbours import Neighbours
 
 
@@ -36,6 +38,38 @@ def test_an_operator_may_weigh_the_one_against_the_other(memory_path: Path) -> N
     site.watch(20)
     site.failover(name="web", force=True)
     assert site.world.services["web"].serves, site.log
+
+
+def started_by_hand_after_its_fence(folder: Path) -> Observed:
+    """LXD is away for longer than a fence holds, and the VM is up long before it is back."""
+    site = Observed(folder)
+    site.watch(3)
+    site.then["journalled start"] = [lambda: site.change(["web"], {"lxd_answers": False})]
+    site.crash("web")
+    site.watch(5, to_the_end=False)
+    web = site.world.services["web"]
+    web.is_started_by_hand()
+    site.start_primary("web")
+    site.watch(90, to_the_end=False)
+    assert not web.serves
+    site.change(["web"], {"lxd_answers": True})
+    return site
+
+
+def test_the_word_of_who_starts_a_primary_by_hand_ends_with_its_fence(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StepRecord, "is_recent", lambda *_asked: True)
+    site = started_by_hand_after_its_fence(memory_path)
+    with pytest.raises(AssertionError, match="starts long after its primary was started by hand"):
+        site.watch(60)
+
+
+def test_it_is_fenced_again_first(memory_path: Path) -> None:
+    site = started_by_hand_after_its_fence(memory_path)
+    site.watch(60)
+    web = site.world.services["web"]
+    assert (web.power, web.serves) == (Power.SHUTOFF, True), site.log
 
 
 def has_a_fault(*_asked: object, **_how: object) -> None:

@@ -604,7 +604,7 @@ class Site:
         service = self.world.services[name]
         if service.serves or (service.other is not None and service.other.serves):
             # Whoever does this beside a standby that serves has two; what matters is for how long.
-            service.operators_word = True
+            service.is_started_by_hand()
         service.undefined = False
         self.world.becomes(service, Power.RUNNING)
 
@@ -618,7 +618,8 @@ class Site:
             records["A"] = {service.address}
         if service.power is not Power.PAUSED or not service.quarantined:
             self.start_primary(name)
-        service.operators_word, service.tree = False, "synced"
+        service.operators_word = service.by_hand = False
+        service.tree = "synced"
         # What the standby has written was copied by hand, or is given up.
         service.has_everything = True
         self.reset(name)
