@@ -77,6 +77,7 @@ PLACES = [
     "in the middle of restore",
 ]
 SEEDS = st.integers(0, 2**32 - 1)
+CLOCKS_AHEAD = [-3600.0, -20.0, 0.0, 20.0, 3600.0]
 #: A hypervisor.
 NOT_OF_THE_PLAN = "hv7"
 
@@ -190,6 +191,7 @@ class Walk(RuleBasedStateMachine):
             fence_command_works=True,
             fence_command_lies=False,
             clock_ahead=0.0,
+            lxd_ahead=0.0,
             standby_ports_open_after=1.0,
             standby_flaps_for=0.0,
             standby_service_ended=False,
@@ -399,9 +401,13 @@ class Promises(Walk):
     def fence_command(self, works: bool, lies: bool, late: float | None) -> None:
         self.change(fence_command_works=works, fence_command_lies=lies, fence_acts_late=late)
 
-    @rule(ahead=st.sampled_from([-3600.0, -20.0, 0.0, 20.0, 3600.0]))
+    @rule(ahead=st.sampled_from(CLOCKS_AHEAD))
     def the_clock_of_the_vm_is_off(self, ahead: float) -> None:
         self.change(clock_ahead=ahead)
+
+    @rule(ahead=st.sampled_from(CLOCKS_AHEAD))
+    def the_clock_of_the_secondary_is_off(self, ahead: float) -> None:
+        self.change(lxd_ahead=ahead)
 
     @rule(
         seconds=st.sampled_from([18.0, 24.0, 36.0]),

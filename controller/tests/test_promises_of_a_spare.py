@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from conftest import NEW_SEED
 from simulated.world import Service
-from test_promises import NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, for_long, walk_for_long, walks
+from test_promises import CLOCKS_AHEAD, NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, for_long, walk_for_long, walks
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import STOPPED
@@ -115,6 +115,10 @@ class PromisesOfASpare(Walk):
             if not secondary:
                 place.others_use = 0.0
         self.passes(seconds)
+
+    @rule(secondary=st.sampled_from(SECONDARIES), ahead=st.sampled_from(CLOCKS_AHEAD))
+    def the_clock_of_a_secondary_is_off(self, secondary: str, ahead: float) -> None:
+        self.place(secondary).lxd_ahead = ahead
 
     @rule(works=st.booleans())
     def fence_commands(self, works: bool) -> None:
@@ -221,7 +225,7 @@ class PromisesOfASpare(Walk):
     def mend(self) -> None:
         self.all_is_well_again()
         for place in (self.web, self.spare):
-            place.lxd_answers, place.fence_command_works = True, True
+            place.lxd_answers, place.fence_command_works, place.lxd_ahead = True, True, 0.0
         for secondary in SECONDARIES:
             self.a_machine_is_back(secondary)
         for process in self.site.operators:

@@ -187,7 +187,7 @@ class SimulatedLxd(LxdServer):
             raise self._says(f"{doing}: {objection}")
         match action:
             case "start":
-                container.started_at = self._scheduler.wall
+                container.started_at = service.lxd_now
                 # What a restore has left there for its identity: else its files were looked for there.
                 shutil.rmtree(self.rootfs("default", instance), ignore_errors=True)
                 service.boots(1.0)
@@ -210,7 +210,7 @@ class SimulatedLxd(LxdServer):
         service, container = self._of(instance)
         if container.status != RUNNING:
             raise self._says(f"Instance is {'frozen' if container.status == FROZEN else 'not running'}")
-        said = (0, f"now {int(self._scheduler.wall)}\n")
+        said = (0, f"now {int(service.lxd_now)}\n")
         if "promote" in command and service.mode in ("warm", "hot"):
             service.boots(MODES[service.mode][1])
         elif "promote" in command and service.took_over_at != service.epoch:

@@ -317,7 +317,7 @@ class Site:
                     case "standby_running":
                         service.container_becomes(RUNNING if value else STOPPED)
                     case "standby_restarted":
-                        service.container.started_at = self.scheduler.wall
+                        service.container.started_at = service.lxd_now
                         service.has_everything = False
                     case "standby_stopped_by":
                         service.container_becomes(STOPPED, value)

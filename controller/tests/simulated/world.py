@@ -97,6 +97,8 @@ class Service:
     disk_is_elsewhere: bool = False
     #: Seconds by which the clock of its VM is ahead of the controller's.
     clock_ahead: float = 0.0
+    #: Seconds by which the clock of its secondary is ahead, by which LXD tells starts.
+    lxd_ahead: float = 0.0
     #: Seconds from its power button to its end; None: it does not heed it.
     shuts_down_within: float | None = 3.0
     #: Its role `primary` is of this version: it tells its boot, and sends its last files when it shuts down.
@@ -353,6 +355,11 @@ class Service:
         takes_files = self.container.config.get("user.vcrecovery.role") == "standby" and not self.disk_is_elsewhere
         if self.sends_last_files and self.syncs and not self.network_cut and takes_files:
             self.heartbeat, self.final = self.scheduler.wall + self.clock_ahead, True
+
+    @property
+    def lxd_now(self) -> float:
+        """By the clock of its secondary."""
+        return self.scheduler.wall + self.lxd_ahead
 
     @property
     def order(self) -> Given | None:
@@ -641,7 +648,7 @@ class World:
         for place in self.in_lxd(secondary):
             container = place.container
             if place.is_there and container.config.get("boot.autostart") == "true" and container.status == STOPPED:
-                container.started_at = self.scheduler.wall
+                container.started_at = place.lxd_now
                 place.boots(1.0)
             place.look_for_two()
 
