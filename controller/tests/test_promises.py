@@ -939,7 +939,7 @@ class EnoughError(BaseException):
 
 
 #: Each with how many walks are the same each time, and how many are new.
-MACHINES = [(Promises, 120, 30), (PromisesOfSeveral, 40, 10)]
+MACHINES = [(Promises, 112, 28), (PromisesOfSeveral, 36, 9)]
 NAMES = ["one-service", "several-services"]
 
 
