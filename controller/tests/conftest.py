@@ -61,14 +61,17 @@ services:
 """
 
 
-#: Of the walks that `test_promises` makes anew each time; all workers have the same.
+#: Who makes walks anew each time, and the seed of those; all workers have the same.
+WALKS = ("test_promises.py", "test_promises_of_a_spare.py")
 NEW_SEED = os.environ.setdefault("VCRECOVERY_SEED", str(random.SystemRandom().randrange(2**32)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
-    if any("test_promises.py" in report.nodeid for report in ended):
-        terminalreporter.write_line(f"Some walks of test_promises.py were new: VCRECOVERY_SEED={NEW_SEED} repeats them")
+    walked = [name for name in WALKS if any(f"{name}::" in report.nodeid for report in ended)]
+    if walked:
+        said = " and ".join(walked)
+        terminalreporter.write_line(f"Some walks of {said} were new: VCRECOVERY_SEED={NEW_SEED} repeats them")
     if any("test_w_report_page.py" in report.nodeid for report in ended):
         kept = Path(__file__).resolve().parents[2] / ".cache/screenshots"
         terminalreporter.write_line(f"The report as a browser shows it: {kept}")

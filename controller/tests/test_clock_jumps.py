@@ -12,6 +12,7 @@ from simulated.site import Site
 from vcrecovery.core.episode import Step
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd.instances import RUNNING, STOPPED
 from vcrecovery.drivers.probe import Probes
 from vcrecovery.operations.steps.ages import ages_of
 from vcrecovery.plan.probes import Port
@@ -124,3 +125,33 @@ def test_what_waits_ends_in_time_whatever_the_clock_shows() -> None:
         nobody.bind(("127.0.0.1", 0))
         (result,) = Probes(SetBack()).wait_for_all([("127.0.0.1", Port(tcp=nobody.getsockname()[1]))], 0.5, 0.1)
     assert not result.ok
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_a_standby_that_waits_is_booted_again_whatever_the_clock_of_its_secondary_shows(
+    ahead: float, memory_path: Path
+) -> None:
+    """That tells when it was started."""
+    site = Site(memory_path, world={"mode": "hot", "lxd_ahead": ahead})
+    site.watch(10)
+    for _ in range(2):
+        site.change(["web"], {"standby_running": False})
+        site.watch(90)
+        assert site.world.services["web"].container.status == RUNNING, site.log
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_what_an_operator_has_stopped_is_left_alone_whatever_the_clock_of_its_secondary_shows(
+    ahead: float, memory_path: Path
+) -> None:
+    """Also by a watcher that was not there, and only reads of it."""
+    site = Site(memory_path, world={"lxd_ahead": ahead})
+    site.watch(3)
+    site.crash("web")
+    site.watch(20)
+    site.change(["web"], {"standby_stopped_by": "root over unix"})
+    site.watch(10)
+    site.kill_watcher()
+    site.watch(60)
+    web = site.world.services["web"]
+    assert (web.container.status, web.starts) == (STOPPED, 1), site.log

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simulated.lxd import SimulatedLxd, losing_one_answer
 from simulated.observed import Observed
 from simulated.scheduler import KilledError
 from simulated.site import Site
@@ -58,10 +59,36 @@ def test_killed_at(first_kill: int, second_kill: int | None, memory_path: Path) 
     is_done(site)
 
 
+@pytest.mark.parametrize("mode", ["hot", "warm"])
+def test_the_answer_to_a_promotion_is_lost(mode: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs: what it serves with is told by its ports, and nothing is done twice."""
+    site = Site(memory_path, world={"mode": mode})
+    site.watch(1)
+    monkeypatch.setattr(SimulatedLxd, "ask", losing_one_answer("ask"))
+    site.crash("web")
+    site.watch(5)
+    state, web = site.journal.state("web"), site.world.services["web"]
+    assert (state.side, state.epoch, state.open_episode) == (Side.STANDBY, 1, None), site.log
+    assert (web.starts, web.dns_address) == (1, "standby"), site.log
+    assert sum("its answer was lost" in line for line in site.log) == 1
+
+
 def with_restore_points(folder: Path) -> Site:
     site = Site(folder, world={"restore_points": POINTS})
     site.crash("web")
     return site
+
+
+def test_the_answer_to_a_restore_is_lost(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done once more, whole."""
+    site = with_restore_points(memory_path)
+    monkeypatch.setattr(SimulatedLxd, "restore", losing_one_answer("restore"))
+    site.failover(restore_point="latest")
+    assert not site.world.services["web"].serves
+    site.watch(5)
+    web = site.world.services["web"]
+    assert (web.tree, web.restores, web.starts) == (POINTS[-1], 2, 1), site.log
+    assert web.serves
 
 
 def test_every_boundary_of_a_restore_is_meant(memory_path: Path) -> None:

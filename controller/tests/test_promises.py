@@ -69,6 +69,7 @@ OTHERS = [
     "crash",
     "clock",
     "second watcher",
+    "migrates away",
 ]
 #: Where a kill leaves something half done.
 PLACES = [
@@ -76,6 +77,9 @@ PLACES = [
     "in the middle of restore",
 ]
 SEEDS = st.integers(0, 2**32 - 1)
+CLOCKS_AHEAD = [-3600.0, -20.0, 0.0, 20.0, 3600.0]
+#: A hypervisor.
+NOT_OF_THE_PLAN = "hv7"
 
 
 class Walk(RuleBasedStateMachine):
@@ -187,6 +191,7 @@ class Walk(RuleBasedStateMachine):
             fence_command_works=True,
             fence_command_lies=False,
             clock_ahead=0.0,
+            lxd_ahead=0.0,
             standby_ports_open_after=1.0,
             standby_flaps_for=0.0,
             standby_service_ended=False,
@@ -197,6 +202,20 @@ class Walk(RuleBasedStateMachine):
         for service in self.services:
             if service.ns2 is not None:
                 service.ns2 = ""
+            self.it_is_where_the_plan_has_it(service)
+
+    def it_is_where_the_plan_has_it(self, service: Service) -> None:
+        service.undefined = False
+        home = self.site.plan.services[service.name].primary.hypervisor
+        if service.host == NOT_OF_THE_PLAN and service.power is Power.RUNNING:
+            self.site.world.migrate(service, home)
+        elif service.host == NOT_OF_THE_PLAN:
+            service.host = home
+
+    def leaves_the_plan(self, service: Service) -> None:
+        """While it runs: its hypervisors do not know it any more, and it lives on."""
+        if service.power is Power.RUNNING and service.libvirt_answers and not service.by_hand:
+            self.site.world.migrate(service, NOT_OF_THE_PLAN)
 
     @invariant()
     def there_is_one_live_copy(self) -> None:
@@ -326,8 +345,36 @@ class Promises(Walk):
     def operator_starts_the_primary(self) -> None:
         """By hand, whatever the controllers do: from the fence on, two may live for as long as nobody can see it."""
         if self.under_way("web") or self.web.serves:
-            self.web.operators_word = True
+            self.web.is_started_by_hand()
         self.site.start_primary("web")
+
+    @rule(then=st.sampled_from(["", "", "crash", "ports", "failover", "force"]), seconds=st.sampled_from([2.0, 12.0]))
+    def the_primary_leaves_the_plan(self, then: str, seconds: float) -> None:
+        """It is migrated to where nobody looks, which the watcher hears, and something befalls it there."""
+        self.operator_brings_the_primary_back()
+        self.leaves_the_plan(self.web)
+        self.watch(3.0)
+        match then:
+            case "crash":
+                self.site.crash("web")
+            case "ports":
+                self.change(primary_ports_open=False, unit_state="failed")
+            case "failover" | "force":
+                self.let(self.site.begin_failover(force=then == "force"))
+        self.watch(seconds)
+
+    @rule(then=st.sampled_from(["", "crash", "destroyed", "shutdown", "its host"]))
+    def the_primary_is_undefined(self, then: str) -> None:
+        """No hypervisor knows it any more once it is off; not even why it is."""
+        self.change(undefined=True)
+        match then:
+            case "crash":
+                self.site.crash("web")
+            case "destroyed" | "shutdown":
+                self.operator_stops_the_primary(then)
+            case "its host":
+                self.hypervisor_loses_its_power(autostart=False, back=True)
+        self.watch(5.0)
 
     @rule(trouble=st.sampled_from(["", "silent", "crashed", "hangs", "cut"]))
     def hypervisor(self, trouble: str) -> None:
@@ -354,9 +401,13 @@ class Promises(Walk):
     def fence_command(self, works: bool, lies: bool, late: float | None) -> None:
         self.change(fence_command_works=works, fence_command_lies=lies, fence_acts_late=late)
 
-    @rule(ahead=st.sampled_from([-3600.0, -20.0, 0.0, 20.0, 3600.0]))
+    @rule(ahead=st.sampled_from(CLOCKS_AHEAD))
     def the_clock_of_the_vm_is_off(self, ahead: float) -> None:
         self.change(clock_ahead=ahead)
+
+    @rule(ahead=st.sampled_from(CLOCKS_AHEAD))
+    def the_clock_of_the_secondary_is_off(self, ahead: float) -> None:
+        self.change(lxd_ahead=ahead)
 
     @rule(
         seconds=st.sampled_from([18.0, 24.0, 36.0]),
@@ -478,6 +529,7 @@ class Promises(Walk):
             "second watcher": self.site.start_another_watcher,
             "operator_starts_the_primary": self.operator_starts_the_primary,
             "crash": lambda: self.site.crash("web"),
+            "migrates away": lambda: self.leaves_the_plan(self.web),
         }
         at = self.site.scheduler.time + seconds
         self.more_comes_until = max(self.more_comes_until, at)
@@ -501,7 +553,7 @@ class Promises(Walk):
         said: dict[str, Any] = {"force": force, "primary_is_down": word, "restore_point": restore_point}
         # What the operator says of a primary that runs is the operator's to answer for.
         if word:
-            self.web.operators_word = True
+            self.web.operators_word, self.web.by_hand = True, False
         self.let(self.site.begin_failover(**{key: value for key, value in said.items() if value}))
 
     def goes_wrong(self, what: str, place: str) -> None:
@@ -720,10 +772,7 @@ class PromisesOfSeveral(Walk):
         then_mended: bool,
     ) -> None:
         """All is well, several crash together, and then all goes wrong at once."""
-        self.operators_bring_everything_back()
-        for name in SERVICES:
-            self.site.acknowledge(name)
-        self.site.acknowledged.update(SERVICES)
+        self.all_is_well_and_acknowledged()
         self.site.scheduler.loses = lost
         if slow is not None:
             self.change(slow, standby_ports_open_after=3.5)
@@ -738,6 +787,12 @@ class PromisesOfSeveral(Walk):
         if then_mended:
             self.everything_is_mended()
 
+    def all_is_well_and_acknowledged(self) -> None:
+        self.operators_bring_everything_back()
+        for name in SERVICES:
+            self.site.acknowledge(name)
+        self.site.acknowledged.update(SERVICES)
+
     @rule(services=st.sets(st.sampled_from(SERVICES), min_size=1))
     def crash(self, services: set[str]) -> None:
         for name in sorted(services):
@@ -749,6 +804,20 @@ class PromisesOfSeveral(Walk):
             if crashed and not answers:
                 self.site.crash(name)
             self.change(name, hypervisor_answers=answers)
+
+    @rule(
+        host=st.sampled_from(["hv0", "hv1"]),
+        dead=st.sets(st.sampled_from(SERVICES), min_size=1, max_size=2),
+        seconds=st.sampled_from([22.0, 40.0]),
+    )
+    def a_silent_hypervisor_on_which_some_answer(self, host: str, dead: set[str], seconds: float) -> None:
+        """All is well, libvirt falls silent there, and some VMs die: the others must not be powered off with them."""
+        self.all_is_well_and_acknowledged()
+        for name in self.on(host):
+            self.change(name, hypervisor_answers=False)
+            if name in dead:
+                self.site.crash(name)
+        self.watch(seconds)
 
     @rule(
         host=st.sampled_from(["hv0", "hv1"]),
@@ -783,11 +852,13 @@ class PromisesOfSeveral(Walk):
         for service in self.site.world.in_lxd(secondary):
             self.change(service.name, lxd_answers=answers)
 
-    @rule(service=st.sampled_from(SERVICES))
-    def migrates(self, service: str) -> None:
-        """To the other hypervisor, while it runs."""
+    @rule(service=st.sampled_from(SERVICES), away=st.booleans())
+    def migrates(self, service: str, away: bool) -> None:
+        """To the other hypervisor, while it runs, or to one that is not of the plan."""
         vm = self.site.world.services[service]
-        if vm.power is Power.RUNNING and vm.libvirt_answers:
+        if away:
+            self.leaves_the_plan(vm)
+        elif vm.power is Power.RUNNING and vm.libvirt_answers:
             self.site.world.migrate(vm, "hv1" if vm.host == "hv0" else "hv0")
 
     @rule(service=st.sampled_from(SERVICES), after=st.sampled_from([0.0, 1.0, 30.0, NEVER]))
@@ -868,7 +939,7 @@ class EnoughError(BaseException):
 
 
 #: Each with how many walks are the same each time, and how many are new.
-MACHINES = [(Promises, 120, 30), (PromisesOfSeveral, 40, 10)]
+MACHINES = [(Promises, 112, 28), (PromisesOfSeveral, 36, 9)]
 NAMES = ["one-service", "several-services"]
 
 
@@ -882,12 +953,8 @@ def test_the_promises_hold(machine: type[Walk], often: int, anew: int, same: boo
     run_state_machine_as_test(walked, settings=walks(often if same else anew, same=same))
 
 
-@pytest.mark.timeout(0)
-@pytest.mark.skipif(not STEPS, reason="VCRECOVERY_STEPS=1000000 asks for it")
-@pytest.mark.parametrize("machine", [machine for machine, _, _ in MACHINES], ids=NAMES)
-def test_the_promises_hold_for_long(
-    machine: type[Walk], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def walk_for_long(machine: type[Walk], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With new walks, until as many steps were taken as were asked for."""
     Walk.taken, begun = 0, time.monotonic()
 
     def enough(walk: Walk, ends: Callable[[Walk], None] = machine.teardown) -> None:
@@ -903,3 +970,15 @@ def test_the_promises_hold_for_long(
             run_state_machine_as_test(seeded, settings=walks(10_000_000, same=False))
         took = time.monotonic() - begun
         print(f"{Walk.taken} steps, {Walk.taken / took:.0f} a second", flush=True)  # noqa: T201
+
+
+for_long = pytest.mark.skipif(not STEPS, reason="VCRECOVERY_STEPS=1000000 asks for it")
+
+
+@pytest.mark.timeout(0)
+@for_long
+@pytest.mark.parametrize("machine", [machine for machine, _, _ in MACHINES], ids=NAMES)
+def test_the_promises_hold_for_long(
+    machine: type[Walk], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk_for_long(machine, capsys, monkeypatch)

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from conftest import NEW_SEED
 from simulated.world import Service
-from test_promises import NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, walks
+from test_promises import CLOCKS_AHEAD, NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, for_long, walk_for_long, walks
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import STOPPED
@@ -86,7 +86,7 @@ class PromisesOfASpare(Walk):
     @rule()
     def operator_starts_the_primary(self) -> None:
         if self.under_way("web"):
-            self.web.operators_word = True
+            self.web.is_started_by_hand()
         self.site.start_primary("web")
 
     @rule(secondary=st.sampled_from(SECONDARIES), seconds=st.sampled_from([0.0, 8.0, 20.0]))
@@ -115,6 +115,10 @@ class PromisesOfASpare(Walk):
             if not secondary:
                 place.others_use = 0.0
         self.passes(seconds)
+
+    @rule(secondary=st.sampled_from(SECONDARIES), ahead=st.sampled_from(CLOCKS_AHEAD))
+    def the_clock_of_a_secondary_is_off(self, secondary: str, ahead: float) -> None:
+        self.place(secondary).lxd_ahead = ahead
 
     @rule(works=st.booleans())
     def fence_commands(self, works: bool) -> None:
@@ -221,7 +225,7 @@ class PromisesOfASpare(Walk):
     def mend(self) -> None:
         self.all_is_well_again()
         for place in (self.web, self.spare):
-            place.lxd_answers, place.fence_command_works = True, True
+            place.lxd_answers, place.fence_command_works, place.lxd_ahead = True, True, 0.0
         for secondary in SECONDARIES:
             self.a_machine_is_back(secondary)
         for process in self.site.operators:
@@ -263,3 +267,9 @@ class PromisesOfASpare(Walk):
 def test_the_promises_hold(same: bool) -> None:
     walked: Any = PromisesOfASpare if same else seed(int(NEW_SEED))(PromisesOfASpare)
     run_state_machine_as_test(walked, settings=walks(100 if same else 25, same=same))
+
+
+@pytest.mark.timeout(0)
+@for_long
+def test_the_promises_hold_for_long(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    walk_for_long(PromisesOfASpare, capsys, monkeypatch)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from contracts.cases import Cases, Waits, refusal
-from vcrecovery.core.domain import DomainEvent, DomainReading
+from vcrecovery.core.domain import Destroyed, DomainEvent, DomainReading
 from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.errors import ExternalError
@@ -205,7 +205,8 @@ def a_destroy_keeps_it_from_starting_with_its_host(on: Hypervisor) -> None:
 def a_vm_that_was_destroyed_stays_off_when_its_host_boots(on: Hypervisor) -> None:
     on.start_with_host()
     on.start()
-    on.host.destroy(on.uuid)
+    assert on.host.destroy(on.uuid) == Destroyed(ended=True, starts_with_host=True)
+    assert on.host.destroy(on.uuid) == Destroyed()
     on.forget()
     becomes(on, Power.SHUTOFF)
 
@@ -289,7 +290,7 @@ def cpu_time_counts_while_it_runs(on: Hypervisor) -> None:
 def a_vm_that_it_does_not_know(on: Hypervisor) -> None:
     assert on.host.read(NOBODY) == DomainReading(Power.ABSENT, detail=f"hypervisor hv1 does not know VM {NOBODY}")
     assert set(on.host.usage([NOBODY, on.uuid])) == {on.uuid}
-    on.host.destroy(NOBODY)
+    assert on.host.destroy(NOBODY) == Destroyed()
     assert not on.host.suspend(NOBODY)
     assert not on.host.resume(NOBODY)
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.domain import Destroyed, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt import LibvirtHost
 from vcrecovery.drivers.libvirt.readings import Guest
@@ -73,12 +73,13 @@ class ProcessVm(LibvirtHost):
         (self._folder / "pid").write_text(str(vm.pid))
         return True
 
-    def destroy(self, uuid: str, timeout: float | None = None) -> bool:
+    def destroy(self, uuid: str, timeout: float | None = None) -> Destroyed:
         if pid := self._pid:
             os.killpg(pid, signal.SIGKILL)
         # The connections of ssh, too, which are in the background.
         wait_for(lambda: not (process.kill(process.having(self._folder)) or self._pid), "the end of the VM")
-        return False
+        return Destroyed(ended=True)
 
     def shut_down(self, uuid: str, timeout: float | None = None) -> bool:
-        return self.destroy(uuid)
+        self.destroy(uuid)
+        return False

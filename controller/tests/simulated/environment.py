@@ -299,6 +299,10 @@ class SimulatedEnvironment(Environment):
         if host in self.plan.secondaries:
             return self._end_secondary(host)
         there = self._world.on(host)
+        if not there:
+            # All have left it.
+            scheduler.takes(FENCE_TAKES)
+            return "Chassis Power is off"
         if there[0].fence_command_hangs:
             scheduler.sleep(timeout)
         else:

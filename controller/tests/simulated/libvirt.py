@@ -11,7 +11,7 @@ from simulated.scheduler import Scheduler
 from simulated.secondary_vm import HOST as SECONDARIES_HOST
 from simulated.secondary_vm import SecondaryDomain, SecondaryVm
 from simulated.world import Service, World
-from vcrecovery.core.domain import DomainEvent
+from vcrecovery.core.domain import Destroyed, DomainEvent
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.drivers.libvirt import LibvirtHost, connection
 from vcrecovery.drivers.libvirt.connection import Call
@@ -68,7 +68,7 @@ class _Domain:
         return self._service.power not in OFF
 
     def isPersistent(self) -> bool:  # noqa: N802
-        return True
+        return not self._service.undefined
 
     def hasManagedSaveImage(self) -> bool:  # noqa: N802
         return False
@@ -128,7 +128,7 @@ class _Connection:
             if vm.uuid == uuid and self._host == SECONDARIES_HOST:
                 return _shown(vm)
         service = self._world.by_uuid(uuid)
-        if service is None or service.host != self._host:
+        if service is None or service.host != self._host or not service.is_known:
             raise SimulatedError(libvirt.VIR_ERR_NO_DOMAIN, f"Domain not found: no domain with matching uuid '{uuid}'")
         return _Domain(service, self._world)
 
@@ -140,7 +140,7 @@ class _Connection:
         return _shown(vm)
 
     def listAllDomains(self) -> list[_Domain]:  # noqa: N802
-        return [_Domain(service, self._world) for service in self._world.on(self._host)]
+        return [_Domain(service, self._world) for service in self._world.on(self._host) if service.is_known]
 
 
 class SimulatedHost(LibvirtHost):
@@ -181,18 +181,18 @@ class SimulatedHost(LibvirtHost):
                     return
             raise self._unreachable(f"no answer within {within:.0f} s")
 
-    def destroy(self, uuid: str, timeout: float | None = None) -> bool:
+    def destroy(self, uuid: str, timeout: float | None = None) -> Destroyed:
         service = self._world.by_uuid(uuid)
         there = service if service is not None and service.host == self.name else None
         try:
-            with_host = super().destroy(uuid, timeout)
+            destroyed = super().destroy(uuid, timeout)
         except ExternalError:
             if there is not None:
                 self.acts_late([there], "destroyed")
             raise
         if there is not None:
             self._scheduler.may_be_lost()
-        return with_host
+        return destroyed
 
     def acts_late(self, services: Sequence[Service], reason: str) -> None:
         """What was asked of libvirtd, or of a BMC, is done later, although nobody heard that it would be."""

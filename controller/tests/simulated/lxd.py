@@ -187,7 +187,7 @@ class SimulatedLxd(LxdServer):
             raise self._says(f"{doing}: {objection}")
         match action:
             case "start":
-                container.started_at = self._scheduler.wall
+                container.started_at = service.lxd_now
                 # What a restore has left there for its identity: else its files were looked for there.
                 shutil.rmtree(self.rootfs("default", instance), ignore_errors=True)
                 service.boots(1.0)
@@ -210,6 +210,7 @@ class SimulatedLxd(LxdServer):
         service, container = self._of(instance)
         if container.status != RUNNING:
             raise self._says(f"Instance is {'frozen' if container.status == FROZEN else 'not running'}")
+        said = (0, f"now {int(service.lxd_now)}\n")
         if "promote" in command and service.mode in ("warm", "hot"):
             service.boots(MODES[service.mode][1])
         elif "promote" in command and service.took_over_at != service.epoch:
@@ -217,8 +218,9 @@ class SimulatedLxd(LxdServer):
             service.takes_over()
         if "start" in command and service.standby_service_ended:
             service.serves_inside_again()
-            return 0, "started nginx.service"
-        return 0, f"now {int(self._scheduler.wall)}\n"
+            said = (0, "started nginx.service")
+        self._scheduler.may_be_lost()
+        return said
 
     @contextmanager
     def lifecycle(self) -> Iterator[Happenings]:
@@ -299,6 +301,7 @@ class SimulatedLxd(LxdServer):
         if service.untouched:
             service.kept_untouched.add(snapshot)
         self._in_the_middle("snapshot")
+        self._scheduler.may_be_lost()
 
     def rename_snapshot(self, instance: str, snapshot: str, name: str) -> None:
         self._asked()
@@ -309,12 +312,14 @@ class SimulatedLxd(LxdServer):
         if is_kept and snapshot not in service.kept_untouched:
             service.violated(f"what is kept of {instance} is not what its standby was")
         self._in_the_middle("renaming")
+        self._scheduler.may_be_lost()
 
     def delete_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
         self._asked(0.5)
         service, _ = self._of(instance)
         self._must_have(service, snapshot, f"the removal of snapshot {snapshot} of {instance}")
         service.restore_points = tuple(point for point in service.restore_points if point != snapshot)
+        self._scheduler.may_be_lost()
 
     def pool_driver(self, pool: str) -> str | None:
         self._asked(noted=True)
@@ -346,6 +351,7 @@ class SimulatedLxd(LxdServer):
         # It is the one of then, when no failover had claimed it.
         then = {**container.config, ROLE_KEY: STANDBY}
         container.config = {key: value for key, value in then.items() if key not in (EPOCH_KEY, "boot.autostart")}
+        self._scheduler.may_be_lost()
 
     def file(self, instance: str, path: str) -> bytes | None:
         self._asked(noted=True)
@@ -394,3 +400,18 @@ class SimulatedLxd(LxdServer):
                 containers[service.name] = ContainerReading(container.cpu_used, 1 << 20, 0, container.started_at)
             containers["others"] = ContainerReading(service.others_use * now, 1 << 20)
         return Reading(now, 2, self._size.memory, 1 << 30, total, free, containers)
+
+
+def losing_one_answer(method: str) -> Callable[..., Any]:
+    """In the place of that method of a SimulatedLxd: what is asked for first is done, and nobody hears that it is."""
+    does = getattr(SimulatedLxd, method)
+    lost: list[str] = []
+
+    def answers(lxd: SimulatedLxd, *asked: Any, **how: Any) -> Any:
+        said = does(lxd, *asked, **how)
+        if not lost:
+            lost.append(method)
+            raise ExternalError("its answer was lost")
+        return said
+
+    return answers

@@ -12,9 +12,12 @@ from simulated.scheduler import Process
 from simulated.site import Site
 from simulated.world import Service
 from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
+from vcrecovery.core.evidence import Kept
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
+from vcrecovery.core.service_state import Side
 from vcrecovery.core.standby_end import STEADY, WAITS
+from vcrecovery.standby.restore_points import named
 
 #: What the plan of an observed site says; the rest is the plan's default.
 POLICY = Policy(max_staleness=60.0, cool_down=600.0)
@@ -67,12 +70,23 @@ class Observed(Site):
             case "ended keep":
                 # Who goes back has seen the failover.
                 self.acknowledged.add(episode.service)
+                self._is_kept(service, episode)
             case "ended probe":
                 self._starting.pop(episode.service, None)
                 there = self._place(episode).answered
                 answered = service.vm_answered if episode.request.back else episode.epoch in there
                 if not answered:
                     self._violated(f"the ports of {service.name} are said to be open, and were not asked")
+
+    def _is_kept(self, service: Service, episode: Episode) -> None:
+        """What is kept for a rollback is in the journal: nothing else would ever remove it."""
+        ended = self.journal.episode(episode.id)
+        kept, stopped = (ended.done(step) if ended is not None else None for step in (Step.KEEP, Step.STOP))
+        assert kept is not None
+        assert isinstance(kept.evidence, Kept)
+        of_then = named(stopped.ended_at or 0.0 if stopped is not None else 0.0, kept=True).name
+        if (of_then in service.restore_points) is not (of_then == kept.evidence.restore_point):
+            self._violated(f"what a failback of {service.name} keeps is not what it says")
 
     def _place(self, episode: Episode) -> Service:
         """Where its container is to serve."""
@@ -140,7 +154,10 @@ class Observed(Site):
 
     def _is_ended(self, service: Service, by: str, begun: float) -> None:
         """By itself it never ends a primary that is seen to serve, nor a hypervisor on which something answers."""
-        episode = self.journal.state(service.name).open_episode
+        state = self.journal.state(service.name)
+        episode = state.open_episode
+        if by == "power-off" and episode is None and state.side is Side.PRIMARY:
+            self._is_ended_with_its_host(service, begun)
         if episode is None or episode.request.force or episode.request.primary_is_down or episode.ever_fenced:
             return
         since = service.well_since if by == "destroy" else service.answers_since
@@ -148,6 +165,16 @@ class Observed(Site):
         seen = self._looked.get(episode.id) if by == "destroy" else begun - ASKED_BEFORE
         if seen is not None and since is not None and since < seen:
             self._violated(f"{service.name} was seen to serve, and is ended by {by}")
+
+    def _is_ended_with_its_host(self, service: Service, begun: float) -> None:
+        """Nothing has befallen it, and others there are failed over."""
+        there = [self.journal.state(other.name).open_episode for other in self.world.on(service.host)]
+        if any(e is not None and (e.request.force or e.request.primary_is_down) for e in there):
+            # Whoever says that weighs the one against the other.
+            return
+        since = service.answers_since
+        if since is not None and since < begun - ASKED_BEFORE:
+            self._violated(f"{service.name} answers, and is ended with its hypervisor")
 
     def _starts(self, service: Service) -> None:
         episode = self.journal.state(service.name).open_episode

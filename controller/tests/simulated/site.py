@@ -317,7 +317,7 @@ class Site:
                     case "standby_running":
                         service.container_becomes(RUNNING if value else STOPPED)
                     case "standby_restarted":
-                        service.container.started_at = self.scheduler.wall
+                        service.container.started_at = service.lxd_now
                         service.has_everything = False
                     case "standby_stopped_by":
                         service.container_becomes(STOPPED, value)
@@ -338,7 +338,7 @@ class Site:
     # -- the log -----------------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        if "internal error" in text:
+        if "internal error" in text or "this is a bug" in text:
             self.scheduler.broken = self.scheduler.broken or AssertionError("\n".join([text, *self.log[-60:]]))
         text = text.replace(str(self.folder / "state"), "/var/lib/vcrecovery").replace(str(self.folder), "/etc")
         text = re.sub(r"\bprocess \d+\b", "process 4711", text)
@@ -604,7 +604,8 @@ class Site:
         service = self.world.services[name]
         if service.serves or (service.other is not None and service.other.serves):
             # Whoever does this beside a standby that serves has two; what matters is for how long.
-            service.operators_word = True
+            service.is_started_by_hand()
+        service.undefined = False
         self.world.becomes(service, Power.RUNNING)
 
     def serve_from_primary(self, name: str) -> None:
@@ -617,7 +618,8 @@ class Site:
             records["A"] = {service.address}
         if service.power is not Power.PAUSED or not service.quarantined:
             self.start_primary(name)
-        service.operators_word, service.tree = False, "synced"
+        service.operators_word = service.by_hand = False
+        service.tree = "synced"
         # What the standby has written was copied by hand, or is given up.
         service.has_everything = True
         self.reset(name)

@@ -28,6 +28,8 @@ MODES: Mapping[str, tuple[float, float]] = {
     "frozen": (0.05, 0.1),
     "hot": (0.02, 0.1),
 }
+#: Seconds for which a fence holds (the policy's `fence_valid_for`), and by which a start may come later than it could.
+FENCE_HOLDS = 60.0 + 10.0
 #: What a VM does, by what its heartbeats depend on.
 _BEATS = frozenset({"disk_is_elsewhere", "power", "cpu", "network_cut", "syncs", "superseded", "clock_ahead"})
 #: On which of them it depends whether the primary serves, or anything answers, as seen from here.
@@ -75,6 +77,8 @@ class Service:
     reason: str = ""
     #: Whether the VM starts with its hypervisor.
     autostart: bool = False
+    #: Whether its hypervisor forgets it when it ends (`virsh undefine`).
+    undefined: bool = False
     #: Whether it was paused by us.
     quarantined: bool = False
     #: Per cent of the primary's CPU.
@@ -93,6 +97,8 @@ class Service:
     disk_is_elsewhere: bool = False
     #: Seconds by which the clock of its VM is ahead of the controller's.
     clock_ahead: float = 0.0
+    #: Seconds by which the clock of its secondary is ahead, by which LXD tells starts.
+    lxd_ahead: float = 0.0
     #: Seconds from its power button to its end; None: it does not heed it.
     shuts_down_within: float | None = 3.0
     #: Its role `primary` is of this version: it tells its boot, and sends its last files when it shuts down.
@@ -193,6 +199,10 @@ class Service:
     switches: int = 0
     #: The operator says that the primary is down, or has started it beside a standby that serves.
     operators_word: bool = False
+    #: That word is only that it was started after its fence: it counts for as long as nobody need have seen it.
+    by_hand: bool = False
+    #: Since when it runs, and libvirt says so to whoever asks.
+    seen_to_run_since: float | None = 0.0
     #: Since when the primary serves and nothing speaks against it, and since when anything answers at its address.
     well_since: float | None = 0.0
     answers_since: float | None = 0.0
@@ -297,6 +307,8 @@ class Service:
             and self.libvirt_answers
             and self.cpu == 5.0
         )
+        seen = self.power is Power.RUNNING and not self.superseded and self.libvirt_answers
+        self.seen_to_run_since = (now if self.seen_to_run_since is None else self.seen_to_run_since) if seen else None
         self.well_since = (now if self.well_since is None else self.well_since) if well else None
         if self.answers_since is not None and not self.open_ports:
             self.answered_until = now
@@ -345,9 +357,19 @@ class Service:
             self.heartbeat, self.final = self.scheduler.wall + self.clock_ahead, True
 
     @property
+    def lxd_now(self) -> float:
+        """By the clock of its secondary."""
+        return self.scheduler.wall + self.lxd_ahead
+
+    @property
     def order(self) -> Given | None:
         """The open one for its VM."""
         return order_in(self.container.config)
+
+    @property
+    def is_known(self) -> bool:
+        """To its hypervisor."""
+        return not (self.undefined and self.power in OFF)
 
     @property
     def libvirt_answers(self) -> bool:
@@ -406,12 +428,30 @@ class Service:
     def may_start(self) -> None:
         """Its primary is off, or came back after its fence and was paused by us."""
         gone = self.power in OFF or self.superseded or (self.power is Power.PAUSED and self.quarantined)
-        if gone or self.operators_word:
+        if gone:
+            return
+        if self.operators_word:
+            since = self.seen_to_run_since
+            if self.by_hand and since is not None and self.scheduler.time - since > FENCE_HOLDS:
+                self.violated(f"the standby of {self.name} starts long after its primary was started by hand")
+            # From here on there are two, whose operator knows.
+            self.home.by_hand = False
             return
         if self.lied_at is None:
             self.violated(f"the standby of {self.name} starts while its primary may live")
         elif self.answers_since is not None and self.answers_since <= self.lied_at:
             self.violated(f"the standby of {self.name} starts while its primary answers, since a fence command lies")
+
+    @property
+    def home(self) -> Service:
+        """What has its VM's words."""
+        return self
+
+    def is_started_by_hand(self) -> None:
+        """Beside its standby, or one that will serve."""
+        if not self.operators_word:
+            self.by_hand = not (self.serves or (self.other is not None and self.other.serves))
+        self.operators_word = True
 
     def boots(self, left: float) -> None:
         """Its services start now; `left`: how much of a boot that is."""
@@ -507,7 +547,19 @@ class Service:
 
 #: What a service's other place has no word of its own for.
 _OF_THE_VM = frozenset(
-    {"power", "superseded", "quarantined", "operators_word", "lied_at", "answers_since", "mode", "final", "told_boot"}
+    {
+        "power",
+        "superseded",
+        "quarantined",
+        "operators_word",
+        "by_hand",
+        "seen_to_run_since",
+        "lied_at",
+        "answers_since",
+        "mode",
+        "final",
+        "told_boot",
+    }
     | {"boots_so_far", "address_answers", "network_cut", "probes_hang", "probes_lost", "names", "answers_wrongly"}
     | {"knows", "sends_last_files", "_units"}
     | {"primary_ports_open", "standby_ports_open_after", "standby_flaps_for", "open_ports", "pool_free", "disk_full"}
@@ -521,6 +573,10 @@ class OnTheSpare(Service):
         """Its VM's heartbeats come from its home's."""
         if (home := object.__getattribute__(self, "__dict__").get("other")) is not None:
             home.beat()
+
+    @property
+    def home(self) -> Service:
+        return self if self.other is None else self.other
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OF_THE_VM and (of := object.__getattribute__(self, "__dict__").get("other")) is not None:
@@ -592,7 +648,7 @@ class World:
         for place in self.in_lxd(secondary):
             container = place.container
             if place.is_there and container.config.get("boot.autostart") == "true" and container.status == STOPPED:
-                container.started_at = self.scheduler.wall
+                container.started_at = place.lxd_now
                 place.boots(1.0)
             place.look_for_two()
 

@@ -8,7 +8,7 @@ import pytest
 from set_clock import SetClock
 from test_whereabouts import UUID, FakeHost, Stage
 
-from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.domain import Destroyed, DomainReading
 from vcrecovery.core.episode import Episode, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced, ProvedBy
 from vcrecovery.core.power import Power
@@ -21,19 +21,27 @@ WAY_OUT = "`vcrecovery failover web --primary-is-down web`"
 
 
 class Host(FakeHost):
-    """`kept_off`: how often it was told not to start the VM; `heeds`: whether a destroy ends it."""
+    """`kept_off`: how often it was told not to start the VM; `heeds`: whether a destroy ends it.
+
+    `is_transient`: it is forgotten then.
+    """
 
     kept_off = 0
     heeds = True
+    is_transient = False
 
     def keep_off(self, uuid: str) -> bool:
         assert uuid == UUID
         self.kept_off += 1
         return self.reading.power is not Power.RUNNING
 
-    def destroy(self, uuid: str, timeout: float | None = None) -> None:
-        if self.heeds:
-            super().destroy(uuid, timeout)
+    def destroy(self, uuid: str, timeout: float | None = None) -> Destroyed:
+        if not self.heeds:
+            return Destroyed(ended=True)
+        destroyed = super().destroy(uuid, timeout)
+        if self.is_transient:
+            self.reading = DomainReading(Power.ABSENT)
+        return destroyed
 
 
 class FenceStage(Stage):
@@ -241,14 +249,30 @@ def test_a_vm_that_left_between_the_look_and_the_fence_is_fenced_where_it_is(
 ) -> None:
     """Its hypervisor has it no more; the other one has it only after it was asked for copies."""
 
-    def arrives(_uuid: str, _timeout: float | None = None) -> None:
+    def arrives(_uuid: str, _timeout: float | None = None) -> Destroyed:
         site.hv1.reading, site.hv2.reading = DomainReading(Power.ABSENT), DomainReading(power)
+        return Destroyed()
 
     monkeypatch.setattr(site.hv1, "destroy", arrives)
     monkeypatch.setattr(site.env.whereabouts, "copies", lambda _service, _host: ([], []))
     with pytest.raises(ExternalError) as caught:
         site.carry_out(AUTOMATIC, looked(Power.RUNNING))
     assert str(caught.value) == f"VM {UUID} is on hv2 now; run it again: it is fenced there"
+
+
+def test_one_that_ran_and_that_no_hypervisor_has_now_may_run_elsewhere(site: FenceStage) -> None:
+    site.hv1.reading = DomainReading(Power.ABSENT)
+    with pytest.raises(
+        ExternalError, match="ran when it was seen last, and no hypervisor of the plan has it now"
+    ) as it:
+        site.carry_out(AUTOMATIC, looked(Power.RUNNING), tried(10.0), looked(Power.ABSENT))
+    assert WAY_OUT in it.value.hint
+
+
+@pytest.mark.parametrize("power", [Power.RUNNING, Power.PAUSED])
+def test_one_that_is_transient_is_forgotten_with_its_destroy(site: FenceStage, power: Power) -> None:
+    site.hv1.reading, site.hv1.is_transient = DomainReading(power), True
+    assert site.carry_out(AUTOMATIC, looked(power)).power is Power.ABSENT
 
 
 def test_one_that_no_hypervisor_has_is_off(site: FenceStage) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from simulated.lxd import SimulatedLxd
+from simulated.lxd import SimulatedLxd, losing_one_answer
 from simulated.observed import Observed
 from simulated.site import Site
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
@@ -65,6 +65,19 @@ def test_a_failover_for_which_it_is_given_up_lets_files_in(words: dict[str, Any]
     refused = "restore_point" in words
     assert site.journal.state("web").side is (Side.PRIMARY if refused else Side.STANDBY)
     assert ("no restore point 'monday'" in site.log[-1]) is refused
+
+
+@pytest.mark.parametrize("method", ["take_snapshot", "rename_snapshot"])
+def test_what_is_kept_is_told_also_if_an_answer_was_lost(
+    method: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or nobody would ever remove it, and its rollback would be refused."""
+    site = served_by_its_standby(memory_path)
+    monkeypatch.setattr(SimulatedLxd, method, losing_one_answer(method))
+    site.failback()
+    kept = [point for episode in site.journal.history("web") if (point := kept_by(episode)) and point.restore_point]
+    assert [point.restore_point for point in kept] == list(site.world.services["web"].restore_points), site.log
+    assert not takes_no_files(site)
 
 
 @pytest.mark.parametrize("place", ["journalled keep", "in the middle of snapshot", "in the middle of renaming"])

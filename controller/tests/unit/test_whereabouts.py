@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.domain import Destroyed, DomainReading, DomainUsage
 from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.power import Power
 from vcrecovery.core.sighting import Sighting
@@ -72,11 +72,13 @@ class FakeHost:
         self._answer()
         return {UUID: DomainUsage(self.reading)}
 
-    def destroy(self, _uuid: str, _timeout: float | None = None) -> None:
+    def destroy(self, _uuid: str, _timeout: float | None = None) -> Destroyed:
         self._answer()
         self.destroyed += 1
-        if self.reading.power in (Power.RUNNING, Power.PAUSED):
-            self.reading = DomainReading(Power.SHUTOFF, "destroyed")
+        if self.reading.power not in (Power.RUNNING, Power.PAUSED):
+            return Destroyed()
+        self.reading = DomainReading(Power.SHUTOFF, "destroyed")
+        return Destroyed(ended=True)
 
     def resume(self, _uuid: str) -> bool:
         self.resumed += 1
@@ -214,14 +216,14 @@ def test_where_only_zabbix_looks_a_vm_that_is_seen_nowhere_else_may_be_there(tmp
 
 def test_a_copy_that_cannot_be_ended_proves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.hv2.reading = DomainReading(Power.PAUSED)
-    monkeypatch.setattr(stage.hv2, "destroy", lambda *_words: None)
+    monkeypatch.setattr(stage.hv2, "destroy", lambda *_words: Destroyed())
     with pytest.raises(ExternalError, match="is still paused on hv2 after its destroy"):
         stage.fence()
 
 
 def test_one_that_left_between_the_look_and_the_fence_is_not_proved_off(stage: Stage) -> None:
     stage.hv1.reading, stage.hv2.reading = DomainReading(Power.ABSENT), DomainReading(Power.RUNNING)
-    stage.hv2.destroy = lambda *_words: None  # type: ignore[method-assign]
+    stage.hv2.destroy = lambda *_words: Destroyed()  # type: ignore[method-assign]
     with pytest.raises(ExternalError, match=r"(is on hv2 now|is still running on hv2)"):
         stage.fence()
 

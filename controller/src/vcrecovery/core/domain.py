@@ -34,6 +34,14 @@ class DomainUsage:
 
 
 @dataclass(frozen=True)
+class Destroyed:
+    """What a destroy did. `ended`: the VM was there, and active; `starts_with_host`: it was set to, and is not now."""
+
+    ended: bool = False
+    starts_with_host: bool = False
+
+
+@dataclass(frozen=True)
 class DomainEvent:
     """A lifecycle event of a VM. A hint: what counts is the state that is read after it."""
 

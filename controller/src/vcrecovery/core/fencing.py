@@ -142,6 +142,13 @@ def must_look_again(episode: Episode) -> bool:
     return libvirt_was_away(episode) and not (episode.request.force or episode.ever_fenced)
 
 
+def ran_when_seen_last(episode: Episode) -> bool:
+    """Whether it was active at the newest look at which a hypervisor had it: then somebody must have ended it."""
+    looks = (record.saw.power for record in reversed(episode.steps) if record.step is Step.CONFIRM and record.was_done)
+    newest = next((power for power in looks if power not in (Power.ABSENT, Power.UNREACHABLE)), None)
+    return newest in (Power.RUNNING, Power.PAUSED)
+
+
 def waited_for_libvirt(episode: Episode, now: float, silent_for: float) -> bool:
     """Whether libvirt, which does not answer at the fence, has had its time.
 

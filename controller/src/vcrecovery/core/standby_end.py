@@ -26,13 +26,19 @@ class StandbyEnd:
     """The end of a container that was to serve, at `epoch`.
 
     `asked_by`: whom LXD names for it; empty for nobody, or where nobody listened. `given_up`: why it is not started
-    again, where nobody asked for its end.
+    again, where nobody asked for its end. `started_at`: the last start before it by LXD's clock; None in entries of
+    older versions.
     """
 
     epoch: int
     at: float
     asked_by: str = ""
     given_up: str = ""
+    started_at: float | None = None
+
+    def is_of(self, started_at: float) -> bool:
+        """Whether a container that was last started then has not run since. LXD's clock and ours need not agree."""
+        return started_at == self.started_at if self.started_at is not None else started_at <= self.at
 
 
 def starts_in_a_row(history: Sequence[Episode], ended_at: float, acknowledged_at: float | None) -> int:

@@ -253,7 +253,7 @@ class StandbyWatch:
         seen = self._seen.setdefault(name, self._unheard(name, serving, found))
         if found.status == FROZEN or seen.asked_by:
             what = "frozen" if found.status == FROZEN else "stopped"
-            self._leave(name, serving, seen, what)
+            self._leave(name, serving, seen, what, found)
         elif found.status == STOPPED:
             self._bring_up(name, serving, seen, found, attempts)
 
@@ -267,12 +267,12 @@ class StandbyWatch:
     def _unheard(self, name: str, serving: Serving, found: Instance) -> _Seen:
         """Of one that ended while nobody listened."""
         written = self._written.get(name)
-        if written is not None and written.epoch == serving.epoch and found.started_at <= written.at:
+        if written is not None and written.epoch == serving.epoch and written.is_of(found.started_at):
             return _Seen(self._steady(), None, written.asked_by)
         answered = self._answered.get(name) == serving
         return _Seen(self._steady(), self._health.courses[name].since if answered else None)
 
-    def _leave(self, name: str, serving: Serving, seen: _Seen, what: str) -> None:
+    def _leave(self, name: str, serving: Serving, seen: _Seen, what: str, found: Instance) -> None:
         by = plain(seen.asked_by) or "somebody"
         self._say(
             name,
@@ -280,7 +280,7 @@ class StandbyWatch:
             "serve again",
             service=name,
         )
-        self._write(name, StandbyEnd(serving.epoch, seen.at or self._now(), seen.asked_by))
+        self._write(name, StandbyEnd(serving.epoch, seen.at or self._now(), seen.asked_by, started_at=found.started_at))
 
     def _bring_up(self, name: str, serving: Serving, seen: _Seen, found: Instance, attempts: Attempts) -> None:
         state = self._env.journal.state(name)
@@ -294,7 +294,7 @@ class StandbyWatch:
             starts = starts_in_a_row(self._env.journal.history(name, _READ), ended_at, state.acknowledged_at)
         wait = wait_before(starts)
         if wait is None:
-            self._give_up(name, serving, ended_at, starts)
+            self._give_up(name, serving, ended_at, starts, found)
             return
         patience = GRACE if seen.told or was_away else TOLD_WITHIN
         if self._steady() < max(seen.since + max(patience, wait), self._lxd_starts_until(name, seen, found)):
@@ -325,7 +325,7 @@ class StandbyWatch:
         since = self._heard_since.get(self._secondary_of(name))
         return 0.0 if since is None else since + LXD_STARTS_WITHIN
 
-    def _give_up(self, name: str, serving: Serving, ended_at: float, starts: int) -> None:
+    def _give_up(self, name: str, serving: Serving, ended_at: float, starts: int, found: Instance) -> None:
         written = self._written.get(name)
         if written is not None and written.epoch == serving.epoch and written.given_up:
             return
@@ -337,7 +337,7 @@ class StandbyWatch:
             logging.ERROR,
             service=name,
         )
-        self._write(name, StandbyEnd(serving.epoch, ended_at, given_up=why))
+        self._write(name, StandbyEnd(serving.epoch, ended_at, given_up=why, started_at=found.started_at))
 
     def _write(self, name: str, end: StandbyEnd) -> None:
         written = self._written.get(name)

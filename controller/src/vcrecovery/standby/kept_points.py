@@ -51,6 +51,9 @@ def keep_as_of(
         except TryAgainError:
             raise
         except ExternalError as error:
+            # Also where it is made, and only the answer was lost: what nobody has noted, nobody would remove.
+            if point in kept_points(lxd, service):
+                return point, ""
             # That the service is protected is worth more than that way back. If LXD is away, this raises too.
             remove_unfinished(lxd, service)
             why = error.message

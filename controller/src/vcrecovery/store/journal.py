@@ -132,6 +132,7 @@ class Journal:
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
             ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
+            ("standby_end", "started_at", "REAL"),
         ):
             if self._has(table, column):
                 continue

@@ -18,14 +18,15 @@ class StandbyEnds:
 
     def all(self) -> dict[str, StandbyEnd]:
         """By service, also of an epoch that is over."""
-        rows = self._journal.rows("SELECT service, epoch, at, asked_by, given_up FROM standby_end")
+        rows = self._journal.rows("SELECT service, epoch, at, asked_by, given_up, started_at FROM standby_end")
         return {row[0]: StandbyEnd(*row[1:]) for row in rows}
 
     def write(self, service: str, end: StandbyEnd) -> None:
         with self._journal.transaction() as db:
             db.execute(
-                "INSERT OR REPLACE INTO standby_end (service, epoch, at, asked_by, given_up) VALUES (?, ?, ?, ?, ?)",
-                (service, end.epoch, end.at, end.asked_by, end.given_up),
+                "INSERT OR REPLACE INTO standby_end (service, epoch, at, asked_by, given_up, started_at)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (service, end.epoch, end.at, end.asked_by, end.given_up, end.started_at),
             )
 
     def forget(self, service: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import libvirt
 
-from vcrecovery.core.domain import DomainReading, DomainUsage
+from vcrecovery.core.domain import Destroyed, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt.addresses import Addresses
 from vcrecovery.drivers.libvirt.connection import Call
@@ -67,8 +67,8 @@ class LibvirtHost(Addresses):
             if (guest := known.get(uuid)) is not None
         }
 
-    def destroy(self, uuid: str, timeout: float | None = None) -> bool:
-        """Ends the VM at once, and keeps it from coming back with its host; whether it was set to.
+    def destroy(self, uuid: str, timeout: float | None = None) -> Destroyed:
+        """Ends the VM at once, and keeps it from coming back with its host.
 
         Nothing happens to one that is off.
 
@@ -76,10 +76,10 @@ class LibvirtHost(Addresses):
         Raises ExternalError when the host does not answer or will not.
         """
 
-        def end(call: Call[bool]) -> bool:
-            domain = call.domain(uuid)
+        def end(call: Call[Destroyed]) -> Destroyed:
+            domain, ended = call.domain(uuid), False
             if domain is None:
-                return False
+                return Destroyed()
             starts_with_host = bool(domain.autostart() and domain.isPersistent())
             if starts_with_host:
                 call.check()
@@ -88,6 +88,7 @@ class LibvirtHost(Addresses):
                 if domain.isActive():
                     call.check()
                     domain.destroy()
+                    ended = True
             except libvirt.libvirtError as error:
                 if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
                     if starts_with_host:
@@ -95,7 +96,7 @@ class LibvirtHost(Addresses):
                         with contextlib.suppress(libvirt.libvirtError):
                             domain.setAutostart(1)
                     raise
-            return starts_with_host
+            return Destroyed(ended, starts_with_host)
 
         try:
             return self._call(end, timeout, slow=True)

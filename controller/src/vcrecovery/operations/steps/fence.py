@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.domain import Destroyed, DomainReading
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Fenced, ProvedBy
 from vcrecovery.core.fencing import (
@@ -16,6 +16,7 @@ from vcrecovery.core.fencing import (
     must_be_silent,
     must_look_again,
     operators_word,
+    ran_when_seen_last,
     served_just_now,
     waited_for_libvirt,
 )
@@ -63,8 +64,8 @@ def _fence_the_primary(subject: Subject, episode: Episode) -> Fenced:
             silent = partial(_refuse_what_answers, subject, episode, host)
             still = partial(_still_answering, subject, episode, host)
             said = fence_host(env, host, command, episode.opened_at, silent, still)
-            return Fenced("; ".join([said, *_destroy_copies(subject)]), ProvedBy.FENCE_COMMAND)
-    return _destroy(subject)
+            return Fenced("; ".join([said, *_destroy_copies(subject)[0]]), ProvedBy.FENCE_COMMAND)
+    return _destroy(subject, episode)
 
 
 def _keep_off(subject: Subject, episode: Episode) -> Fenced:
@@ -117,24 +118,27 @@ def _still_answering(subject: Subject, episode: Episode, host: str) -> Sequence[
     return env.neighbours.answering(host, besides=subject.name if episode.ever_fenced else "", anew=True)
 
 
-def _destroy(subject: Subject) -> Fenced:
+def _destroy(subject: Subject, episode: Episode) -> Fenced:
     host = subject.host
-    reading, with_host = _destroy_on(subject, host)
+    reading, destroyed = _destroy_on(subject, host)
     # Only now: nothing that another hypervisor said before proves that it has no copy.
-    copies = _destroy_copies(subject)
+    copies, ended = _destroy_copies(subject)
     if reading.power is Power.ABSENT or reading.reason == "migrated":
-        _refuse_one_that_went_on(subject)
-    return Fenced("; ".join([f"{host.name}: {reading}", *copies]), ProvedBy.LIBVIRT, reading.power, with_host)
+        _refuse_one_that_went_on(subject, must_be_ended=ran_when_seen_last(episode) and not (destroyed.ended or ended))
+    words = "; ".join([f"{host.name}: {reading}", *copies])
+    return Fenced(words, ProvedBy.LIBVIRT, reading.power, destroyed.starts_with_host)
 
 
-def _destroy_copies(subject: Subject) -> list[str]:
-    """A migration that broke half-way may have left it on two hypervisors."""
+def _destroy_copies(subject: Subject) -> tuple[list[str], bool]:
+    """A migration that broke half-way may have left it on two hypervisors. In words, and whether one was ended."""
     hosts, silent = subject.env.whereabouts.copies(subject.name, subject.host.name)
-    found = [f"{host}: {_destroy_on(subject, subject.env.hosts[host])[0]}" for host in hosts]
-    return [*found, f"{listed(silent)} not asked: no answer"] if silent else found
+    done = {host: _destroy_on(subject, subject.env.hosts[host]) for host in hosts}
+    found = [f"{host}: {reading}" for host, (reading, _) in done.items()]
+    unasked = [f"{listed(silent)} not asked: no answer"] if silent else []
+    return [*found, *unasked], any(destroyed.ended for _, destroyed in done.values())
 
 
-def _refuse_one_that_went_on(subject: Subject) -> None:
+def _refuse_one_that_went_on(subject: Subject, *, must_be_ended: bool) -> None:
     """Its hypervisor has no VM that could be ended: it may have left between the look and the fence."""
     was_on, place = subject.host.name, subject.find_primary()
     if place.reading.power in (Power.RUNNING, Power.PAUSED):
@@ -144,13 +148,19 @@ def _refuse_one_that_went_on(subject: Subject) -> None:
             f"VM {subject.uuid} was migrated from {was_on}: it may run elsewhere",
             "add the hypervisor that has it to the plan, then run it again",
         )
+    if must_be_ended and place.reading.power is Power.ABSENT:
+        raise ExternalError(
+            f"VM {subject.uuid} ran when it was seen last, and no hypervisor of the plan has it now: it may run "
+            "elsewhere",
+            f"add the hypervisor that has it to the plan, then run it again; or, {operators_word(subject.name)}",
+        )
 
 
-def _destroy_on(subject: Subject, host: LibvirtHost) -> tuple[DomainReading, bool]:
-    """Also keeps it from starting with that host; whether it was set to."""
+def _destroy_on(subject: Subject, host: LibvirtHost) -> tuple[DomainReading, Destroyed]:
+    """Also keeps it from starting with that host."""
     uuid, clock, timeout = subject.uuid, subject.env.clock, subject.service.timeouts.fence
     deadline = clock.steady() + timeout
-    with_host = host.destroy(uuid, timeout)
+    destroyed = host.destroy(uuid, timeout)
     while (reading := host.read(uuid)).power not in OFF | {Power.ABSENT}:
         if clock.steady() > deadline:
             raise ExternalError(
@@ -158,4 +168,4 @@ def _destroy_on(subject: Subject, host: LibvirtHost) -> tuple[DomainReading, boo
                 "power it off by hand, then run it again",
             )
         clock.sleep(LOOK_EVERY)
-    return reading, with_host
+    return reading, destroyed
