@@ -175,11 +175,11 @@ _SECONDARIES = rule(
     "1d",
     items=[
         _secondary("vcr.cpu", "CPU of {#SECONDARY}",
-            "Of its cores, how much is in use. Of another machine than the controller's it is what its containers use."
+            "Of its cores, how much is in use. Of a machine of which nobody tells it is what its containers use."
             " None comes while it cannot be read.", percent=True),
         _secondary("vcr.diskbusy", "Disk use of {#SECONDARY}",
             "In how much of the time the disk was in use that was waited for most. Disks and network are known of the"
-            " controller's own machine.", percent=True),
+            " controller's own machine, and of VMs of the plan.", percent=True),
         _secondary("vcr.disklatency", "Disk latency of {#SECONDARY}",
             "Mean time for a read or write on that disk.", units="s"),
         _secondary("vcr.dropped", "Packets dropped by {#SECONDARY}", "By its network cards, each second.",

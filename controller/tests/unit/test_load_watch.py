@@ -18,7 +18,7 @@ from test_spare import SPARE, with_a_spare
 
 from evidence_cases import proof
 from vcrecovery.balance.choice import told
-from vcrecovery.balance.load import ContainerReading, Load, Reading
+from vcrecovery.balance.load import ContainerReading, Load, MachineReading, Reading
 from vcrecovery.cli.main import cli
 from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.lease import LeaseState
@@ -394,6 +394,27 @@ def test_one_that_does_not_answer_has_no_load(site: Callable[[str], Site]) -> No
     here.lxd["sec1"].answers = False
     loads = loads_over(here.env, ["sec1"], lambda: None)
     assert isinstance(loads["sec1"], ExternalError)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_of_a_vm_of_the_plan_its_hypervisor_is_asked(site: Callable[[str], Site], answers: bool) -> None:
+    here = site("balance: {target: 60}")
+    here.lxd["sec1"].uses(0.5)
+    vm = SimpleNamespace(hypervisor="hv1", domain=None)
+    here.env.plan.secondaries["sec1"] = here.env.plan.secondaries["sec1"].model_copy(update={"vm": vm})
+
+    def machine(name: str) -> MachineReading:
+        assert name == "sec1"
+        if not answers:
+            raise ExternalError("hypervisor hv1 does not answer: x", "start it")
+        return MachineReading(1.5 * here.clock.time, 0.3 * here.clock.time, {})
+
+    here.env.__dict__["hosts"] = {"hv1": SimpleNamespace(machine=machine)}
+    load = loads_over(here.env, ["sec1"], lambda: here.clock.sleep(5))["sec1"]
+    assert isinstance(load, Load)
+    assert load.used.cpu == pytest.approx(1.5 if answers else 0.5)
+    assert load.stolen == (pytest.approx(0.3) if answers else None)
+    assert load.whole == answers
 
 
 def test_what_was_seen_is_forgotten(site: Callable[[str], Site]) -> None:

@@ -16,7 +16,7 @@ _PRESSURE, _MOST = 0.5, 3
 def in_use(load: Load) -> str:
     """`1.9 of 2 cores, 1.2 GiB of 4 GiB of memory`, and disks and network where they have much to do."""
     least = "" if load.whole else "at least "
-    stolen = f" ({load.stolen:.1f} taken by its hypervisor)" if load.stolen >= 0.05 else ""
+    stolen = f" ({load.stolen:.1f} taken by its hypervisor)" if load.stolen is not None and load.stolen >= 0.05 else ""
     return ", ".join(
         [
             f"{least}{load.used.cpu:.1f} of {load.size.cpu:.0f} cores{stolen}",

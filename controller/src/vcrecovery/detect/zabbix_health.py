@@ -157,7 +157,7 @@ class ZabbixHealth:
 
 def _by_the_machine(load: Load) -> Iterator[tuple[str, str]]:
     """What only the machine itself tells, as far as it is known."""
-    if load.whole and load.size.cpu:
+    if load.stolen is not None and load.size.cpu:
         yield "vcr.steal", f"{100 * load.stolen / load.size.cpu:.1f}"
     for resource, percent in load.pressure.items():
         yield f"vcr.pressure.{resource}", f"{percent:.1f}"

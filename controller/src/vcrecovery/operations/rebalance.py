@@ -9,7 +9,7 @@ from statistics import median
 
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import Choice, Container, Machine, choose
-from vcrecovery.balance.load import Load, Reading, load_between
+from vcrecovery.balance.load import Load, MachineReading, Reading, load_between
 from vcrecovery.balance.overload import Limits, container_amounts, machine_amounts, not_told
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.move import BALANCE
@@ -23,7 +23,7 @@ from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
 from vcrecovery.plan.leased import leased_of
 from vcrecovery.plan.modes import Mode
-from vcrecovery.plan.on_demand import is_on_demand
+from vcrecovery.plan.on_demand import domain_of, is_on_demand
 from vcrecovery.plan.places import may_be_lent, places_of
 from vcrecovery.plan.vms import host_of
 from vcrecovery.standby.modes import ChosenModes
@@ -62,7 +62,18 @@ def read_load(env: Environment, secondary: str) -> Reading:
     found = lxd.reading(env.plan.secondaries[secondary].storage_pool)
     # The disk of one that is off is here; its machine is not.
     here = lxd.is_here and not is_on_demand(env.plan.secondaries[secondary])
-    return replace(found, machine=env.machine()) if here else found
+    return replace(found, machine=env.machine() if here else _by_its_hypervisor(env, secondary))
+
+
+def _by_its_hypervisor(env: Environment, secondary: str) -> MachineReading | None:
+    """None where that is unknown, or does not answer: what LXD tells is known all the same."""
+    entry = env.plan.secondaries[secondary]
+    if entry.vm is None:
+        return None
+    try:
+        return env.hosts[entry.vm.hypervisor].machine(domain_of(secondary, entry))
+    except ExternalError:
+        return None
 
 
 def loads_over(
