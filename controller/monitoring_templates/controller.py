@@ -175,11 +175,11 @@ _SECONDARIES = rule(
     "1d",
     items=[
         _secondary("vcr.cpu", "CPU of {#SECONDARY}",
-            "Of its cores, how much is in use. Of another machine than the controller's it is what its containers use."
+            "Of its cores, how much is in use. Of a machine of which nobody tells it is what its containers use."
             " None comes while it cannot be read.", percent=True),
         _secondary("vcr.diskbusy", "Disk use of {#SECONDARY}",
             "In how much of the time the disk was in use that was waited for most. Disks and network are known of the"
-            " controller's own machine.", percent=True),
+            " controller's own machine, and of VMs of the plan.", percent=True),
         _secondary("vcr.disklatency", "Disk latency of {#SECONDARY}",
             "Mean time for a read or write on that disk.", units="s"),
         _secondary("vcr.dropped", "Packets dropped by {#SECONDARY}", "By its network cards, each second.",
@@ -195,11 +195,20 @@ _SECONDARIES = rule(
             "Whether it is overloaded, as the plan's section balance has it.", "overload", words="Overload"),
         _secondary("vcr.power", "Power of {#SECONDARY}",
             "Of one on demand, or made for a while, by the controller's books.", words="Power"),
+        *(_secondary(f"vcr.pressure.{resource}", f"{words} pressure of {{#SECONDARY}}",
+            f"In how much of the last minute somebody waited for {about}. It is known of the controller's own machine.",
+            percent=True)
+            for resource, words, about in (
+                ("cpu", "CPU", "a core"), ("io", "IO", "a disk"), ("memory", "Memory", "memory"))),
         _secondary("vcr.received", "Network in of {#SECONDARY}", "By all its network cards.", units="Bps"),
         _secondary("vcr.relief", "What would relieve {#SECONDARY}",
             "What it has too much to do with, and what would be moved. Empty while it is not overloaded.",
             value_type="TEXT"),
         _secondary("vcr.sent", "Network out of {#SECONDARY}", "By all its network cards.", units="Bps"),
+        _secondary("vcr.steal", "CPU taken from {#SECONDARY}",
+            "Of its cores, how much its hypervisor gave to others. None comes while nobody tells.", percent=True),
+        _secondary("vcr.uses", "Who uses most of {#SECONDARY}", "The three containers that use most of its cores or memory.",
+            value_type="TEXT"),
     ],
     graphs=[
         graph(NAME, "Disk latency of {#SECONDARY}", [("vcr.disklatency[{#SECONDARY}]", "2774A4")]),
@@ -207,6 +216,9 @@ _SECONDARIES = rule(
             [("vcr.cpu[{#SECONDARY}]", "1A7C11"), ("vcr.memory[{#SECONDARY}]", "F63100")], percent=True),
         graph(NAME, "Network of {#SECONDARY}",
             [("vcr.received[{#SECONDARY}]", "1A7C11"), ("vcr.sent[{#SECONDARY}]", "F63100")]),
+        graph(NAME, "Pressure of {#SECONDARY}",
+            [("vcr.pressure.cpu[{#SECONDARY}]", "1A7C11"), ("vcr.pressure.io[{#SECONDARY}]", "2774A4"),
+             ("vcr.pressure.memory[{#SECONDARY}]", "F63100"), ("vcr.steal[{#SECONDARY}]", "97AAB3")], percent=True),
     ],
 )  # fmt: skip
 
@@ -245,6 +257,8 @@ PAGES = [
         figure(0, 0, 72, 10, NAME, "Age of the standby of {#SERVICE}", ["Age of the standby of *"]),
         figure(0, 10, 72, 10, NAME, "Latency of {#SERVICE}", ["Latency of *"]),
         figure(0, 20, 72, 8, NAME, "Load of {#SECONDARY}", ["CPU of *", "Memory of *"], percent=True),
+        figure(0, 28, 72, 8, NAME, "Pressure of {#SECONDARY}",
+            ["CPU pressure of *", "IO pressure of *", "Memory pressure of *", "CPU taken from *"], percent=True),
     ]),
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 from .parts import Part, without_nothing
 
 Field = tuple[str, str, Any]
-_COLOURS = ("2774A4", "F63100")
+_COLOURS = ("2774A4", "F63100", "1A7C11", "97AAB3")
 
 
 @dataclass(frozen=True)

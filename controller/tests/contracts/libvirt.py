@@ -129,6 +129,18 @@ def a_start(on: Hypervisor) -> None:
 
 
 @case
+def how_busy_a_vm_is(on: Hypervisor) -> None:
+    assert on.host.machine(on.name) is None
+    assert on.host.machine("nobody") is None
+    on.start()
+    first = on.host.machine(on.name)
+    assert first is not None
+    assert first.pressure == {}
+    assert first.stolen is not None
+    on.eventually(lambda: (on.host.machine(on.name) or first).busy > first.busy, "cores in use")
+
+
+@case
 def a_shutdown_on_request(on: Hypervisor) -> None:
     on.start()
     with hearing(on) as heard:

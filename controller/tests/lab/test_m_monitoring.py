@@ -97,13 +97,18 @@ class Monitoring(LaidOut):
             "monitoring_relay": True,
             # Without systemd: these are processes of the test.
             "monitoring_supervisor": "process",
+            # There is no sudo here.
+            "monitoring_rebalances": True,
+            "monitoring_sudo": [],
+            "monitoring_sudo_packages": [],
         }
         super().__init__(stack, folder, plan, folder / "venv/bin/vcrecovery", more)
         self.program.parent.mkdir(parents=True)
         # As relay it runs; as the command of the action it writes down what it was told, into the spool itself, which
         # shows that the agent may.
         relay, event = "relay) exec sleep 100000;;", f'event) echo "$@" >> {self.spool}/ran;;'
-        self.program.write_text(f"#!/bin/sh\ncase $1 in {relay} {event} esac\n")
+        rebalance = f'rebalance) echo "$@" >> {self.spool}/rebalanced;;'
+        self.program.write_text(f"#!/bin/sh\ncase $1 in {relay} {event} {rebalance} esac\n")
         self.program.chmod(0o755)
         (folder / "venv/.installed").write_text("a stand-in\n")
 
@@ -180,6 +185,11 @@ class Monitoring(LaidOut):
     def ran(self) -> list[str]:
         """What the stand-in was told, call by call."""
         file = self.spool / "ran"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def rebalanced(self) -> list[str]:
+        """The same, of its rebalances."""
+        file = self.spool / "rebalanced"
         return file.read_text().splitlines() if file.exists() else []
 
     def events(self, *hosts: str, vms: Iterable[str] = ()) -> list[str]:
@@ -619,6 +629,8 @@ def test_the_health_of_a_service_is_shown_and_a_controller_that_is_gone_is_notic
             monitoring.send(SERVICES, ("vcr.relief[sec1]", why), ("vcr.overloaded[sec1]", 1))
             overloaded = f"Secondary sec1 is overloaded: {why}"
             wait_for(lambda: controller.problems() == [overloaded], "the problem of the secondary", PATIENCE)
+            rebalance = f"rebalance --plan {monitoring.folder}/etc/plan.yml"
+            wait_for(lambda: monitoring.rebalanced() == [rebalance], "the rebalance, of this problem alone", PATIENCE)
             monitoring.send(SERVICES, ("vcr.relief[sec1]", ""), ("vcr.overloaded[sec1]", 0))
             wait_for(lambda: controller.problems() == [], "the end of the overload", PATIENCE)
     with controller.silent_at_once():
@@ -643,7 +655,10 @@ def test_zabbix_starts_the_program_with_the_number_of_the_event_and_nothing_else
 def test_the_agent_runs_no_other_command(monitoring: Monitoring) -> None:
     assert monitoring.ask_agent("agent.ping") == "1"
     program = f"{monitoring.folder}/venv/bin/vcrecovery"
-    for command in ("id", f"{program} failover web", f"{program} event 1"):
+    rebalance = f"{program} rebalance --plan {monitoring.folder}/etc/plan.yml"
+    for command in (f"{program} rebalance", f"{rebalance} --json", f"{program} move web --to sec2"):
+        assert "NOTSUPPORTED" in monitoring.ask_agent(f"system.run[{command},nowait]")
+    for command in ("id", f"{program} failover web", f"{program} event 1", rebalance):
         refused = monitoring.ask_agent(f"system.run[{command}]")
         assert "NOTSUPPORTED" in refused, refused
     assert "NOTSUPPORTED" in monitoring.ask_agent("system.run[id,nowait]")

@@ -12,6 +12,7 @@ import pytest
 
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
 from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import ExitCode
 from vcrecovery.primary.transfer import KEPT
 
 from .small_site import page_at
@@ -19,6 +20,8 @@ from .synced_site import NAME, SyncedSite, synced_site
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
+
+BURN = "(while :; do :; done) >/dev/null 2>&1 </dev/null &"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +85,32 @@ def test_one_that_runs_stops_where_it_was(site: SyncedSite, frozen: bool) -> Non
     found = home.get(NAME)
     assert found is not None
     assert found.status == STOPPED
+    moved(site, "sec1")
+
+
+def test_a_rebalance_takes_one_along_that_runs(site: SyncedSite) -> None:
+    """It uses what it may while it waits. Both LXDs are on this machine, whose load is the first one's."""
+    site.write_plan()
+    site.data["balance"] = {"cpu_high": 60, "target": 55, "memory_high": 100}
+    site.data["services"][NAME]["mode"] = "hot"
+    site.save_plan()
+    site.lxd.lxc("config", "set", NAME, "limits.cpu.allowance", "40ms/100ms")
+    others = [subprocess.Popen(["/bin/busybox", "sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        site.server("sec1").start(NAME, 60)
+        site.lxd.lxc("exec", NAME, "--", "/bin/busybox", "sh", "-c", BURN)
+        done = site.vcrecovery("rebalance")
+        assert done.returncode in (ExitCode.DONE, ExitCode.REFUSED), (done.stdout, done.stderr)
+        assert f"{NAME} to sec2: takes 0." in done.stdout
+        assert "its primary serves meanwhile" in done.stdout
+        assert site.take_files() == ["sec2"]
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        site.lxd.lxc("config", "unset", NAME, "limits.cpu.allowance")
+        site.write_plan()
+        site.save_plan()
     moved(site, "sec1")
 
 

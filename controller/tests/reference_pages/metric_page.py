@@ -35,6 +35,7 @@ _LOAD = Load(
     {"web": Amounts(1.0)},
     pressure={"cpu": 1.0, "memory": 1.0, "io": 1.0},
     disk=DiskLoad("vda", 0.01, 0.5, 1.0),
+    stolen=0.0,
     network=NetworkLoad(1.0, 1.0, 0.0, 0.5, 2.0),
     traffic={"web": Traffic(1.0, 1.0, 1.0)},
 )

@@ -73,6 +73,13 @@ def test_one_that_cannot_be_relieved_is_relieved_as_far_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize("takes", [True, False])
+def test_a_frozen_one_goes_also_where_no_core_is_free(takes: bool) -> None:
+    machines = [machine("sec1", 0.5, 3.5), machine("sec2", 1.9, 1.0)]
+    frozen = Container("web", "sec1", Amounts(0.0 if takes else 0.1, 0.5 * GIB, 0.0), ("sec2",))
+    assert moved(choose(machines, [frozen], TARGETS, ["sec1"])) == ({"web": "sec2"} if takes else {})
+
+
+@pytest.mark.parametrize("takes", [True, False])
 def test_where_nothing_may_go_nothing_goes(takes: bool) -> None:
     machines = [machine("sec1", 2.0), machine("sec2", 0.1, takes=takes)]
     choice = choose(machines, [container("web", "sec1", 0.7, 1.0, "sec2")], TARGETS, ["sec1"])
@@ -131,7 +138,10 @@ def small_case(rng: random.Random) -> tuple[list[Machine], list[Container]]:
         places = tuple(rng.sample(others, rng.randint(1, len(others))))
         uses = Amounts(rng.choice([0.1, 0.3, 0.5, 0.9]), rng.choice([0.2, 0.5, 1.0]) * GIB, 0.0)
         cost = rng.randint(1, 9) * GIB / rng.choice([1, 2, 3])
-        containers.append(Container(f"c{number}", on, uses, places, cost, float(rng.randint(1, 5))))
+        # Some wait, and nobody misses them meanwhile; of these some are frozen.
+        down = float(rng.randint(0, 5))
+        uses = uses._replace(cpu=0.0) if not down and rng.random() < 0.5 else uses
+        containers.append(Container(f"c{number}", on, uses, places, cost, down))
     if len(containers) > 3 and rng.random() < 0.4:
         one, other = rng.sample(range(len(containers)), 2)
         for own, theirs in ((one, other), (other, one)):
@@ -174,6 +184,7 @@ def exact(machines: Sequence[Machine], containers: Sequence[Container], relieve:
                 sign * by_name[name].uses[resource] / SIZE[resource] * variable
                 for (name, place), variable in goes.items()
                 if (by_name[name].on if there.name in relieve else place) == there.name
+                and by_name[name].uses[resource] > 0
             ]
             if terms:
                 solver.addConstr(sum(terms) <= room + 1e-9)

@@ -99,6 +99,7 @@ LOAD = Load(
     Amounts(1.5, 3e9, 1e9),
     {"web": Amounts(0.5, 1e9)},
     whole=True,
+    stolen=0.2,
     pressure={"cpu": 30.0},
     disk=DiskLoad("vda", 0.06, 0.9, 5e6),
     network=NetworkLoad(7e6, 2e6, 0.5),

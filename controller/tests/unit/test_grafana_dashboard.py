@@ -63,6 +63,7 @@ def everything() -> list[Family]:
         Amounts(2.0, 4e9),
         Amounts(1.0, 1e9),
         {"web": Amounts(1.0)},
+        stolen=0.2,
         pressure={"cpu": 30.0},
         disk=DiskLoad("vda", 0.06, 0.9, 5e6),
         network=NetworkLoad(7e6, 2e6, 0.5, 0.5, 125e6),

@@ -17,7 +17,8 @@ from set_clock import SetClock
 from test_spare import SPARE, with_a_spare
 
 from evidence_cases import proof
-from vcrecovery.balance.load import ContainerReading, Load, Reading
+from vcrecovery.balance.choice import told
+from vcrecovery.balance.load import ContainerReading, Load, MachineReading, Reading
 from vcrecovery.cli.main import cli
 from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.lease import LeaseState
@@ -27,16 +28,19 @@ from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
 from vcrecovery.drivers.lxd.copies import VanishedError
+from vcrecovery.drivers.lxd.flavour import INCUS, LXD, Flavour
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
 from vcrecovery.operations.elastic.room import growth_of, would_make
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rebalance import loads_over, proposed, request_of
 from vcrecovery.operations.steps import moving
 from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.modes import Mode
 from vcrecovery.plan.places import place
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.standby import copies
+from vcrecovery.standby.modes import ChosenModes
 from vcrecovery.store.drained import Drained, DrainedBook
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.leases import LeaseBook
@@ -61,9 +65,10 @@ class Lxd:
     """Of two cores, of which web and one that is none of ours use some; it answers while `answers`."""
 
     is_here = False
+    flavour = LXD
 
     def __init__(self, clock: SetClock) -> None:
-        self.clock, self.answers = clock, True
+        self.clock, self.answers, self.memory_used = clock, True, GIB
         self._began, self._cpu, self._used = clock.time, {"web": 0.0, "other": 0.0}, {"web": 0.0, "other": 0.0}
 
     def uses(self, web: float, other: float = 0.0) -> None:
@@ -77,13 +82,13 @@ class Lxd:
             raise ExternalError("LXD on secondary sec1 does not answer: x", "start it")
         self.uses(**self._cpu)
         containers = {name: ContainerReading(used, GIB // 4, 0, 5.0) for name, used in self._used.items()}
-        return Reading(self.clock.time, 2, 4 * GIB, GIB, 100 * GIB, 60 * GIB, containers)
+        return Reading(self.clock.time, 2, 4 * GIB, self.memory_used, 100 * GIB, 60 * GIB, containers)
 
 
 class Site:
-    """A watcher, and what it looks at. The standby of web serves on sec1."""
+    """A watcher, and what it looks at. The standby of web is on sec1, and serves there."""
 
-    def __init__(self, file: Path, balance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, file: Path, balance: str, monkeypatch: pytest.MonkeyPatch, *, waits: bool = False) -> None:
         plan = with_a_spare(
             file, "spare: {secondary: sec2, address: 10.21.0.10}", ("services:", f"{balance}\nservices:")
         )
@@ -93,7 +98,8 @@ class Site:
         self.lxd = {"sec1": Lxd(self.clock), "sec2": Lxd(self.clock)}
         self.env.__dict__["lxd"] = self.lxd
         journal = self.env.journal
-        finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
+        if not waits:
+            finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
         self.moves: list[tuple[str, str, str]] = []
         monkeypatch.setattr(load_watch, "carry_out", self._moved)
         self.watch = LoadWatch(self.watched(), None, Rounds())  # type: ignore[arg-type]
@@ -314,11 +320,101 @@ def test_what_stays_says_why(site: Callable[[str], Site], balance: str, why: str
     assert proposed(here.env, known, ["sec1"]).kept["web"] in (why, "suspended")
 
 
+# -- those that wait -------------------------------------------------------------------------------------------------
+
+
+def waiting(file: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, balance: str = MOVING) -> Site:
+    """The standby of web waits on sec1, in that mode."""
+    here = Site(file, balance, monkeypatch, waits=True)
+    ChosenModes(here.env.plan.state_dir).write("web", mode)
+    return here
+
+
+@pytest.mark.parametrize("mode", [Mode.HOT, Mode.WARM])
+def test_one_that_waits_and_runs_leaves_it(plan_file: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+    here = waiting(plan_file, monkeypatch, mode)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(300)
+    assert here.moves == [("web", "sec2", "secondary sec1 is overloaded (55 % of its cores)")]
+
+
+def test_nobody_is_said_to_wait_for_it(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = waiting(plan_file, monkeypatch, Mode.HOT)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(60)
+    (move,) = proposed(here.env, here.loads(), ["sec1"]).moves
+    assert (move.down, told(move).split("; ")[-1]) == (0.0, "its size is not known, its primary serves meanwhile")
+
+
+@pytest.mark.parametrize(
+    ("mode", "balance", "flavour", "why"),
+    [
+        (Mode.COLD, MOVING, LXD, "it is off while it waits, and takes disk only"),
+        (Mode.FROZEN, MOVING, LXD, "it is frozen while it waits, and takes memory only"),
+        (Mode.HOT, MOVING.replace("{", "{pinned: [web], "), LXD, "pinned by the plan"),
+        (Mode.HOT, MOVING, INCUS, "Incus moves none that waits"),
+    ],
+)
+def test_one_that_waits_and_stays_says_why(
+    plan_file: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, balance: str, flavour: Flavour, why: str
+) -> None:
+    here = waiting(plan_file, monkeypatch, mode, balance)
+    here.lxd["sec1"].flavour = flavour
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(300)
+    assert here.moves == []
+    assert proposed(here.env, here.loads(), ["sec1"]).kept == {"web": why}
+
+
+def test_one_that_is_frozen_leaves_a_full_memory(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = waiting(plan_file, monkeypatch, Mode.FROZEN, "balance: {do: move, memory_high: 24, target: 23}")
+    here.lxd["sec2"].memory_used = 0
+    here.go_on(300)
+    assert here.moves == [("web", "sec2", "secondary sec1 is overloaded (25 % of its memory)")]
+
+
+def test_one_that_waits_never_goes_beside_its_original(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = waiting(plan_file, monkeypatch, Mode.HOT)
+    secondary = here.env.plan.secondaries["sec2"]
+    vm = SimpleNamespace(hypervisor=here.env.plan.services["web"].primary.hypervisor)
+    here.env.plan.secondaries["sec2"] = secondary.model_copy(update={"vm": vm})
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.go_on(60)
+    host = vm.hypervisor
+    why = f"its spare, sec2, is a VM of {host}, as its primary is: both would fail together"
+    assert proposed(here.env, here.loads(), ["sec1"]).kept == {"web": why}
+    # Of one that serves the original is gone already.
+    journal = here.env.journal
+    finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
+    assert len(proposed(here.env, here.loads(), ["sec1"]).moves) == 1
+
+
 def test_one_that_does_not_answer_has_no_load(site: Callable[[str], Site]) -> None:
     here = site("balance: {target: 60}")
     here.lxd["sec1"].answers = False
     loads = loads_over(here.env, ["sec1"], lambda: None)
     assert isinstance(loads["sec1"], ExternalError)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_of_a_vm_of_the_plan_its_hypervisor_is_asked(site: Callable[[str], Site], answers: bool) -> None:
+    here = site("balance: {target: 60}")
+    here.lxd["sec1"].uses(0.5)
+    vm = SimpleNamespace(hypervisor="hv1", domain=None)
+    here.env.plan.secondaries["sec1"] = here.env.plan.secondaries["sec1"].model_copy(update={"vm": vm})
+
+    def machine(name: str) -> MachineReading:
+        assert name == "sec1"
+        if not answers:
+            raise ExternalError("hypervisor hv1 does not answer: x", "start it")
+        return MachineReading(1.5 * here.clock.time, 0.3 * here.clock.time, {})
+
+    here.env.__dict__["hosts"] = {"hv1": SimpleNamespace(machine=machine)}
+    load = loads_over(here.env, ["sec1"], lambda: here.clock.sleep(5))["sec1"]
+    assert isinstance(load, Load)
+    assert load.used.cpu == pytest.approx(1.5 if answers else 0.5)
+    assert load.stolen == (pytest.approx(0.3) if answers else None)
+    assert load.whole == answers
 
 
 def test_what_was_seen_is_forgotten(site: Callable[[str], Site]) -> None:

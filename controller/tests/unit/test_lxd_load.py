@@ -12,6 +12,7 @@ from set_clock import SetClock
 from vcrecovery.balance.devices import CardReading, DiskReading
 from vcrecovery.balance.load import ContainerReading, Reading
 from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.drivers.lxd.copies import time_left
 from vcrecovery.drivers.machine import machine_reading
 from vcrecovery.errors import ExternalError
 
@@ -160,3 +161,30 @@ def test_a_kernel_that_says_something_else(tmp_path: Path, text: str) -> None:
         machine_reading(tmp_path)
     with pytest.raises(ExternalError, match="does not say how busy this machine is"):
         machine_reading(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("said", "size", "left"),
+    [
+        ("rootfs: 100.00MB (10.00MB/s)", 1_100_000_000, ", about 1 min 40 s left"),
+        ("rootfs: 1.50GB (512.00kB/s)", 1_500_512_000, ", about 1 s left"),
+        ("rootfs: 900B (100B/s)", 1000, ", about 1 s left"),
+        # More was sent than there was, the size is not known, nothing moves, or LXD says it in other words.
+        ("rootfs: 100.00MB (10.00MB/s)", 99_000_000, ""),
+        ("rootfs: 100.00MB (10.00MB/s)", 0, ""),
+        ("rootfs: 100.00MB (0B/s)", 1_100_000_000, ""),
+        ("rootfs: 1..0MB (10.00MB/s)", 1_100_000_000, ""),
+        ("rootfs: 35%", 1_100_000_000, ""),
+        ("", 1_100_000_000, ""),
+    ],
+)
+def test_how_long_a_copy_takes_still(said: str, size: int, left: str) -> None:
+    assert time_left(said, size, "about") == left
+
+
+def test_the_size_of_what_is_copied() -> None:
+    found = server(instances=STATE)
+    assert found._used("web") == 100
+    for odd in ({**STATE, "disk": None}, {**STATE, "disk": {}}, {}, ExternalError("it does not answer", "")):
+        found.said["instances"] = odd
+        assert found._used("web") == 0

@@ -146,6 +146,28 @@ def test_what_cannot_be_or_should_not(tmp_path: Path, vm: dict[str, Any], said: 
     assert any(said in line for line in found), found
 
 
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("hv2", "hv2 runs the VMs of both sec1 and sec2: when it fails, both are gone"),
+        ("hv1", "hv1 also runs its primary: when it fails, that and its spare are gone"),
+        ("hv3", ""),
+    ],
+)
+def test_a_spare_that_would_fail_with_what_it_is_for(tmp_path: Path, host: str, said: str) -> None:
+    plan = a_plan()
+    first = plan["secondaries"]["sec1"]
+    plan["hypervisors"]["hv3"] = {}
+    plan["secondaries"]["sec2"] = {
+        "network": {"bridge": "vcr0", "address": "10.21.0.1/24"},
+        "receiver": {"address": "192.0.2.21"},
+        "vm": {**first["vm"], "hypervisor": host, "address": "192.0.2.21/24"},
+    }
+    plan["services"]["web"]["standby"]["spare"] = {"secondary": "sec2", "address": "10.21.0.10"}
+    found = said_of(tmp_path, plan)
+    assert [said in line and "standby.spare.secondary" in line for line in found] == ([True] if said else []), found
+
+
 def test_two_that_are_one(tmp_path: Path) -> None:
     plan = a_plan(domain="standbys")
     second = {**plan["secondaries"]["sec1"], "network": {"bridge": "vcr0", "address": "10.21.0.1/24"}}

@@ -23,6 +23,8 @@ from vcrecovery.balance.overload import (
     not_told,
 )
 from vcrecovery.balance.words import in_use, load_as_data
+from vcrecovery.report.secondaries import overloaded
+from vcrecovery.store.load_book import Seen
 
 GIB = 1 << 30
 LIMITS = Limits(cpu_high=0.9, memory_high=0.9, target=0.7, high_for=120.0)
@@ -343,6 +345,14 @@ def test_it_is_said_when_there_is_much_of_it() -> None:
         "of memory, disk vda 90 % busy, 62 ms for each read or write, 80 % of its network, "
         "7 packets dropped each second"
     )
+    waits = in_use(replace(load(0.1), pressure={"cpu": 41.5, "memory": 0.2, "io": 3.0}))
+    assert waits.endswith("of memory, pressure 42 % cpu, 3 % io")
+
+
+def test_the_pressure_on_one_that_is_overloaded_is_shown() -> None:
+    seen = Seen(1.0, replace(load(0.1), pressure={"cpu": 41.5}), 0.0, "95 % of its cores")
+    (finding,) = overloaded({"sec1": seen, "sec2": Seen(1.0)})
+    assert "(95 % of its cores, pressure 42 % cpu): no move relieves it" in str(finding)
 
 
 @pytest.mark.parametrize("of", ["disk", "network"])

@@ -261,6 +261,10 @@ def test_how_loaded_the_secondaries_are(told: Told) -> None:
     load = Load(
         Amounts(2.0, 4e9),
         Amounts(1.9, 1e9),
+        {name: Amounts(cores, 2.0**28) for name, cores in (("idle", 0.0), ("db", 0.4), ("web", 1.2), ("mail", 0.3))},
+        whole=True,
+        stolen=0.3,
+        pressure={"cpu": 41.5, "memory": 0.0},
         disk=DiskLoad("vda", 0.06, 0.9, 5e6),
         network=NetworkLoad(7e6, 2e6, 0.5, 0.56, 125e6),
     )
@@ -280,7 +284,16 @@ def test_how_loaded_the_secondaries_are(told: Told) -> None:
     told.comes("vcr.diskbusy[sec1]", "90.0")
     told.comes("vcr.received[sec1]", "7000000")
     told.comes("vcr.network[sec1]", "56.0")
+    told.comes("vcr.steal[sec1]", "15.0")
+    told.comes("vcr.pressure.cpu[sec1]", "41.5")
+    told.comes("vcr.pressure.memory[sec1]", "0.0")
+    most = "; ".join(
+        f"{name}: {cores} cores, 256 MiB of memory" for name, cores in (("web", 1.2), ("db", 0.4), ("mail", 0.3))
+    )
+    told.comes("vcr.uses[sec1]", most)
     assert told.texts("vcr.overloaded[sec2]") == []
+    # What the kernel does not say is not told.
+    assert told.texts("vcr.pressure.io[sec1]") == []
 
 
 def test_which_secondaries_are_on_and_for_how_long(told: Told) -> None:

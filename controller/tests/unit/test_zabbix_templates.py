@@ -214,7 +214,8 @@ def test_the_values_have_their_items_and_words() -> None:
         f"vcr.{what}[{{#SECONDARY}}]"
         for what in (
             *("cpu", "diskbusy", "disklatency", "dropped", "memory", "network", "onfor"),
-            *("overloaded", "power", "received", "relief", "sent"),
+            *("overloaded", "power", "pressure.cpu", "pressure.io", "pressure.memory"),
+            *("received", "relief", "sent", "steal", "uses"),
         )
     ]
     assert set(words("Power")) == {powers.OFF, powers.ON, powers.BEING_MADE, powers.BEING_GIVEN_BACK}

@@ -27,5 +27,5 @@ class Amounts(NamedTuple):
         return Amounts(*(own * part for own, part in zip(self, share, strict=True)))
 
     def holds(self, other: Amounts) -> bool:
-        """Whether all of `other` fits into it."""
-        return all(own >= wanted for own, wanted in zip(self, other, strict=True))
+        """Whether all of `other` fits into it. What is none fits, also where less than nothing is free."""
+        return all(wanted <= 0 or own >= wanted for own, wanted in zip(self, other, strict=True))

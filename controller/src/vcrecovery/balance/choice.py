@@ -35,10 +35,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Container:
-    """One that serves. `uses`: of the machine it is on. `to_copy`: bytes; `down`: seconds that it is down for a move.
+    """One that runs. `uses`: of the machine it is on. `to_copy`: bytes; `down`: seconds that nobody serves for a move:
+    none where it waits.
 
     `places`: where else it may go. `apart`: those that are never on a machine with it. `stays`: why it is not moved.
-    `not_told`: what of its use, that matters, nobody knows.
+    `not_told`: what of its use, that matters, nobody knows, or is none.
     """
 
     name: str
@@ -217,4 +218,5 @@ def _shares(used: Amounts, size: Amounts) -> str:
 def told(move: Move) -> str:
     """One line of a proposal."""
     size = f"{size_of(int(move.to_copy))} to copy" if move.to_copy else "its size is not known"
-    return f"{move.container} to {move.to}: {move.why}; {size}, down for about {span(move.down)}"
+    down = f"down for about {span(move.down)}" if move.down else "its primary serves meanwhile"
+    return f"{move.container} to {move.to}: {move.why}; {size}, {down}"

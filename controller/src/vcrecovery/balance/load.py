@@ -36,12 +36,12 @@ class ContainerReading:
 @dataclass(frozen=True)
 class MachineReading:
     """What only the machine itself tells. `busy`: seconds of CPU since its boot, over all cores; `stolen`: of these,
-    those that its hypervisor gave to others. `pressure`: per cent of the last minute in which somebody waited for it.
-    `disks` and `cards`: by name; None where the kernel does not say it.
+    those that its hypervisor gave to others; None: not known. `pressure`: per cent of the last minute in which somebody
+    waited for it. `disks` and `cards`: by name; None where the kernel does not say it.
     """
 
     busy: float
-    stolen: float
+    stolen: float | None
     pressure: Mapping[str, float]
     disks: Mapping[str, DiskReading] | None = None
     cards: Mapping[str, CardReading] | None = None
@@ -65,15 +65,15 @@ class Reading:
 class Load:
     """`containers`: those of which it is known. `whole`: the CPU is the machine's, and not only its containers'.
 
-    `stolen`: cores that its hypervisor gave to others meanwhile. `seconds`: for how long that was looked at.
-    `disk`, `network`: of the machine; None: not known. `traffic`: what of that each container does.
+    `stolen`: cores that its hypervisor gave to others meanwhile; None: not known. `seconds`: for how long that
+    was looked at. `disk`, `network`: of the machine; None: not known. `traffic`: what of that each container does.
     """
 
     size: Amounts
     used: Amounts
     containers: Mapping[str, Amounts] = field(default_factory=dict)
     whole: bool = False
-    stolen: float = 0.0
+    stolen: float | None = None
     pressure: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     disk: DiskLoad | None = None
@@ -101,11 +101,12 @@ def load_between(before: Reading, after: Reading) -> Load | None:
         if _goes_on(before.containers.get(name), now)
     }
     traffic = {name: _traffic(before.containers[name], after.containers[name], seconds) for name in containers}
-    cpu, stolen, pressure = sum(own.cpu for own in containers.values()), 0.0, dict[str, float]()
-    disk, network = None, None
+    cpu, pressure = sum(own.cpu for own in containers.values()), dict[str, float]()
+    stolen, disk, network = None, None, None
     if before.machine is not None and after.machine is not None:
         cpu = (after.machine.busy - before.machine.busy) / seconds
-        stolen = (after.machine.stolen - before.machine.stolen) / seconds
+        if before.machine.stolen is not None and after.machine.stolen is not None:
+            stolen = max(0.0, (after.machine.stolen - before.machine.stolen) / seconds)
         pressure = dict(after.machine.pressure)
         disk = disk_load(before.machine.disks, after.machine.disks, seconds)
         network = network_load(before.machine.cards, after.machine.cards, seconds)
@@ -113,8 +114,8 @@ def load_between(before: Reading, after: Reading) -> Load | None:
         return None
     size = Amounts(float(after.cores), float(after.memory), float(after.pool))
     used = Amounts(min(cpu, float(after.cores)), float(after.memory_used), float(after.pool - after.free))
-    whole = after.machine is not None
-    return Load(size, used, containers, whole, max(0.0, stolen), pressure, seconds, disk, network, traffic)
+    whole = before.machine is not None and after.machine is not None
+    return Load(size, used, containers, whole, stolen, pressure, seconds, disk, network, traffic)
 
 
 def belongs_to(before: Reading, after: Reading) -> bool:

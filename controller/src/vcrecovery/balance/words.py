@@ -9,18 +9,40 @@ from vcrecovery.core.text import size_of
 
 #: What is less is not worth a word: of the time in which a disk is in use; of a card's speed; packets a second.
 _BUSY, _SHARE, _DROPPED = 0.5, 0.5, 1.0
+#: The same of a pressure, in per cent; and so many of those that use most.
+_PRESSURE, _MOST = 0.5, 3
 
 
 def in_use(load: Load) -> str:
     """`1.9 of 2 cores, 1.2 GiB of 4 GiB of memory`, and disks and network where they have much to do."""
     least = "" if load.whole else "at least "
-    stolen = f" ({load.stolen:.1f} taken by its hypervisor)" if load.stolen >= 0.05 else ""
+    stolen = f" ({load.stolen:.1f} taken by its hypervisor)" if load.stolen is not None and load.stolen >= 0.05 else ""
     return ", ".join(
         [
             f"{least}{load.used.cpu:.1f} of {load.size.cpu:.0f} cores{stolen}",
             f"{size_of(int(load.used.memory))} of {size_of(int(load.size.memory))} of memory",
             *_devices(load),
+            *([said] if (said := pressure(load)) else []),
         ]
+    )
+
+
+def pressure(load: Load) -> str:
+    """`pressure 40 % cpu, 3 % io`; empty where nobody waited, or nobody tells."""
+    found = [f"{percent:.0f} % {resource}" for resource, percent in load.pressure.items() if percent >= _PRESSURE]
+    return f"pressure {', '.join(found)}" if found else ""
+
+
+def who_uses_most(load: Load) -> str:
+    """`web: 0.7 cores, 410 MiB of memory; db: ...`; empty where nobody runs, or that is not known."""
+
+    def share(name: str) -> float:
+        uses = load.containers[name]
+        return max(own / whole if whole else 0.0 for own, whole in zip(uses[:2], load.size[:2], strict=True))
+
+    return "; ".join(
+        f"{name}: {load.containers[name].cpu:.1f} cores, {size_of(int(load.containers[name].memory))} of memory"
+        for name in sorted(load.containers, key=share, reverse=True)[:_MOST]
     )
 
 

@@ -16,7 +16,7 @@ from vcrecovery.cli.options import json_option, plan_option
 @json_option
 @plan_option
 def rebalance(plan_path: Path, dry_run: bool, as_json: bool) -> None:
-    """Move services that standbys serve off secondaries that are overloaded, to their spares.
+    """Move standbys that serve, or that run while they wait, off secondaries that are overloaded, to their spares.
 
     As few bytes as possible are moved, and no secondary is brought above `balance.target`. Loads are what the watcher
     has seen; without one they are measured for some seconds. Run it again to continue an interrupted one.

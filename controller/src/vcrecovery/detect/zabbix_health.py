@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vcrecovery.balance.load import Load
+from vcrecovery.balance.words import who_uses_most
 from vcrecovery.core.health import Course, Health
 from vcrecovery.detect.zabbix_way import CAPACITY, RETRY_AFTER, ZabbixWay
 from vcrecovery.drivers.clock import Clock
@@ -140,7 +141,8 @@ class ZabbixHealth:
             self._way.put(f"vcr.overloaded[{name}]", str(int(overloaded)), at)
             self._way.put(f"vcr.cpu[{name}]", f"{100 * seen.load.shares.cpu:.1f}", at)
             self._way.put(f"vcr.memory[{name}]", f"{100 * seen.load.shares.memory:.1f}", at)
-            for key, value in _devices(seen.load):
+            self._way.put(f"vcr.uses[{name}]", who_uses_most(seen.load), at)
+            for key, value in _by_the_machine(seen.load):
                 self._way.put(f"{key}[{name}]", value, at)
 
     def _put_powers(self, at: float, now: float) -> None:
@@ -153,8 +155,12 @@ class ZabbixHealth:
             self._way.put(f"vcr.onfor[{name}]", f"{seen.on_for:.0f}", at)
 
 
-def _devices(load: Load) -> Iterator[tuple[str, str]]:
-    """Of its disks and its network, what is known."""
+def _by_the_machine(load: Load) -> Iterator[tuple[str, str]]:
+    """What only the machine itself tells, as far as it is known."""
+    if load.stolen is not None and load.size.cpu:
+        yield "vcr.steal", f"{100 * load.stolen / load.size.cpu:.1f}"
+    for resource, percent in load.pressure.items():
+        yield f"vcr.pressure.{resource}", f"{percent:.1f}"
     if load.disk is not None:
         yield "vcr.disklatency", f"{load.disk.latency:.6f}"
         yield "vcr.diskbusy", f"{100 * load.disk.busy:.1f}"

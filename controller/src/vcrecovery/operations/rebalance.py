@@ -1,4 +1,4 @@
-"""Standbys that serve leave a secondary that is overloaded: what is known of them, the choice, and the move of each."""
+"""Standbys leave a secondary that is overloaded: what is known of them, the choice, and the move of each."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from statistics import median
 
 from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import Choice, Container, Machine, choose
-from vcrecovery.balance.load import Load, Reading, load_between
+from vcrecovery.balance.load import Load, MachineReading, Reading, load_between
 from vcrecovery.balance.overload import Limits, container_amounts, machine_amounts, not_told
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import day_and_time
+from vcrecovery.drivers.lxd.flavour import INCUS
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.balance import Balance
 from vcrecovery.plan.leased import leased_of
-from vcrecovery.plan.on_demand import is_on_demand
+from vcrecovery.plan.modes import Mode
+from vcrecovery.plan.on_demand import domain_of, is_on_demand
 from vcrecovery.plan.places import may_be_lent, places_of
+from vcrecovery.plan.vms import host_of
+from vcrecovery.standby.modes import ChosenModes
 from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import service_lock
 
@@ -58,7 +62,18 @@ def read_load(env: Environment, secondary: str) -> Reading:
     found = lxd.reading(env.plan.secondaries[secondary].storage_pool)
     # The disk of one that is off is here; its machine is not.
     here = lxd.is_here and not is_on_demand(env.plan.secondaries[secondary])
-    return replace(found, machine=env.machine()) if here else found
+    return replace(found, machine=env.machine() if here else _by_its_hypervisor(env, secondary))
+
+
+def _by_its_hypervisor(env: Environment, secondary: str) -> MachineReading | None:
+    """None where that is unknown, or does not answer: what LXD tells is known all the same."""
+    entry = env.plan.secondaries[secondary]
+    if entry.vm is None:
+        return None
+    try:
+        return env.hosts[entry.vm.hypervisor].machine(domain_of(secondary, entry))
+    except ExternalError:
+        return None
 
 
 def loads_over(
@@ -123,47 +138,89 @@ def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[st
 def _containers(
     env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool
 ) -> list[Container]:
-    """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from."""
-    serving = {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
+    """Those on the secondaries to be relieved, and elsewhere those that others are to be apart from.
+
+    One that waits and does not run takes nothing that could be taken off.
+    """
+    serve = serving(env)
     groups = [frozenset(group) for group in env.plan.balance.apart]
-    limits, lent = limits_of(env.plan.balance), leased_of(env.plan)
+    limits, lent, modes = limits_of(env.plan.balance), leased_of(env.plan), ChosenModes(env.plan.state_dir)
+    services = env.plan.services.items()
+    # Those that wait, and are not moved, keep nobody away.
+    counted = serve | {name for name, service in services if service.standby.secondary in relieve}
     found = []
-    for name, service in env.plan.services.items():
-        on, spare = service.standby.secondary, service.standby.spare
+    for name, service in services:
+        on, spare, serves = service.standby.secondary, service.standby.spare, name in serve
         apart = frozenset[str]().union(*(group for group in groups if name in group)) - {name}
         uses = container_amounts(loads[on], name, limits) if on in loads else None
-        if (name not in serving and uses is None) or (on not in relieve and not apart):
+        if on not in relieve and not (serves and apart):
             continue
+        if uses is None and not serves:
+            continue
+        mode = None if serves else modes.of(name, service)
         found.append(
             Container(
                 name,
                 on,
-                uses or Amounts(),
+                _while_it_waits(uses or Amounts(), mode),
                 (
                     *((spare.secondary,) if spare is not None else ()),
-                    *(there for there in lent if may_be_lent(env.plan, name, there)),
+                    *(there for there in lent if serves and may_be_lent(env.plan, name, there)),
                 ),
                 uses.disk if uses is not None else 0.0,
-                _down(env, name) if on in relieve else 0.0,
-                apart & serving,
-                _why_it_stays(env, env.journal.state(name), known=uses is not None)
+                _down(env, name) if serves and on in relieve else 0.0,
+                apart & counted,
+                _why_it_stays(env, env.journal.state(name), mode, known=uses is not None)
                 or (_why_not_again(env, name) if unasked and on in relieve else ""),
-                not_told(loads[on], name, limits) if on in loads else "",
+                _what_is_none(mode) or (not_told(loads[on], name, limits) if on in loads else ""),
             )
         )
     return found
 
 
-def _why_it_stays(env: Environment, state: ServiceState, *, known: bool) -> str:
-    if state.side is not Side.STANDBY:
-        return "it waits for its primary, and takes next to nothing"
+def serving(env: Environment) -> set[str]:
+    return {name for name, who in env.journal.who_serves().items() if who.side is Side.STANDBY}
+
+
+def _while_it_waits(uses: Amounts, mode: Mode | None) -> Amounts:
+    """What a move takes along, whatever it does just now: one that is frozen is thawed for moments. None: it serves."""
+    match mode:
+        case Mode.FROZEN:
+            return Amounts(memory=uses.memory, disk=uses.disk)
+        case Mode.COLD:
+            return Amounts(disk=uses.disk)
+        case _:
+            return uses
+
+
+def _what_is_none(mode: Mode | None) -> str:
+    return "it is frozen while it waits, and takes memory only" if mode is Mode.FROZEN else ""
+
+
+def _why_it_stays(env: Environment, state: ServiceState, mode: Mode | None, *, known: bool) -> str:
+    """`mode`: in which it waits; None: it serves."""
+    if mode is Mode.COLD:
+        return "it is off while it waits, and takes disk only"
     if state.service in env.plan.balance.pinned:
         return "pinned by the plan"
     if state.open_episode is not None:
         return f"a {state.open_episode.request.verb} of it is under way"
     if state.suspension_at(env.clock.now()) is not None:
         return "suspended"
+    if mode is not None and (why := _why_it_waits_there(env, state.service)):
+        return why
     return "" if known else "what it uses is not known"
+
+
+def _why_it_waits_there(env: Environment, name: str) -> str:
+    """What speaks against a move of one that waits, and not of one that serves."""
+    service = env.plan.services[name]
+    spare, host = service.standby.spare, service.primary.hypervisor
+    if env.lxd[service.standby.secondary].flavour is INCUS:
+        return "Incus moves none that waits"
+    if spare is not None and host_of(env.plan, spare.secondary) == host:
+        return f"its spare, {spare.secondary}, is a VM of {host}, as its primary is: both would fail together"
+    return ""
 
 
 def _why_not_again(env: Environment, name: str) -> str:

@@ -43,11 +43,16 @@ def vm_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
             )
 
 
+def host_of(plan: Plan, secondary: str) -> str | None:
+    """The hypervisor of its VM; None where the plan does not say that."""
+    entry = plan.secondaries.get(secondary)
+    return entry.vm.hypervisor if entry is not None and entry.vm is not None else None
+
+
 def vm_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
-    for name, secondary in plan.secondaries.items():
-        if secondary.vm is None:
+    for name in plan.secondaries:
+        if (host := host_of(plan, name)) is None:
             continue
-        host = secondary.vm.hypervisor
         together = [
             service
             for service, entry in plan.services.items()
@@ -59,3 +64,12 @@ def vm_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
                 ("secondaries", name, "vm", "hypervisor"),
                 f"{host} also runs what stands by there ({who}): when it fails, both are gone",
             )
+    for name, service in plan.services.items():
+        home, spare = service.standby.secondary, service.standby.spare
+        if spare is None or (host := host_of(plan, spare.secondary)) is None:
+            continue
+        here = ("services", name, "standby", "spare", "secondary")
+        if host == host_of(plan, home):
+            yield here, f"{host} runs the VMs of both {home} and {spare.secondary}: when it fails, both are gone"
+        if host == service.primary.hypervisor:
+            yield here, f"{host} also runs its primary: when it fails, that and its spare are gone"

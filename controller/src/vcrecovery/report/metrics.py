@@ -191,7 +191,11 @@ def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Itera
 
     return [
         each("cores", "The cores of the secondary.", lambda load: load.size.cpu),
-        each("cores_used", "Those in use; of another machine, by its containers.", lambda load: load.used.cpu),
+        each(
+            "cores_used",
+            "Those in use; of a machine of which nobody tells, by its containers.",
+            lambda load: load.used.cpu,
+        ),
         each("cores_stolen", "Those that its hypervisor gave to others, where it tells.", lambda load: load.stolen),
         each("memory_bytes", "The memory of the secondary.", lambda load: load.size.memory),
         each("memory_used_bytes", "What of that is in use.", lambda load: load.used.memory),
@@ -204,7 +208,7 @@ def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Itera
         each(
             "disk_latency_seconds",
             "The mean time for a read or write on the disk that was waited for most; of "
-            "the machine that the watcher is on.",
+            "the machine that the watcher is on, and of VMs of the plan.",
             lambda load: None if load.disk is None else load.disk.latency,
         ),
         each(
@@ -214,7 +218,7 @@ def secondaries(seen: Mapping[str, Seen], drained: Collection[str], known: Itera
         ),
         each(
             "network_receive_bytes_per_second",
-            "Of the network cards of the machine that the watcher is on.",
+            "Of the network cards of the machine that the watcher is on, and of VMs of the plan.",
             lambda load: None if load.network is None else load.network.received,
         ),
         each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from vcrecovery.balance.words import pressure
 from vcrecovery.core.lease import Lease, LeaseState
 from vcrecovery.core.notice import Topic
 from vcrecovery.core.secondary_power import decide_power
@@ -86,7 +87,10 @@ def overloaded(loads: Mapping[str, Seen]) -> list[Finding]:
     for name, seen in loads.items():
         if seen.since is not None:
             what, hint = _relief(seen)
-            sentence = f"overloaded since {day_and_time(seen.since)} ({seen.why}): {what}"
+            waits = pressure(seen.load) if seen.load is not None else ""
+            sentence = (
+                f"overloaded since {day_and_time(seen.since)} ({', '.join(filter(None, (seen.why, waits)))}): {what}"
+            )
             found.append(Finding(Level.WARNING, name, sentence, hint, Topic.LOAD))
     return found
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from vcrecovery.drivers.libvirt.by_name import ByName
 from vcrecovery.drivers.libvirt.connection import Call
+from vcrecovery.drivers.libvirt.loads import Loads
 
 #: Leases of libvirt's own DHCP, the host's neighbour table (libvirt 9.0 often cannot read it), and the guest's agent.
 _SOURCES = (
@@ -20,7 +20,7 @@ _SOURCES = (
 )
 
 
-class Addresses(ByName):
+class Addresses(Loads):
     """The part of a host that knows where its VMs are."""
 
     def addresses(self, uuid: str) -> list[str]:

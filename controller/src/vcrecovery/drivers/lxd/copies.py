@@ -6,9 +6,12 @@ What is there already is not sent again, but for pools with driver btrfs, whose 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
+from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd.connection import OverHttps
 from vcrecovery.drivers.lxd.instances import FROZEN, Instances
 from vcrecovery.drivers.lxd.routes import AnswerError
@@ -22,6 +25,9 @@ _HALF_MADE = (("Instance storage pool not found",), ("Failed to write backup fil
 _VANISHED = "[exit status 24]"
 #: Seconds between two looks at a copy that goes on; less of a short one, since nobody serves during the last of a move.
 _LOOK_EVERY, _LOOKS_PER_COPY = 0.3, 20
+#: What LXD says of how far it is, in powers of 1,000: bytes, and bytes a second.
+_RATE = re.compile(r"([0-9.]+)([kMGTPE]?)B \(([0-9.]+)([kMGTPE]?)B/s\)$")
+_POWERS = " kMGTPE"
 #: Seconds for the source to answer, while the copy gets on or not.
 _SOURCE_WITHIN = 20.0
 #: Seconds for a copy that is given up to end: LXD waits so long for a source that has gone.
@@ -52,19 +58,24 @@ class Copies(Instances):
 
         `takes_memory`: one that this makes can be started from the memory of its source. LXD asks for that when it
         makes it, and never again. `paused`: the source is frozen for the last moments, so that what arrives is of one
-        moment. `tell` gets LXD's words for how far it is; `look` is called at each look at the copy, and ends it by
-        raising ExternalError. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
-        any case.
+        moment. `tell` gets LXD's words for how far it is, and the time left; `look` is called at each look at the copy,
+        and ends it by raising ExternalError. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the
+        source goes on in any case.
         """
         self.refuse_another_kind(source)
-        wanted = {**config, INCOMPLETE_KEY: "true"}
+        wanted, size = {**config, INCOMPLETE_KEY: "true"}, cache(partial(source._used, instance))
+        about = "about" if self.get(instance) is None else "at most"
+
+        def tell_more(said: str) -> None:
+            tell(f"{said}{time_left(said, size(), about)}")
+
         self._make_ready(instance, wanted, devices, by_the_copy=takes_memory)
         found = source.get(instance)
         if found is None:
             raise ExternalError(f"secondary {source.name} has no container {instance}")
         sent = source._send(instance, paused)
         try:
-            self._receive(source, sent, instance, wanted, devices, takes_memory, timeout, tell, look)
+            self._receive(source, sent, instance, wanted, devices, takes_memory, timeout, tell_more, look)
         finally:
             if found.running:
                 with contextlib.suppress(ExternalError):  # what went wrong is told anyway
@@ -108,6 +119,13 @@ class Copies(Instances):
         found = self.get(instance)
         if found is not None and found.status == FROZEN:
             self.unfreeze(instance, 30)
+
+    def _used(self, instance: str) -> int:
+        """Bytes of its pool; 0 where that keeps no quotas, or it cannot be read."""
+        with contextlib.suppress(ExternalError, AttributeError, KeyError, TypeError, ValueError):
+            state = self._guard(lambda api: api.instances[instance].state.get()).json()["metadata"]
+            return int(state["disk"]["root"]["usage"])
+        return 0
 
     # -- the two ends ------------------------------------------------------------------------------------------
 
@@ -243,3 +261,15 @@ def _progress(operation: Mapping[str, Any]) -> str:
     """LXD's own words, such as `rootfs: 812.44MB (94.12MB/s)`; empty where it says nothing."""
     metadata = operation.get("metadata") or {}
     return next((f"{value}" for key, value in sorted(metadata.items()) if key.endswith("_progress")), "")
+
+
+def time_left(said: str, size: int, about: str) -> str:
+    """`, about 2 min left`, by those words and the size of all that is sent; empty where that cannot be said."""
+    found = _RATE.search(said)
+    if found is None or not size:
+        return ""
+    try:
+        sent, rate = (float(found[n]) * 1000 ** _POWERS.index(found[n + 1] or " ") for n in (1, 3))
+    except ValueError:
+        return ""
+    return f", {about} {span((size - sent) / rate)} left" if rate and sent < size else ""

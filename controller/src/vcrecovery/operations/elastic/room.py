@@ -14,7 +14,7 @@ from vcrecovery.core.lease import Lease, LeaseState, not_before
 from vcrecovery.core.text import size_of
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.rebalance import question
+from vcrecovery.operations.rebalance import question, serving
 from vcrecovery.plan.elastic import Elastic
 from vcrecovery.plan.leased import addresses_there, free_networks
 from vcrecovery.plan.places import is_elsewhere
@@ -39,7 +39,12 @@ def growth_of(
     # Its disks and cards are not known before it is there.
     size = Amounts(template.cores, template.memory, template.disk, float("inf"), float("inf"))
     network = template.networks[0]
-    may = {name for name in addresses_there(env.plan, network) if not is_elsewhere(env.plan.services[name])}
+    # One that waits has no place but its spare.
+    may = {
+        name
+        for name in serving(env) & addresses_there(env.plan, network).keys()
+        if not is_elsewhere(env.plan.services[name])
+    }
     return with_new_machines(asked.machines, asked.containers, asked.targets, asked.relieve, size, names, may)
 
 
