@@ -1,9 +1,10 @@
-"""A connection that a thief has opened with a key before that was replaced."""
+"""Who asks while a key is replaced: a thief over a connection that is open already; whoever never stops asking."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vcrecovery_lab.pair.receiver import Receiver
@@ -26,3 +27,21 @@ def ended_with_its_key(receiver: Receiver, words: Sequence[str]) -> Iterator[Non
     finally:
         stolen.kill()
         stolen.wait(30)
+
+
+@contextmanager
+def asked_all_along(ask: Callable[[], str]) -> Iterator[list[str]]:
+    """What whoever never stops asking is answered, one after the other. The first answer is there at once."""
+    over, heard = threading.Event(), [ask()]
+
+    def go_on() -> None:
+        while not over.is_set():
+            heard.append(ask())
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        over.set()
+        thread.join(60)

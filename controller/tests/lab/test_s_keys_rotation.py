@@ -17,7 +17,7 @@ from vcrecovery_lab.pair.receiver import Receiver, known_host
 from vcrecovery_lab.pair.render import render
 
 from .role_plays import plays
-from .stolen_connection import ended_with_its_key
+from .stolen_connection import asked_all_along, ended_with_its_key
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -83,8 +83,15 @@ class Site:
         if key is not None:
             config = self.vm.parent / "other_config"
             config.write_text((self.vm / "ssh_config").read_text().replace(f"{self.vm}/sync_key", str(key)))
+        return self.answer(config).stdout.strip()
+
+    def answer(self, config: Path) -> subprocess.CompletedProcess[str]:
         words = ["ssh", "-F", str(config), "-o", "ControlPath=none", "receiver", "who-serves"]
-        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    def answer_or_error(self) -> str:
+        done = self.answer(self.vm / "ssh_config")
+        return done.stdout.strip() or done.stderr.strip()
 
     def is_rotated(self) -> bool:
         (line,) = (line for line in self.keys.read_text().splitlines() if line.endswith(f" vcrecovery:{NAME}"))
@@ -93,7 +100,7 @@ class Site:
         assert NEIGHBOUR in self.keys.read_text()
         assert self.keys.stat().st_mode & 0o777 == 0o600
         assert (self.vm / "sync_key").stat().st_mode & 0o777 == 0o600
-        assert list(self.vm.glob("sync_key.new*")) == []
+        assert sorted(file.name for file in self.vm.glob("sync_key*")) == ["sync_key", "sync_key.pub"]
         return self.ask() == "primary" and self.ask(self.old) == ""
 
 
@@ -112,8 +119,13 @@ def test_a_key_is_replaced_and_what_the_old_one_has_opened_ends(site: Site) -> N
     assert site.rotate(*YOUNG) == 0
     assert site.rotate("--check") == 1
     assert site.ask(site.old) == "primary"
-    with ended_with_its_key(site.receiver, ["-F", str(site.vm / "ssh_config"), "receiver"]):
-        assert site.rotate() == 4
+    opened = ended_with_its_key(site.receiver, ["-F", str(site.vm / "ssh_config"), "receiver"])
+    with opened, asked_all_along(site.answer_or_error) as heard:
+        assert site.rotate() == 5
+    assert len(heard) > 3
+    assert [answer for answer in heard if "Permission denied" in answer] == []
+    # One may have been open as the old key was forgotten.
+    assert len([answer for answer in heard if answer != "primary"]) <= 1, heard
     assert site.is_rotated()
     assert site.rotate(*YOUNG) == 0
     assert site.rotate(*YOUNG, "--check") == 0
@@ -159,12 +171,24 @@ def cut_off_before_the_switch(site: Site) -> None:
 
 def cut_off_in_the_midst_of_the_switch(site: Site) -> None:
     cut_off_before_the_switch(site)
-    (site.vm / "sync_key.new").rename(site.vm / "sync_key")
+    shutil.copy(site.vm / "sync_key.new", site.vm / "sync_key")
+    shutil.copy(site.vm / "sync_key.new.pub", site.vm / "sync_key.pub.made")
 
 
 def cut_off_when_it_is_used(site: Site) -> None:
     cut_off_in_the_midst_of_the_switch(site)
-    (site.vm / "sync_key.new.pub").rename(site.vm / "sync_key.pub")
+    (site.vm / "sync_key.pub.made").rename(site.vm / "sync_key.pub")
+
+
+def cut_off_as_it_was_done(site: Site) -> None:
+    cut_off_when_it_is_used(site)
+    site.keys.write_text(NEIGHBOUR + site.keys.read_text().splitlines(keepends=True)[-1])
+    (site.vm / "sync_key.new").unlink()
+
+
+def cut_off_in_the_switch_of_former_versions(site: Site) -> None:
+    cut_off_before_the_switch(site)
+    (site.vm / "sync_key.new").rename(site.vm / "sync_key")
 
 
 @pytest.mark.parametrize(
@@ -176,6 +200,8 @@ def cut_off_when_it_is_used(site: Site) -> None:
         (cut_off_before_the_switch, YOUNG),
         (cut_off_in_the_midst_of_the_switch, YOUNG),
         (cut_off_when_it_is_used, YOUNG),
+        (cut_off_as_it_was_done, YOUNG),
+        (cut_off_in_the_switch_of_former_versions, YOUNG),
     ],
 )
 def test_the_next_run_finishes_one_that_was_cut_off(site: Site, cut_off, options: tuple[str, ...]) -> None:  # type: ignore[no-untyped-def]

@@ -6,9 +6,8 @@ import json
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.pair.receiver import Receiver, known_host
 
 from .role_plays import plays
-from .stolen_connection import ended_with_its_key
+from .stolen_connection import asked_all_along, ended_with_its_key
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -108,22 +107,8 @@ class Site:
         )
         assert self.keys.stat().st_mode & 0o777 == 0o600
 
-    @contextmanager
-    def handing_on(self) -> Iterator[list[str]]:
-        """What whoever never stops handing on is answered, one after the other."""
-        over, heard = threading.Event(), [self.hand_on(self.own / "web")]
-
-        def go_on() -> None:
-            while not over.is_set():
-                heard.append(self.hand_on(self.own / "web"))
-
-        thread = threading.Thread(target=go_on)
-        thread.start()
-        try:
-            yield heard
-        finally:
-            over.set()
-            thread.join(60)
+    def handing_on(self) -> AbstractContextManager[list[str]]:
+        return asked_all_along(lambda: self.hand_on(self.own / "web"))
 
 
 @pytest.fixture

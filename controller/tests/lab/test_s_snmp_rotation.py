@@ -39,7 +39,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 log = logging.getLogger(__name__)
 ROTATION = CHECKOUT / "playbooks/keys_rotate.yml"
-USER, VM, UUID_OF_VM = "vcrecovery", "one", UUID("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2101")
+# net-snmp keeps this name in another way than one of letters alone, which the other tests have.
+USER, VM, UUID_OF_VM = "vc-recovery", "one", UUID("6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e2101")
 SYS_UP_TIME = ".1.3.6.1.2.1.1.3.0"
 #: Seconds after which a hypervisor that is not heard has failed, by default.
 SILENT = 15.0
@@ -141,6 +142,7 @@ class Site:
             "vcrecovery_snmp_privacy": self.passphrase("privacy"),
             "hypervisor_snmp_destinations": [{"address": "127.0.0.1", "port": self.listen}],
             "hypervisor_snmp_packages": [],
+            "hypervisor_snmp_user": USER,
             "hypervisor_snmp_account": "root",
             "hypervisor_supervisor": "process",
             "secondary_has_the_program": True,
@@ -194,7 +196,8 @@ class Site:
             assert self.answers(name, self.number)
             assert not self.answers(name, self.number - 1)
             assert not self.answers(name, self.number, f"{USER}next")
-            assert f'"{USER}next"' not in (self.folder / name / "snmp_state/snmpd.conf").read_text()
+            kept = (self.folder / name / "snmp_state/snmpd.conf").read_text()
+            assert re.findall(r"^usmUser \d+ \d+ \S+ (\S+)", kept, re.MULTILINE) == [f"0x{USER.encode().hex()}"]
         for what in ("auth", "privacy"):
             assert (self.relay / what).read_text().strip() == self.passphrase(what)
             assert (self.relay / what).stat().st_mode & 0o777 == 0o600
