@@ -1,9 +1,11 @@
-"""The network between the two secondaries is cut during a move, or a copy stands still. Two real LXDs, a BIND."""
+"""A move when the network between the secondaries, a disk or the destination fails. Two real LXDs, a BIND."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -13,11 +15,13 @@ import pytest
 
 from vcrecovery.core.episode import Step
 from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.lxd import copies
+from vcrecovery.drivers.lxd import Instance, copies
 from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.spare_loop import see_to
 from vcrecovery.plan.load import load_plan
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY
+from vcrecovery.standby.copies import COPIED_KEY
 from vcrecovery_lab.run import run
 
 from .moving_site import begun_move
@@ -30,6 +34,8 @@ pytestmark = pytest.mark.lab
 COPIED, LAST = "copied", "last"
 #: A connection between the two is dead once so many bytes have gone: less than a copy of what is large here.
 DEAD_AFTER, LARGE = 6_000_000, 16
+#: There is room for one of those in it, and for what a copy leaves free.
+SMALL_POOL = "400m"
 #: Where it is the spare's, it serves only when told so.
 WAITS = f"""\
 /bin/busybox ip route | /bin/busybox grep -q 10.211.12 && until [ -e /go ]; do /bin/busybox sleep 0.1; done
@@ -57,6 +63,10 @@ def is_large(site: TwoSecondaries, name: str) -> None:
     (site.rootfs(name) / "www/large").write_bytes(os.urandom(LARGE << 20))
 
 
+def waits_on_the_spare(site: TwoSecondaries, name: str) -> None:
+    (site.rootfs(name) / "sbin/init").write_text(INIT.format(serve=WAITS))
+
+
 @contextmanager
 def cut(site: TwoSecondaries, *when: str) -> Iterator[None]:
     """The way on which the spare's LXD fetches from the other one; the controller's own to both goes on."""
@@ -74,8 +84,10 @@ def cut(site: TwoSecondaries, *when: str) -> Iterator[None]:
 def test_it_is_cut_during_a_copy_during_the_last_one_and_after(site: TwoSecondaries) -> None:
     """Two moves at once, since LXD takes 30 s to notice it."""
     is_large(site, COPIED)
+    waits_on_the_spare(site, LAST)
     ends = f"/bin/busybox dd if=/dev/urandom of=/www/rest bs=1M count={LARGE}; exit 0"
-    (site.rootfs(LAST) / "sbin/init").write_text(INIT.format(serve=WAITS).replace("exit 0", ends))
+    init = site.rootfs(LAST) / "sbin/init"
+    init.write_text(init.read_text().replace("exit 0", ends))
     site.lxd.lxc("restart", "--force", LAST)
     wait_for(lambda: site.pages(LAST) == (LAST, None), "its page")
     dead = ("-m", "connbytes", "--connbytes", f"{DEAD_AFTER}:", "--connbytes-dir", "both", "--connbytes-mode", "bytes")
@@ -104,6 +116,12 @@ def test_it_is_cut_during_a_copy_during_the_last_one_and_after(site: TwoSecondar
         assert site.page(name) == name
         there = rootfs_on_spare(site, name) / "www" / large
         assert there.read_bytes() == (site.rootfs(name) / "www" / large).read_bytes()
+
+
+def on_spare(site: TwoSecondaries) -> Instance:
+    found = site.on_spare(COPIED)
+    assert found is not None
+    return found
 
 
 def rootfs_on_spare(site: TwoSecondaries, name: str) -> Path:
@@ -149,3 +167,59 @@ def senders(site: TwoSecondaries) -> list[int]:
             if words[0].endswith(b"rsync") and str(site.lxd.folder).encode() in b" ".join(words):
                 found.append(int(place.name))
     return found
+
+
+# -- a disk that is full -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ballast(site: TwoSecondaries) -> Iterator[Path]:
+    """A file in the pool of sec2, which is small; nothing is in it yet."""
+    pool = site.spare_lxd.folder / "storage-pools" / SPARE_BRIDGE
+    run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_POOL},mode=0711", "tmpfs", pool], timeout=30)
+    for inside in ("containers", "containers-snapshots"):
+        (pool / inside).mkdir(mode=0o711)
+    try:
+        yield pool / "ballast"
+    finally:
+        site.spare_lxd.stop_all()
+        if site.on_spare(COPIED) is not None:
+            site.spare_lxd.server.delete(COPIED)
+        run(["umount", pool], timeout=30)
+
+
+def leave_free(ballast: Path, free: int) -> None:
+    found = os.statvfs(ballast.parent)
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - free)
+
+
+@pytest.mark.parametrize("was_whole", [False, True])
+def test_the_disk_of_the_destination_is_full(site: TwoSecondaries, ballast: Path, was_whole: bool) -> None:
+    leave_free(ballast, 64 << 20)
+    refused = site.vcrecovery("move", COPIED, "--to", "sec2")
+    assert refused.returncode == ExitCode.REFUSED, (refused.stdout, refused.stderr)
+    (line,) = refused.stderr.splitlines()
+    assert re.search(rf"pool {SPARE_BRIDGE} of sec2: its copy needs [0-9.]+ MB for copies and 268.4 MB to", line), line
+    assert "67.1 MB are free" in line
+    ballast.unlink()
+    see_to(Environment(load_plan(site.plan), SystemClock()), COPIED)
+    if not was_whole:
+        # As one whose first copy was cut off.
+        spare = site.spare_lxd.server
+        spare.reconfigure(lambda: spare.must_get(COPIED), lambda _found: {COPIED_KEY: ""})
+    is_large(site, COPIED)
+    leave_free(ballast, 4 << 20)
+    full = site.vcrecovery("move", COPIED, "--to", "sec2")
+    assert full.returncode == ExitCode.EXTERNAL, (full.stdout, full.stderr)
+    (line,) = full.stderr.splitlines()
+    assert re.search(
+        rf"pool {SPARE_BRIDGE} of sec2 is full: the copy of {COPIED} takes [0-9.]+ MB, and .* are free", line
+    )
+    assert (site.on_spare(COPIED) is not None) == was_whole
+    assert site.pages(COPIED) == (COPIED, None)
+    assert site.instance(COPIED).config[ROLE_KEY] == ACTIVE
+    ballast.unlink()
+    done = site.vcrecovery("move", COPIED, "--to", "sec2")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert site.pages(COPIED) == (None, COPIED)
