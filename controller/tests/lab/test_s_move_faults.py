@@ -223,3 +223,33 @@ def test_the_disk_of_the_destination_is_full(site: TwoSecondaries, ballast: Path
     done = site.vcrecovery("move", COPIED, "--to", "sec2")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert site.pages(COPIED) == (None, COPIED)
+
+
+# -- the destination dies after the start ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [Step.START, Step.PROBE])
+def test_the_destination_dies_after_the_start(site: TwoSecondaries, step: Step) -> None:
+    """Nobody knows whether it has served there: it serves nowhere until that is off for certain, or back."""
+    waits_on_the_spare(site, COPIED)
+    move = begun_move(site, COPIED, step)
+    wait_for(lambda: on_spare(site).running, "its start there")
+    site.spare_lxd.lose_power()
+    failed = move.result(300)
+    assert failed.returncode == ExitCode.EXTERNAL, (failed.stdout, failed.stderr)
+    assert f"nobody knows whether {COPIED} serves on sec2 by now" in failed.stderr
+    words = ("failover", COPIED, "--to", "sec1", "--secondary-is-down", "sec2", "--force")
+    assert f"`vcrecovery {' '.join(words)}`" in failed.stderr
+    assert site.pages(COPIED) == (None, None)
+    if step is Step.PROBE:
+        done = site.vcrecovery(*words)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        site.spare_lxd.start()
+    else:
+        site.spare_lxd.start()
+        again = site.vcrecovery("move", COPIED, "--to", "sec2")
+        assert again.returncode == ExitCode.EXTERNAL, (again.stdout, again.stderr)
+        assert "serves where it was" in again.stderr
+    assert site.pages(COPIED) == (COPIED, None)
+    assert site.page(COPIED) == COPIED
+    assert on_spare(site).status == "Stopped"
