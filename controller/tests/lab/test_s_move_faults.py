@@ -253,3 +253,27 @@ def test_the_destination_dies_after_the_start(site: TwoSecondaries, step: Step) 
     assert site.pages(COPIED) == (COPIED, None)
     assert site.page(COPIED) == COPIED
     assert on_spare(site).status == "Stopped"
+
+
+# -- others at the same moment -----------------------------------------------------------------------------------------
+
+
+def test_a_move_and_others_that_begin_at_the_same_moment(site: TwoSecondaries) -> None:
+    move = ["move", COPIED, "--to"]
+    others = [[*move, "sec2"], ["failover", COPIED, "--to", "sec1"], ["drill", COPIED], ["switchover", COPIED]]
+    for number, other in enumerate(others):
+        to = ("sec2", "sec1")[number % 2]
+        commands = [
+            subprocess.Popen(site.command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for words in ([*move, to], other)
+        ]
+        said = [command.communicate(timeout=200) for command in commands]
+        for command, (_, err) in zip(commands, said, strict=True):
+            assert command.returncode in (ExitCode.DONE, ExitCode.BUSY, ExitCode.REFUSED), err
+            assert len(err.splitlines()) == (command.returncode != ExitCode.DONE), err
+        if commands[0].returncode:
+            assert commands[0].returncode == ExitCode.BUSY, said[0]
+            done = site.vcrecovery(*move, to)
+            assert done.returncode == 0, (done.stdout, done.stderr)
+        assert site.pages(COPIED) == ((None, COPIED) if to == "sec2" else (COPIED, None))
+        assert site.page(COPIED) == COPIED
