@@ -75,7 +75,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
     return Two(tmp_path, monkeypatch)
 
 
-def goes_on(changed_at: float) -> Mapping[str, Any]:
+def goes_on(changed_at: float) -> dict[str, Any]:
     return {"status_code": 103, "updated_at": f"{changed_at}"}
 
 
@@ -109,9 +109,12 @@ def test_a_lost_network_is_one_plain_line(two: Two) -> None:
 
 
 def test_an_earlier_one_that_goes_on_is_waited_for(two: Two) -> None:
-    two.left = lambda now: goes_on(now) if now < 300 else None
-    two.pull()
+    progress = {"metadata": {"fs_progress": "web: 5.00MB (1.00MB/s)"}}
+    two.left = lambda now: goes_on(now) | progress if now < 300 else None
+    said: list[str] = []
+    two.here.pull(two.source, "web", {}, {}, 86400.0, tell=said.append)
     assert two.begun >= 300
+    assert said == ["waits for an earlier copy, which goes on: web: 5.00MB (1.00MB/s)"]
 
 
 @pytest.mark.parametrize("timeout", [10.0, 86400.0])

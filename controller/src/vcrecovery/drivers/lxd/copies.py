@@ -133,8 +133,7 @@ class Copies(Instances):
 
         It would write into what is started here, and remove what that has written.
         """
-        began = self._clock.steady()
-        still = _Still(self._clock)
+        began, said, still = self._clock.steady(), "", _Still(self._clock)
         while (earlier := self._goes_on(instance)) is not None:
             if still.since(_changed_at(earlier)) > EARLIER_STILL_FOR or self._clock.steady() - began > timeout:
                 raise ExternalError(
@@ -143,7 +142,9 @@ class Copies(Instances):
                     f"wait for it, or restart {self.flavour.product} on {self.name} (containers go on meanwhile); then "
                     "run it again",
                 )
-            tell(f"an earlier copy to {self.name} goes on: waiting for its end")
+            if (now := f"waits for an earlier copy, which goes on: {_progress(earlier)}") != said:
+                said = now
+                tell(said)
             look()
             self._clock.sleep(_LOOK_EVERY)
 
