@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -19,8 +17,8 @@ from vcrecovery.operations.spare_loop import see_to
 from vcrecovery.plan.load import load_plan
 from vcrecovery.standby.container import EPOCH_KEY, ROLE_KEY
 from vcrecovery.standby.copies import PAUSED_KEY
-from vcrecovery.store.journal import Journal
 
+from .moving_site import begun_move
 from .small_site import INIT, SERVE, ZONE
 from .two_secondaries import SPARE_BRIDGE, TwoSecondaries, two_secondaries
 from .waiting import wait_for
@@ -223,24 +221,10 @@ def test_the_operator_returns_to_the_vm_by_hand(copied: TwoSecondaries) -> None:
 # -- a move that fails -------------------------------------------------------------------------------------------------
 
 
-def begun_move(site: TwoSecondaries, step: Step) -> Future[subprocess.CompletedProcess[str]]:
-    """A move to sec2 that has come to that step."""
-    pool = ThreadPoolExecutor(1)
-    moving = pool.submit(site.vcrecovery, "move", WEB, "--to", "sec2")
-    pool.shutdown(wait=False)
-
-    def has_come() -> bool:
-        episode = Journal(site.state / "journal.db").state(WEB).open_episode
-        return episode is not None and episode.tried(step)
-
-    wait_for(has_come, f"step {step}", 60)
-    return moving
-
-
 @pytest.mark.parametrize("step", [Step.COPY, Step.LAST_COPY])
 def test_the_destination_dies_while_it_copies(site: TwoSecondaries, step: Step) -> None:
     large(site, 200)
-    moving = begun_move(site, step)
+    moving = begun_move(site, WEB, step)
     site.spare_lxd.kill()
     failed = moving.result(120)
     assert failed.returncode != 0, failed.stdout

@@ -39,7 +39,6 @@ from vcrecovery.operations import drill_loop
 from vcrecovery.operations.drill_clones import OWNER_KEY, config_of_clone, devices_of_clone, is_ours, left_out
 from vcrecovery.operations.drill_loop import command, due_now, keep_drilling
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.room import size_of_tree
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.problems import PlanError
@@ -51,6 +50,7 @@ from vcrecovery.store.connection import Connection
 from vcrecovery.store.drills import KEPT, DrillBook
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.lock import drill_lock
+from vcrecovery.transfer.tree_walk import size_of_tree
 
 DAY = 86400.0
 STEPS = (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
+from vcrecovery.core.drill import size
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
@@ -30,6 +31,7 @@ from vcrecovery.standby.container import (
     secondary_of,
     storage_and_network,
 )
+from vcrecovery.transfer.tree_walk import size_of_tree
 
 #: When the copy was whole last, and at which epoch.
 COPIED_KEY = "user.vcrecovery.copied"
@@ -40,6 +42,8 @@ CARD_KEY = "volatile.eth0.hwaddr"
 #: Seconds for one that is put aside to end by itself.
 ENDS_WITHIN = 60.0
 _DRIVER_OF_MOMENTS = "btrfs"
+#: What rsync and LXD say of a full disk, in small letters.
+_FULL = "no space left on device"
 
 
 @dataclass(frozen=True)
@@ -112,22 +116,43 @@ def copy(
         config |= {key: value for key, value in source.must_get(name).config.items() if key == CARD_KEY}
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
     with _marked_as_paused(source, name) if pauses else nullcontext():
-        here.pull(
-            source,
-            name,
-            config,
-            devices_of(service, secondary),
-            timeout,
-            paused=pauses,
-            takes_memory=with_memory,
-            tell=tell,
-            look=look,
-        )
+        try:
+            here.pull(
+                source,
+                name,
+                config,
+                devices_of(service, secondary),
+                timeout,
+                paused=pauses,
+                takes_memory=with_memory,
+                tell=tell,
+                look=look,
+            )
+        except ExternalError as error:
+            if _FULL not in error.message.lower():
+                raise
+            raise _does_not_fit(name, source, here, secondary.storage_pool) from error
     names = f"nameserver {secondary.network.address.ip}\n".encode()
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)
     note = {COPIED_KEY: f"{began!r} {epoch}"}
     here.reconfigure(lambda: here.must_get(name), lambda _found: note)
+
+
+def _does_not_fit(name: str, source: LxdServer, here: LxdServer, pool: str) -> ExternalError:
+    """What of it is there goes, where none was ever whole: its neighbours need the room."""
+    found, takes, free = here.get(name), "", ""
+    if found is not None and copied(found) is None:
+        with suppress(ExternalError):
+            here.delete(name)
+    with suppress(ExternalError):
+        if source.is_here:
+            takes = f" takes {size(size_of_tree(source.rootfs(_pool_of(source, name), name)))}"
+        free = f", and {size(here.pool_free(pool))} are free"
+    return ExternalError(
+        f"pool {pool} of {here.name} is full: the copy of {name}{takes or ' does not fit'}{free}",
+        "make room there, then run it again",
+    )
 
 
 @contextmanager

@@ -30,3 +30,16 @@ def everything_in(top: Path) -> Iterator[tuple[str, os.stat_result]]:
         except OSError as error:
             where = error.filename or top
             raise ExternalError(f"{where} cannot be read: {error.strerror}", "call it as root") from error
+
+
+def size_of_tree(top: Path) -> int:
+    """The bytes that its files take on the disk, each counted once. Raises ExternalError when it cannot be read."""
+    counted: set[tuple[int, int]] = set()
+    size = 0
+    for _name, found in everything_in(top):
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if (found.st_dev, found.st_ino) in counted:
+                continue
+            counted.add((found.st_dev, found.st_ino))
+        size += found.st_blocks * 512
+    return size

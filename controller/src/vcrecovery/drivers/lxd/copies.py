@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from vcrecovery.core.text import span
+from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd.connection import OverHttps
 from vcrecovery.drivers.lxd.instances import FROZEN, Instances
 from vcrecovery.drivers.lxd.routes import AnswerError
@@ -32,6 +33,20 @@ _POWERS = " kMGTPE"
 _SOURCE_WITHIN = 20.0
 #: Seconds for a copy that is given up to end: LXD waits so long for a source that has gone.
 _ENDS_WITHIN = 40.0
+#: Seconds in which neither end moves a byte, until the copy is given up. A file of hundreds of gigabytes that is
+#: compared with what is there moves none for minutes. The network alone is noticed by LXD: it waits for 30 s.
+STILL_FOR = 1800.0
+#: The same of an earlier copy, which nobody looks after any more, until whoever calls is told of it.
+EARLIER_STILL_FOR = 60.0
+#: What LXD says, among much else, where the destination has lost the source.
+_LOST = (
+    "connection timed out",
+    "i/o timeout",
+    "no route to host",
+    "network is unreachable",
+    "connection refused",
+    "connection reset by peer",
+)
 
 
 class VanishedError(ExternalError):
@@ -63,6 +78,7 @@ class Copies(Instances):
         source goes on in any case.
         """
         self.refuse_another_kind(source)
+        self._let_an_earlier_one_end(instance, timeout, tell, look)
         wanted, size = {**config, INCOMPLETE_KEY: "true"}, cache(partial(source._used, instance))
         about = "about" if self.get(instance) is None else "at most"
 
@@ -126,6 +142,38 @@ class Copies(Instances):
             state = self._guard(lambda api: api.instances[instance].state.get()).json()["metadata"]
             return int(state["disk"]["root"]["usage"])
         return 0
+
+    def _let_an_earlier_one_end(
+        self, instance: str, timeout: float, tell: Callable[[str], None], look: Callable[[], None]
+    ) -> None:
+        """LXD goes on with one whose controller was killed, or has given it up, and lets nobody end it.
+
+        It would write into what is started here, and remove what that has written.
+        """
+        began, said, still = self._clock.steady(), "", _Still(self._clock)
+        while (earlier := self._goes_on(instance)) is not None:
+            if still.since(_changed_at(earlier)) > EARLIER_STILL_FOR or self._clock.steady() - began > timeout:
+                raise ExternalError(
+                    f"an earlier copy of {instance} to {self.name} has not ended: {self.flavour.product} there goes on "
+                    f"with operation {earlier['id']}",
+                    f"wait for it, or restart {self.flavour.product} on {self.name} (containers go on meanwhile); then "
+                    "run it again",
+                )
+            if (now := f"waits for an earlier copy, which goes on: {_progress(earlier)}") != said:
+                said = now
+                tell(said)
+            look()
+            self._clock.sleep(_LOOK_EVERY)
+
+    def _goes_on(self, instance: str) -> Mapping[str, Any] | None:
+        """An operation of the server's own that makes or fills the instance."""
+        found = self._guard(lambda api: api.operations.get(params={"recursion": "1"})).json()["metadata"] or {}
+        for operation in (one for several in found.values() for one in several):
+            places = (operation.get("resources") or {}).get("instances") or ()
+            names = [place.partition("?")[0].rpartition("/")[2] for place in places]
+            if operation["class"] == "task" and operation["status_code"] < 200 and instance in names:
+                return dict(operation)
+        return None
 
     # -- the two ends ------------------------------------------------------------------------------------------
 
@@ -208,7 +256,7 @@ class Copies(Instances):
         look: Callable[[], None],
     ) -> None:
         began = answered = self._clock.steady()
-        deadline, said = began + timeout, ""
+        deadline, said, still = began + timeout, "", _Still(self._clock)
         while True:
             operation = self._operation(here)
             if operation is None or operation["status_code"] >= 200:
@@ -217,20 +265,33 @@ class Copies(Instances):
                 said = now
                 tell(said)
             look()
-            trouble = ""
+            trouble, of_source = "", None
             try:
-                source._operation(there)
+                of_source = source._operation(there)
                 answered = self._clock.steady()
             except ExternalError as error:
                 trouble = error.message
             if trouble and self._clock.steady() - answered > _SOURCE_WITHIN:
                 raise ExternalError(f"the copy of {instance} from {source.name} to {self.name} was cut off: {trouble}")
+            if still.since(f"{_changed_at(operation)} {_changed_at(of_source)}") > STILL_FOR:
+                raise ExternalError(
+                    f"the copy of {instance} from {source.name} to {self.name} stands still: no byte has moved for "
+                    f"{span(STILL_FOR)}",
+                    f"look at the disks of both, and at the network between them; `{self.client} operation list` there "
+                    "shows what goes on",
+                )
             if self._clock.steady() > deadline:
                 raise ExternalError(f"{self.called} did not finish the copy of {instance} within {timeout:.0f} s")
             going_on = self._clock.steady() - began
             self._clock.sleep(min(_LOOK_EVERY, max(_LOOK_EVERY, going_on) / _LOOKS_PER_COPY))
         if operation is None or operation["status_code"] != 200:
             why = "it has forgotten it" if operation is None else " ".join(str(operation["err"]).split())
+            if lost := next((word for word in _LOST if word in why), ""):
+                raise ExternalError(
+                    f"the copy of {instance} from {source.name} to {self.name} was cut off: {self.name} has lost "
+                    f"{source.name} ({lost})",
+                    "once the network between the two is mended, run it again",
+                )
             kind = VanishedError if _VANISHED in why else ExternalError
             raise kind(f"{self.called}: the copy of {instance} from {source.name}: {why}")
 
@@ -250,11 +311,30 @@ class Copies(Instances):
             self._clock.sleep(_LOOK_EVERY)
 
 
+class _Still:
+    """For how long nothing has changed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen, self._changed = "", clock.steady()
+
+    def since(self, signs: str) -> float:
+        """Seconds since `signs` were others."""
+        if signs != self._seen:
+            self._seen, self._changed = signs, self._clock.steady()
+        return self._clock.steady() - self._changed
+
+
 def _delete(operation: Any) -> Any:
     try:
         return operation.delete()
     except AnswerError:
         return None  # LXD does not end that kind
+
+
+def _changed_at(operation: Mapping[str, Any] | None) -> str:
+    """Changes at most once a second while bytes move."""
+    return str((operation or {}).get("updated_at", ""))
 
 
 def _progress(operation: Mapping[str, Any]) -> str:
