@@ -19,6 +19,7 @@ from vcrecovery_lab.machine import qemu_pid
 from vcrecovery_lab.run import run
 
 from .conftest import Lab
+from .secrets_of_the_lab import command_lines, secrets_of, told
 from .waiting import wait_for
 
 pytestmark = pytest.mark.lab
@@ -28,8 +29,13 @@ LOOKS = 100
 PRIMARY, STANDBY = "10.211.1.10", "10.211.2.10"
 
 
-def test_a_second_run_of_the_layout_changes_nothing(lab: Lab) -> None:
-    printed = playbook(lab.layout, "site.yml", "ansible-playbook site.yml, again")
+def test_a_second_run_of_the_layout_changes_nothing_and_tells_no_secret(lab: Lab) -> None:
+    secrets = secrets_of(lab)
+    with command_lines() as seen:
+        printed = playbook(lab.layout, "site.yml", "ansible-playbook site.yml, again", "-vvv", "--diff")
+    logs = [path for place in (lab.layout.root, lab.layout.state_dir) for path in place.rglob("*.log")]
+    outputs = [(path.name, path.read_bytes()) for path in logs]
+    assert told(secrets, [*outputs, *(("a command line", line) for line in seen)]) == set()
     recap = re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", printed, re.MULTILINE)
     assert {host for host, _ in recap} == {"hv1", "ns1", "sec1", "web1"}
     assert {changed for _, changed in recap} == {"0"}, printed
