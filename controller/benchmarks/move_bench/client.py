@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException
 from itertools import pairwise
 
 #: Seconds between two questions, and for one: nobody answers for an address that is gone.
-_EVERY, _WITHIN = 0.01, 0.25
+_EVERY, WITHIN = 0.01, 0.25
 
 
 @dataclass
@@ -74,22 +74,22 @@ def counting(address: str, port: int) -> Iterator[Connection]:
         thread.join()
 
 
-def answers(address: str, port: int) -> bool:
-    with closing(HTTPConnection(address, port, timeout=_WITHIN)) as connection, suppress(OSError, HTTPException):
+def answers(address: str, port: int, within: float = WITHIN) -> bool:
+    with closing(HTTPConnection(address, port, timeout=within)) as connection, suppress(OSError, HTTPException):
         connection.request("GET", "/")
         return connection.getresponse().status == 200
     return False
 
 
 @contextmanager
-def asking(addresses: Sequence[str], port: int) -> Iterator[Asked]:
+def asking(addresses: Sequence[str], port: int, within: float = WITHIN) -> Iterator[Asked]:
     """It goes on until the end of the block."""
     asked = Asked({address: [] for address in addresses}, {address: [] for address in addresses})
     stop = threading.Event()
 
     def ask(address: str) -> None:
         while not stop.wait(_EVERY):
-            found = asked.answered if answers(address, port) else asked.lost
+            found = asked.answered if answers(address, port, within) else asked.lost
             found[address].append(time.monotonic())
 
     threads = [threading.Thread(target=ask, args=(address,)) for address in addresses]
