@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exclude_bench.command import Benchmark
@@ -16,7 +15,7 @@ from vcrecovery_lab.run import LabError
 
 from .client import asking, counting
 from .results import Missing, Moved, Results, targets, text
-from .scale import FULL, FULL_IN_VMS, QUICK, QUICK_IN_VMS, Scale
+from .scale import FULL, FULL_IN_VMS, QUICK, QUICK_IN_VMS
 from .sides import COUNTER_PORT, NAME, PORT, Sides, shared_sides, sides
 from .vms import VmSides, vm_sides
 from .ways import RSYNC, STATEFUL, WAYS, go_back, prepare
@@ -36,7 +35,7 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     with shared_sides(shared, scale, stderr_progress) as found:
         for number, entry in enumerate(rounds, 1):
             entry[STATEFUL] = _moved_with_memory(found, number)
-    return _results(scale, load, rounds)
+    return Results(scale, load, rounds, targets(scale, rounds))
 
 
 def _measured_in_vms(folder: Path, quick: bool, _seed: int) -> Results:
@@ -46,12 +45,14 @@ def _measured_in_vms(folder: Path, quick: bool, _seed: int) -> Results:
     rounds: list[dict[str, Moved]] = [{} for _ in range(scale.rounds)]
     missing: list[Missing] = []
     with vm_sides(folder, scale, stderr_progress) as found:
-        for shared in (False, True):
-            found.lay_out(stderr_progress, shared=shared)
-            for number, entry in enumerate(rounds, 1):
-                for way in [STATEFUL] if shared else _in_turn(number):
-                    _moved_or_missing(found, way, number, entry, missing)
-        return _results(scale, load, rounds, missing, found.accelerator)
+        found.lay_out(stderr_progress)
+        for number, entry in enumerate(rounds, 1):
+            for way in _in_turn(number):
+                _moved_or_missing(found, way, number, entry, missing)
+        found.share()
+        for number, entry in enumerate(rounds, 1):
+            _moved_or_missing(found, STATEFUL, number, entry, missing)
+        return Results(scale, load, rounds, targets(scale, rounds), missing, found.accelerator)
 
 
 def _moved_or_missing(found: VmSides, way: str, number: int, entry: dict[str, Moved], missing: list[Missing]) -> None:
@@ -62,7 +63,7 @@ def _moved_or_missing(found: VmSides, way: str, number: int, entry: dict[str, Mo
         entry[way] = _moved_with_memory(found, number) if way == STATEFUL else _moved(found, way, number)
     except (VCRecoveryError, LabError) as error:
         missing.append(Missing(number, way, " ".join(str(error).split())))
-        found.lay_out(stderr_progress, shared=way == STATEFUL)
+        found.lay_out(stderr_progress)
 
 
 def _in_turn(number: int) -> list[str]:
@@ -71,22 +72,12 @@ def _in_turn(number: int) -> list[str]:
     return names[at:] + names[:at]
 
 
-def _results(
-    scale: Scale,
-    load: float,
-    rounds: Sequence[Mapping[str, Moved]],
-    missing: Sequence[Missing] = (),
-    vms: str = "",
-) -> Results:
-    return Results(scale, load, rounds, targets(scale, rounds), missing, vms)
-
-
 def _moved_with_memory(found: Sides, number: int) -> Moved:
     kept, _ = found.addresses
     with (
         stderr_progress(f"round {number}: {STATEFUL}"),
-        asking([kept], PORT, found.within) as asked,
-        counting(kept, COUNTER_PORT) as connection,
+        asking([kept], PORT, found.pace) as asked,
+        counting(kept, COUNTER_PORT, found.pace) as connection,
     ):
         wait_until(lambda: bool(asked.answered[kept]) and connection.count > 0, "an answer", 60, 0.01)
         before, begun = bytes_received(found.card), time.monotonic()
@@ -110,7 +101,7 @@ def _moved(found: Sides, way: str, number: int) -> Moved:
     old, new = found.addresses
     prepare(found, way)
     found.serves(old)
-    with stderr_progress(f"round {number}: {way}"), asking([old, new], PORT, found.within) as asked:
+    with stderr_progress(f"round {number}: {way}"), asking([old, new], PORT, found.pace) as asked:
         # A stop that comes before the first answer would leave nothing to reckon from.
         wait_until(lambda: bool(asked.answered[old]), "an answer here", 60, 0.01)
         before, begun = bytes_received(found.card), time.monotonic()

@@ -34,8 +34,8 @@ IN_VMS = {
 class Moved:
     """Seconds: the whole, and without any answer. `broken`: connections, where one could survive.
 
-    `lost`: questions without an answer, of one client that asks again 10 ms after each. `megabytes`: over the network,
-    where that was counted.
+    `lost`: questions without an answer, of one client that asks again 10 ms after each, or 100 ms in VMs. `megabytes`:
+    over the network, where that was counted.
     """
 
     seconds: float

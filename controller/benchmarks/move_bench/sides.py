@@ -26,7 +26,7 @@ from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.progress import Progress
 from vcrecovery_lab.run import run
 
-from .client import WITHIN, answers
+from .client import Pace, answers
 from .scale import Scale
 
 NAME, PORT, COUNTER_PORT = "web", 7081, 7082
@@ -71,8 +71,8 @@ class Sides:
     card = "lo"
     #: rsync is on one machine here, and uses no network.
     counts_all = False
-    #: Seconds for an answer.
-    within = WITHIN
+    #: Of who asks it meanwhile.
+    pace = Pace(0.01, 0.25)
 
     def __init__(self, folder: Path, first: Lxd, second: Lxd) -> None:
         self.folder, self.first, self.second = folder, first, second
@@ -149,7 +149,7 @@ class Sides:
         give_away(top)
 
     def serves(self, address: str) -> None:
-        wait_until(lambda: answers(address, PORT, self.within), f"the page at {address}", 60, 0.01)
+        wait_until(lambda: answers(address, PORT, self.pace.within), f"the page at {address}", 60, 0.01)
 
 
 def plant_service(top: Path, scale: Scale) -> None:

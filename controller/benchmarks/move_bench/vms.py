@@ -26,6 +26,7 @@ from vcrecovery_lab.accelerator import accelerator
 from vcrecovery_lab.disk import copy_disk, identity
 from vcrecovery_lab.image import DEFAULT_CACHE, Image, ensure_image, make_disk
 from vcrecovery_lab.layout import CHECKOUT
+from vcrecovery_lab.machine import VirtualMachine
 from vcrecovery_lab.network import ensure_bridge, remove_bridge
 from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.private_hypervisor import PrivateHypervisor
@@ -33,11 +34,13 @@ from vcrecovery_lab.progress import Progress
 from vcrecovery_lab.run import LabError, run
 from vcrecovery_lab.secondary_vm.certificate import make_certificate
 from vcrecovery_lab.secondary_vm.images import INTERFACES, SECONDARY
-from vcrecovery_lab.secondary_vm.site import BRIDGE, NETWORK, POOL, virtual_machine
+from vcrecovery_lab.secondary_vm.site import POOL, uuid_of
 
+from .client import Pace
 from .scale import Scale
 from .sides import NAME, PATIENCE, RSYNC_COMMAND, Sides, plant_service
 
+BRIDGE, NETWORK = "vcrlab-movevms", "10.211.27"
 CONTENTS = replace(SECONDARY, packages=(*SECONDARY.packages, "criu", "iptables"))
 #: The service, in each VM, until LXD has a container for it.
 _TREE = f"srv/{NAME}"
@@ -55,8 +58,17 @@ class VmLxd:
         self.name = f"sec{number}"
         self.folder = folder / self.name
         self.folder.mkdir(mode=0o755)
-        # One CPU: this machine has two.
-        self.vm = replace(virtual_machine(f"move{number}", 20 + number, memory_mib=1536), vcpus=1)
+        self.vm = VirtualMachine(
+            name=f"{BRIDGE}-{number}",
+            uuid=uuid_of(f"{BRIDGE}-{number}"),
+            bridge=BRIDGE,
+            address=VmSides.networks[number - 1],
+            gateway=f"{NETWORK}.1",
+            mac=f"52:54:00:7c:1b:{number:02x}",
+            memory_mib=1536,
+            # This machine has two.
+            vcpus=1,
+        )
         own = make_certificate(self.folder, "client")
         (self.folder / "servercerts").mkdir()
         self.place = OverHttps(f"https://{self.vm.ip}:8443", *own, self.folder / "servercerts/vm.crt")
@@ -146,7 +158,8 @@ class VmSides(Sides):
         {"stable_for": "1ms", "start": "5m", "ports": "5m", "confirm": "10s"}
     )
     counts_all = True
-    within = 1.0
+    # To answer takes an emulated CPU milliseconds, which LXD needs, too.
+    pace = Pace(0.1, 1.0)
 
     first: VmLxd
     second: VmLxd
@@ -173,35 +186,35 @@ class VmSides(Sides):
     def _plan(self) -> dict[str, Any]:
         return {**super()._plan(), "state_dir": str(self.folder / f"state-{self._laid_out}")}
 
-    def lay_out(self, progress: Progress, *, shared: bool) -> None:
-        """It serves on the first side, and nothing is on the other one, whatever was; with a journal of its own.
+    def share(self) -> None:
+        """From now on it keeps its address when it moves. Nothing of it is on the second side."""
+        self.addresses = (self.addresses[0],) * 2
+        self.write_plan()
 
-        `shared`: it keeps its address.
-        """
+    def lay_out(self, progress: Progress) -> None:
+        """It serves on the first side, and nothing is on the other one, whatever was; with a journal of its own."""
         with progress("a container that serves on the first side"):
-            self._lay_out(shared)
+            self._lay_out()
 
-    def _lay_out(self, shared: bool) -> None:
+    def _lay_out(self) -> None:
         for lxd in (self.first, self.second):
             if lxd.server.get(NAME) is not None:
                 lxd.lxc("delete", "--force", NAME)
         self._laid_out += 1
-        old = VmSides.addresses[0]
-        self.addresses = (old, old) if shared else VmSides.addresses
         self.write_plan()
         here = self.first.container
         self.first.server.create_empty(NAME, *self.config("sec1"))
         self.first.command(f"mkdir -p {here}/rootfs && cp -a /{_TREE}/. {here}/rootfs/")
         # LXD decides at the first start how owners are mapped.
         self.first.server.start(NAME, PATIENCE)
-        self.serves(old)
+        self.serves(self.addresses[0])
         self.first.server.shut_down(NAME, 60)
         wait_until(self._is_ready, "the container", PATIENCE)
         beat = shlex.quote(json.dumps({"at": time.time()}))
-        for file in (f"{here}/rootfs{HEARTBEAT}", f"{here}/templates/{TEMPLATE}"):
-            self.first.command(f"mkdir -p {Path(file).parent} && echo {beat} >{file}")
+        files = (f"{here}/rootfs{HEARTBEAT}", f"{here}/templates/{TEMPLATE}")
+        self.first.command(" && ".join(f"mkdir -p {Path(file).parent} && echo {beat} >{file}" for file in files))
         self.vcrecovery("failover", NAME)
-        self.serves(old)
+        self.serves(self.addresses[0])
 
     def _is_ready(self) -> bool:
         with suppress(TryAgainError):
