@@ -86,7 +86,7 @@ def _moved_with_memory(found: Sides, number: int) -> Moved:
         counted = connection.count
         wait_until(lambda: asked.answered[kept][-1] > ended, "an answer there", 60, 0.01)
         wait_until(lambda: connection.count > counted or bool(connection.broken), "the connection", 60, 0.01)
-    found.vcrecovery("move", NAME, "--to", "sec1", "--how", "stateful")
+    found.vcrecovery("move", NAME, "--to", "sec1", "--how", found.goes_back)
     found.second.lxc("delete", "--force", NAME)
     return Moved(
         ended - begun,

@@ -71,6 +71,8 @@ class Sides:
     card = "lo"
     #: rsync is on one machine here, and uses no network.
     counts_all = False
+    #: How it goes back from a move with its memory.
+    goes_back = "stateful"
     #: Of who asks it meanwhile.
     pace = Pace(0.01, 0.25)
 
