@@ -103,7 +103,8 @@ class VmLxd:
     def define(self, image: Image, libvirt: PrivateHypervisor, accel: domain.Accelerator) -> None:
         """It boots. `image` has a disk of its own."""
         self._image = image
-        disk = self.folder / "disk.img"
+        # By its place the one that ends the VMs knows them, though their libvirtd may have ended before.
+        disk = libvirt.pool / f"{self.name}.img"
         files = identity(self.vm.name, self.vm.uuid, self.vm.ip, 24, self.vm.gateway)
         interfaces = INTERFACES.format(address=self.vm.address)
         copy_disk(image.disk, disk, {**files, "/etc/network/interfaces": interfaces})
