@@ -63,6 +63,7 @@ def _moved_or_missing(found: VmSides, way: str, number: int, entry: dict[str, Mo
         entry[way] = _moved_with_memory(found, number) if way == STATEFUL else _moved(found, way, number)
     except (VCRecoveryError, LabError) as error:
         missing.append(Missing(number, way, " ".join(str(error).split())))
+        sys.stderr.write(f"{missing[-1].why}\n")
         found.lay_out(stderr_progress)
 
 
