@@ -105,7 +105,7 @@ bench-health: setup  ## Measure the questions to whoever serves: CPU for 1,000 s
 bench-containers: setup  ## Measure containers in a VM against that VM: operations, files, network (about 20 minutes; ARGS=--quick: 5)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m container_bench $(ARGS)
 
-bench-move: setup  ## Measure how long a container is down while it moves to another LXD (about 10 minutes; ARGS=--quick: 1)
+bench-move: setup  ## Measure how long a container is down while it moves to another LXD (about 10 minutes; ARGS=--vms: between VMs, 25; ARGS=--quick: 1)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m move_bench $(ARGS)
 
 bench-install: setup  ## Measure from the archive to the first protected service, and a second run (about 5 minutes; the lab must be down)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -39,7 +39,10 @@ def as_json(results: Any) -> str:
 
 @dataclass(frozen=True)
 class Benchmark(Generic[Results]):
-    """`measure` gets a folder that is removed afterwards, whether to be quick, and the seed."""
+    """`measure` gets a folder that is removed afterwards, whether to be quick, and the seed.
+
+    `instead`: an option -> what `--help` says of it, and what measures with it.
+    """
 
     name: str
     about: str
@@ -48,6 +51,7 @@ class Benchmark(Generic[Results]):
     text: Callable[[Results], str]
     work_help: str = "where the tree is made and removed again"
     work: Path | None = None
+    instead: Mapping[str, tuple[str, Callable[[Path, bool, int], Results]]] = field(default_factory=dict)
 
     def main(self) -> int:
         """The exit status: 0 although a limit was missed, since this is a measurement; 1 where a figure is void."""
@@ -56,10 +60,13 @@ class Benchmark(Generic[Results]):
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE too")
         parser.add_argument("--work", type=Path, metavar="FOLDER", default=self.work, help=self.work_help)
         parser.add_argument("--seed", type=int, default=1, help=f"of {self.seed_of} (default: 1)")
+        parser.set_defaults(measure=self.measure)
+        for option, (text, measure) in self.instead.items():
+            parser.add_argument(option, dest="measure", action="store_const", const=measure, help=text)
         options = parser.parse_args()
         try:
             with scratch_folder(options.work or default_parent()) as folder:
-                results = self.measure(folder, options.quick, options.seed)
+                results: Results = options.measure(folder, options.quick, options.seed)
             # First what a person reads: half an hour of measuring must not be lost to a file that cannot be written.
             sys.stdout.write(self.text(results))
             sys.stdout.flush()

@@ -11,8 +11,13 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import pairwise
 
-#: Seconds between two questions, and for one: nobody answers for an address that is gone.
-_EVERY, _WITHIN = 0.01, 0.25
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between two questions, and for one: nobody answers for an address that is gone."""
+
+    every: float
+    within: float
 
 
 @dataclass
@@ -47,14 +52,14 @@ class Connection:
 
 
 @contextmanager
-def counting(address: str, port: int) -> Iterator[Connection]:
-    """A line every few milliseconds, until the end of the block."""
+def counting(address: str, port: int, pace: Pace) -> Iterator[Connection]:
+    """A line again and again, until the end of the block."""
     found, stop = Connection(), threading.Event()
 
     def count() -> None:
         try:
             with socket.create_connection((address, port), timeout=120) as line, line.makefile("rw") as file:
-                while not stop.wait(_EVERY):
+                while not stop.wait(pace.every):
                     file.write("x\n")
                     file.flush()
                     said = file.readline().strip()
@@ -74,22 +79,22 @@ def counting(address: str, port: int) -> Iterator[Connection]:
         thread.join()
 
 
-def answers(address: str, port: int) -> bool:
-    with closing(HTTPConnection(address, port, timeout=_WITHIN)) as connection, suppress(OSError, HTTPException):
+def answers(address: str, port: int, within: float) -> bool:
+    with closing(HTTPConnection(address, port, timeout=within)) as connection, suppress(OSError, HTTPException):
         connection.request("GET", "/")
         return connection.getresponse().status == 200
     return False
 
 
 @contextmanager
-def asking(addresses: Sequence[str], port: int) -> Iterator[Asked]:
+def asking(addresses: Sequence[str], port: int, pace: Pace) -> Iterator[Asked]:
     """It goes on until the end of the block."""
     asked = Asked({address: [] for address in addresses}, {address: [] for address in addresses})
     stop = threading.Event()
 
     def ask(address: str) -> None:
-        while not stop.wait(_EVERY):
-            found = asked.answered if answers(address, port) else asked.lost
+        while not stop.wait(pace.every):
+            found = asked.answered if answers(address, port, pace.within) else asked.lost
             found[address].append(time.monotonic())
 
     threads = [threading.Thread(target=ask, args=(address,)) for address in addresses]

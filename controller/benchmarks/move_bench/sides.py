@@ -1,19 +1,22 @@
-"""Two LXDs on this machine, and a service whose standby serves on the first one."""
+"""Two LXDs, and a service whose standby serves on the first one."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import yaml
 
 from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.plan.load import load_plan
-from vcrecovery.standby.container import apply
+from vcrecovery.plan.places import place
+from vcrecovery.standby.container import apply, config_of, devices_of, secondary_of
 from vcrecovery_lab.busybox_tree import give_away, plant, stamp
 from vcrecovery_lab.checkpointing_lxd import CheckpointingLxd, join
 from vcrecovery_lab.command_line import vcrecovery
@@ -21,16 +24,17 @@ from vcrecovery_lab.pair.waiting import wait_until
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.private_lxd import PrivateLxd
 from vcrecovery_lab.progress import Progress
+from vcrecovery_lab.run import run
 
-from .client import answers
+from .client import Pace, answers
 from .scale import Scale
 
 NAME, PORT, COUNTER_PORT = "web", 7081, 7082
-OLD, NEW = "10.211.6.10", "10.211.7.10"
 BRIDGES = ("vcrlab-move1", "vcrlab-move2")
 #: Of two that share a network.
-SHARED, KEPT = "vcrlab-share", "10.211.23.10"
+SHARED = "vcrlab-share"
 PATIENCE = 600.0
+RSYNC_COMMAND = ("rsync", "-aHAXS", "--numeric-ids", "--delete")
 _INIT = f"""\
 #!/bin/busybox sh
 trap 'exit 0' 3 15 30 37
@@ -46,27 +50,41 @@ while read line; do n=$((n+1)); echo $n; done
 """
 
 
+class Lxd(Protocol):
+    """The one of a side."""
+
+    server: LxdServer
+
+    def lxc(self, *words: str) -> str:
+        """As an operator calls it."""
+
+
 class Sides:
-    """`first` is where it serves at the beginning and at the end of each round."""
+    """`first` is where it serves at the beginning and at the end of each round. `addresses`: its own on either.
 
-    #: Of the two bridges, and of the standby on either.
-    networks = ("10.211.6.1/24", "10.211.7.1/24")
-    addresses = (OLD, NEW)
+    `card`: what receives on this machine all that the first side sends, and little else; `counts_all`: of each way.
+    """
 
-    def __init__(self, folder: Path, first: PrivateLxd, second: PrivateLxd) -> None:
+    networks: Sequence[str] = ("10.211.6.1/24", "10.211.7.1/24")
+    addresses: Sequence[str] = ("10.211.6.10", "10.211.7.10")
+    timeouts: Mapping[str, str] = MappingProxyType({"stable_for": "1ms"})
+    card = "lo"
+    #: rsync is on one machine here, and uses no network.
+    counts_all = False
+    #: How it goes back from a move with its memory.
+    goes_back = "stateful"
+    #: Of who asks it meanwhile.
+    pace = Pace(0.01, 0.25)
+
+    def __init__(self, folder: Path, first: Lxd, second: Lxd) -> None:
         self.folder, self.first, self.second = folder, first, second
         self.plan = folder / "plan.yml"
+        self.write_plan()
+
+    def write_plan(self) -> None:
         self.plan.write_text(yaml.safe_dump(self._plan()))
 
     def _plan(self) -> dict[str, Any]:
-        def secondary(lxd: PrivateLxd, network: str) -> dict[str, Any]:
-            return {
-                "lxd": str(lxd.socket),
-                "storage_pool": lxd.network,
-                "network": {"bridge": lxd.network, "address": network},
-                "receiver": {"address": "127.0.0.1"},
-            }
-
         old, new = self.addresses
         fence = {"command": ["echo", "nobody is there"]}
         return {
@@ -74,7 +92,7 @@ class Sides:
             "state_dir": str(self.folder / "state"),
             "hypervisors": {"hv1": {"uri": f"qemu:///session?socket={self.folder}/none", "fence": fence}},
             "secondaries": {
-                name: secondary(lxd, network)
+                name: self.secondary(lxd, network)
                 for name, lxd, network in zip(("sec1", "sec2"), (self.first, self.second), self.networks, strict=True)
             },
             "services": {
@@ -86,42 +104,73 @@ class Sides:
                     },
                     "standby": {"secondary": "sec1", "address": old, "spare": {"secondary": "sec2", "address": new}},
                     "ports": [PORT],
-                    "timeouts": {"stable_for": "1ms"},
+                    "timeouts": dict(self.timeouts),
                     "max_staleness": "1d",
                 }
             },
         }
 
+    def secondary(self, lxd: Any, network: str) -> dict[str, Any]:
+        """As the plan has it."""
+        return {
+            "lxd": str(lxd.socket),
+            "storage_pool": lxd.network,
+            "network": {"bridge": lxd.network, "address": network},
+            "receiver": {"address": "127.0.0.1"},
+        }
+
+    def config(self, where: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+        """Of the container on that secondary, as the plan has it."""
+        plan = load_plan(self.plan)
+        place(plan, NAME, where)
+        service = plan.services[NAME]
+        secondary = secondary_of(plan, service)
+        return config_of(service, secondary, ()), devices_of(service, secondary)
+
     def vcrecovery(self, *words: str) -> None:
         """Raises LabError with what it says."""
         vcrecovery(self.plan, *words)
 
-    def tree(self, lxd: PrivateLxd) -> Path:
-        return lxd.server.rootfs(lxd.network, NAME)
+    def tree(self, lxd: Any) -> Path:
+        return Path(lxd.server.rootfs(lxd.network, NAME))
+
+    def make_empty(self) -> None:
+        """An empty container on the second side, whose owners LXD maps already."""
+        self.second.server.pull(self.first.server, NAME, *self.config("sec2"), PATIENCE)
+        run(["find", self.tree(self.second), "-mindepth", "1", "-delete"], timeout=PATIENCE)
+
+    def rsync(self) -> None:
+        """From the first side to the second one, where a container is."""
+        here, there = (f"{self.tree(lxd)}/" for lxd in (self.first, self.second))
+        run([*RSYNC_COMMAND, here, there], timeout=PATIENCE)
 
     def fill(self, scale: Scale) -> None:
-        """A system of one busybox, and what it serves."""
         top = self.tree(self.first)
-        programs = {"sbin/init": _INIT.replace("BYTES", str(scale.memory << 20)), "bin/count": _COUNT}
-        plant(top, programs, ("www", "etc", "proc", "sys", "dev", "run", "tmp"))
-        (top / "www/index.html").write_text("web\n")
+        plant_service(top, scale)
         stamp(top, time.time())
-        each = scale.megabytes * 1_000_000 // scale.files
-        for number in range(scale.files):
-            folder = top / f"www/{number % 100:02d}"
-            folder.mkdir(exist_ok=True)
-            (folder / f"{number}").write_bytes(os.urandom(each))
         give_away(top)
 
     def serves(self, address: str) -> None:
-        wait_until(lambda: answers(address, PORT), f"the page at {address}", 60, 0.01)
+        wait_until(lambda: answers(address, PORT, self.pace.within), f"the page at {address}", 60, 0.01)
+
+
+def plant_service(top: Path, scale: Scale) -> None:
+    """A system of one busybox, and what it serves."""
+    programs = {"sbin/init": _INIT.replace("BYTES", str(scale.memory << 20)), "bin/count": _COUNT}
+    plant(top, programs, ("www", "etc", "proc", "sys", "dev", "run", "tmp"))
+    (top / "www/index.html").write_text("web\n")
+    each = scale.megabytes * 1_000_000 // scale.files
+    for number in range(scale.files):
+        folder = top / f"www/{number % 100:02d}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}").write_bytes(os.urandom(each))
 
 
 class SharedSides(Sides):
     """With CRIU, and in one network, in which it keeps its address."""
 
     networks = ("10.211.23.1/24", "10.211.23.2/24")
-    addresses = (KEPT, KEPT)
+    addresses = ("10.211.23.10", "10.211.23.10")
 
 
 @contextmanager

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vcrecovery.plan.load import load_plan
-from vcrecovery.plan.places import place
-from vcrecovery.standby.container import config_of, devices_of, secondary_of
-from vcrecovery_lab.run import run
-
-from .sides import NAME, NEW, PATIENCE, Sides
+from .sides import NAME, PATIENCE, Sides
 
 WARM, STOPPED, RSYNC = "vcrecovery move", "LXD: stop, copy, start", "rsync twice"
 #: In another network than the others.
 STATEFUL = "vcrecovery move --how stateful"
-_RSYNC = ["rsync", "-aHAXS", "--numeric-ids", "--delete"]
-
-
-def _config(sides: Sides) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Of the container there, as the plan has it."""
-    plan = load_plan(sides.plan)
-    place(plan, NAME, "sec2")
-    service = plan.services[NAME]
-    secondary = secondary_of(plan, service)
-    return config_of(service, secondary, ()), devices_of(service, secondary)
 
 
 def warm(sides: Sides) -> None:
@@ -32,34 +17,32 @@ def warm(sides: Sides) -> None:
 
 def stop_copy_start(sides: Sides) -> None:
     """As whoever has LXD alone does it."""
-    config, devices = _config(sides)
+    config, devices = sides.config("sec2")
     sides.first.lxc("stop", NAME)
     sides.second.server.pull(sides.first.server, NAME, config, devices, PATIENCE)
-    sides.second.lxc("start", NAME)
-    sides.serves(NEW)
+    _start(sides)
 
 
 def rsync_twice(sides: Sides) -> None:
     """The container is there already, and empty."""
-    here, there = (f"{sides.tree(lxd)}/" for lxd in (sides.first, sides.second))
-    run([*_RSYNC, here, there], timeout=PATIENCE)
+    sides.rsync()
     sides.first.lxc("stop", NAME)
-    run([*_RSYNC, here, there], timeout=PATIENCE)
+    sides.rsync()
+    _start(sides)
+
+
+def _start(sides: Sides) -> None:
     sides.second.lxc("start", NAME)
-    sides.serves(NEW)
+    sides.serves(sides.addresses[1])
 
 
 WAYS: Mapping[str, Callable[[Sides], None]] = {WARM: warm, STOPPED: stop_copy_start, RSYNC: rsync_twice}
 
 
 def prepare(sides: Sides, way: str) -> None:
-    """Nothing is on the other side; for rsync, an empty container whose owners LXD maps already."""
-    if way != RSYNC:
-        return
-    config, devices = _config(sides)
-    sides.second.server.pull(sides.first.server, NAME, config, devices, PATIENCE)
-    tree = sides.tree(sides.second)
-    run(["find", tree, "-mindepth", "1", "-delete"], timeout=PATIENCE)
+    """Nothing is on the other side; for rsync, an empty container."""
+    if way == RSYNC:
+        sides.make_empty()
 
 
 def go_back(sides: Sides, way: str) -> None:

@@ -40,7 +40,15 @@ def measure(folder: Folder, names: Sequence[str], quick: bool) -> None:
         sys.stderr.write(f"\n{name} ({number} of {len(names)}): figures {bench.figures}, {takes}\n")
         results = folder.unfinished(name)
         began = time.monotonic()
-        words = [sys.executable, "-m", bench.module, "--json", str(results), *(["--quick"] if quick else [])]
+        words = [
+            sys.executable,
+            "-m",
+            bench.module,
+            *bench.words,
+            "--json",
+            str(results),
+            *(["--quick"] if quick else []),
+        ]
         status, said = shown(words)
         sys.stderr.write(f"{name}: ended with status {status} after {(time.monotonic() - began) / 60:.1f} minutes\n")
         folder.write(name, Run(quick, status, said if status else "", commit(), today(), described()), results)

@@ -9,7 +9,7 @@ from typing import Any
 from exclude_bench.target import Target
 
 from . import containers, costs, excludes, moves, recovery
-from .benches import BENCHES, CONTAINERS, EXCLUDES, MOVES
+from .benches import BENCHES, CONTAINERS, EXCLUDES
 from .figure import Figure, Head, Row
 from .kept import Kept
 
@@ -49,7 +49,7 @@ def figures(kept: Mapping[str, Kept | None]) -> list[Figure]:
         of(containers.UNIXBENCH_HEAD, containers.unixbench, found[CONTAINERS]),
         of(containers.FIO_HEAD, containers.files, found[CONTAINERS]),
         of(containers.NETWORK_HEAD, containers.network, found[CONTAINERS]),
-        of(moves.HEAD, moves.moves, found[MOVES]),
+        of(moves.HEAD, moves.moves, found),
     ]
 
 
@@ -97,12 +97,12 @@ def _runs(kept: Mapping[str, Kept | None]) -> str:
     for name, bench in BENCHES.items():
         entry = kept[name]
         if entry is None:
-            rows.append((f"`{bench.module}`", bench.figures, f"not run yet ({bench.takes})", "", "", ""))
+            rows.append((f"`{bench.command}`", bench.figures, f"not run yet ({bench.takes})", "", "", ""))
             continue
         load = (entry.found or {}).get("load")
         rows.append(
             (
-                f"`{bench.module}`",
+                f"`{bench.command}`",
                 bench.figures,
                 _outcome(entry),
                 entry.run.day,
@@ -158,11 +158,11 @@ def _states(figure: Figure, kept: Mapping[str, Kept | None]) -> Iterator[str]:
     for name in figure.head.benches:
         entry, bench = kept[name], BENCHES[name]
         if entry is None:
-            yield f"> **Not measured yet:** `{bench.module}` ({bench.takes})."
+            yield f"> **Not measured yet:** `{bench.command}` ({bench.takes})."
         elif entry.found is None:
-            yield f"> **Failed:** `{bench.module}`: {entry.run.said}"
+            yield f"> **Failed:** `{bench.command}`: {entry.run.said}"
         elif entry.run.quick:
-            yield f"> **Quick, no measurement:** `{bench.module}` ran once or twice, with everything small."
+            yield f"> **Quick, no measurement:** `{bench.command}` ran once or twice, with everything small."
 
 
 def _rows(rows: Sequence[Row]) -> str:

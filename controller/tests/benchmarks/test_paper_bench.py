@@ -20,10 +20,11 @@ from container_results import a_whole_round
 from container_results import results as of_containers
 from exclude_bench.command import as_json
 from exclude_bench.lists import KINDS, NAIVE, TIMED
+from move_results import in_vms
 from move_results import results as of_moves
 from paper_bench import measuring
 from paper_bench.__main__ import main
-from paper_bench.benches import BENCHES, CONTAINERS, EXCLUDES, MOVES, RECOVERY, USERS, Bench
+from paper_bench.benches import BENCHES, CONTAINERS, EXCLUDES, MOVES, MOVES_IN_VMS, RECOVERY, USERS, Bench
 from paper_bench.costs import years
 from paper_bench.figure import Figure, Plot, Values
 from paper_bench.kept import Folder, Kept, Run
@@ -105,6 +106,11 @@ def of_move_bench() -> dict[str, Any]:
     return found
 
 
+def of_moves_in_vms() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(as_json(in_vms()))
+    return found
+
+
 def all_kept() -> dict[str, Kept | None]:
     """Of each kind one: whole, with a void round, quick; and in `containers` what ended with void figures."""
     return {
@@ -113,6 +119,7 @@ def all_kept() -> dict[str, Kept | None]:
         EXCLUDES: Kept(RUN, of_excludes()),
         CONTAINERS: Kept(replace(RUN, status=1, said="container_bench: TCP to it: VOID"), of_container_bench()),
         MOVES: Kept(RUN, of_move_bench()),
+        MOVES_IN_VMS: Kept(RUN, of_moves_in_vms()),
     }
 
 
@@ -147,6 +154,18 @@ def test_a_move_stands_beside_the_papers() -> None:
     assert "down, vcrecovery move" in text
     assert "5.4 to 9.0 s" in text
     assert "Without CRIU" in text
+    assert "down in VMs, vcrecovery move --how stateful" in text
+    assert "in VMs, round 2: vcrecovery move --how stateful: criu: no" in text
+
+
+def test_moves_are_there_without_vms_and_with_them_alone() -> None:
+    for absent, there, said in (
+        (MOVES_IN_VMS, "| down, rsync", "move_bench --vms"),
+        (MOVES, "| down in VMs, rsync", "move_bench"),
+    ):
+        text = section(written({**all_kept(), absent: None}), "15")
+        assert there in text
+        assert f"**Not measured yet:** `{said}` (" in text
 
 
 def test_our_own_limits_stand_there_and_what_was_missed_is_said_to_be_missed() -> None:

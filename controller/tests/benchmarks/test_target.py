@@ -19,6 +19,11 @@ class Results:
     targets: Sequence[Target]
 
 
+@dataclass(frozen=True)
+class Named(Results):
+    where: str
+
+
 def ratio(measured: float | None, limit: float = 0.25) -> Target:
     return Target("ratio", measured, limit, "", at_most=True, void_because="no round is left")
 
@@ -98,3 +103,24 @@ def test_a_benchmark_with_a_void_figure_prints_what_it_has_and_fails(
     assert out == "all that was measured\n"
     assert [line for line in err.splitlines(keepends=True) if line.startswith("bench:")] == ([said] if said else [])
     assert json.loads(file.read_text())["targets"][0]["measured"] == measured
+
+
+@pytest.mark.parametrize(("words", "printed"), [((), "here"), (("--there",), "there")])
+def test_an_option_chooses_what_measures(
+    words: Sequence[str],
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "--work", str(tmp_path), *words])
+    bench = Benchmark(
+        name="bench",
+        about="",
+        seed_of="",
+        measure=lambda _folder, _quick, _seed: Named([], "here"),
+        instead={"--there": ("elsewhere", lambda _folder, _quick, _seed: Named([], "there"))},
+        text=lambda results: results.where,
+    )
+    assert bench.main() == 0
+    assert capsys.readouterr().out == printed

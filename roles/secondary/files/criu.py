@@ -6,6 +6,7 @@ liblxc, which has none to restore it on. For a restore it makes one, and has the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -17,6 +18,8 @@ from pathlib import Path
 TTY, KEPT = "tty.info", "vcrecovery-tty"
 #: For our other self, which criu calls while it restores.
 CONFIG = "VCRECOVERY_LXC_CONF"
+#: Seconds for each of what is done for the network after a restore.
+WITHIN = 5.0
 
 
 def main(words: list[str]) -> None:
@@ -138,8 +141,9 @@ def leads_out() -> None:
 
 
 def run(command: list[str]) -> None:
-    # What fails here is no reason to give the container up.
-    subprocess.run(command, env={**os.environ, "CRTOOLS_SCRIPT_ACTION": ""}, timeout=5, check=False)
+    # What fails here, or takes too long, is no reason to give the container up.
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, env={**os.environ, "CRTOOLS_SCRIPT_ACTION": ""}, timeout=WITHIN, check=False)
 
 
 def announce(card: str, address: str) -> None:
