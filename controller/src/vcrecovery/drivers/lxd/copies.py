@@ -89,9 +89,11 @@ class Copies(Instances):
         found = source.get(instance)
         if found is None:
             raise ExternalError(f"secondary {source.name} has no container {instance}")
+        # Before the offer: LXD takes it back after 10 s, which is little for a server that is slow.
+        body = self._to_receive(source, instance, wanted, devices, takes_memory)
         sent = source._send(instance, paused)
         try:
-            self._receive(source, sent, instance, wanted, devices, takes_memory, timeout, tell_more, look)
+            self._receive(source, sent, instance, body, timeout, tell_more, look)
         finally:
             if found.running:
                 with contextlib.suppress(ExternalError):  # what went wrong is told anyway
@@ -189,21 +191,18 @@ class Copies(Instances):
         found: Mapping[str, Any] = self._guard(lambda api: api.instances[instance].post(json=body)).json()["metadata"]
         return found
 
-    def _receive(
+    def _to_receive(
         self,
         source: Copies,
-        sent: Mapping[str, Any],
         instance: str,
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
         takes_memory: bool,
-        timeout: float,
-        tell: Callable[[str], None],
-        look: Callable[[], None],
-    ) -> None:
+    ) -> dict[str, Any]:
+        """What is asked of this server, but for what the offer brings."""
         where, certificate = source.on_the_network()
         like = source._guard(lambda api: api.instances[instance].get()).json()["metadata"]
-        body = {
+        return {
             "name": instance,
             "type": "container",
             "architecture": like["architecture"],
@@ -216,11 +215,23 @@ class Copies(Instances):
                 "mode": "pull",
                 "refresh": True,
                 "instance_only": True,
-                "operation": f"{where}/1.0/operations/{sent['id']}",
+                "operation": f"{where}/1.0/operations/",
                 "certificate": certificate,
-                "secrets": sent["metadata"],
             },
         }
+
+    def _receive(
+        self,
+        source: Copies,
+        sent: Mapping[str, Any],
+        instance: str,
+        body: dict[str, Any],
+        timeout: float,
+        tell: Callable[[str], None],
+        look: Callable[[], None],
+    ) -> None:
+        body["source"]["operation"] += sent["id"]
+        body["source"]["secrets"] = sent["metadata"]
         begun = self._guard(lambda api: api.instances.post(json=body)).json()["metadata"]["id"]
         try:
             self._until_it_ends(source, str(begun), str(sent["id"]), instance, timeout, tell, look)
