@@ -728,6 +728,8 @@ def void(_found: object) -> None:
 
 NEEDS = {"db": [], "cache": [], "app": ["db", "cache"], "front": ["app"], "mail": []}
 SERVICES = sorted(NEEDS)
+#: By the plan.
+SERVICES_OF_HV0 = list(NEEDS)[::2]
 
 
 class PromisesOfSeveral(Walk):
@@ -876,7 +878,8 @@ class PromisesOfSeveral(Walk):
         if word is not None:
             said["primary_is_down"] = name if word == "it" else "another"
         if word == "it":
-            for service in SERVICES if what == "group" else self.on(name):
+            # Also of one that has left it, which is the plan's as before.
+            for service in SERVICES if what == "group" else [*SERVICES_OF_HV0, *self.on(name)]:
                 self.site.world.services[service].operators_word = True
         self.let(self.site.begin_failover(what, name, **said))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.core.domain import DomainReading
+from vcrecovery.core.domain import Destroyed, DomainReading
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.evidence import Confirmation, Failed, Fenced, Proof
 from vcrecovery.core.power import Power
@@ -33,9 +33,10 @@ class Host:
             raise ExternalError("hypervisor hv1 does not answer")
         return DomainReading(self.power)
 
-    def destroy(self, _uuid: str, _timeout: float) -> None:
-        self.read("")
+    def destroy(self, _uuid: str, _timeout: float) -> Destroyed:
+        was = self.read("").power
         self.power = Power.SHUTOFF
+        return Destroyed(ended=was is not Power.SHUTOFF)
 
 
 class Ports:
@@ -216,8 +217,9 @@ def test_a_primary_that_was_migrated_since_the_look_is_not_proved_off(env: Envir
     """It is off here, and serves on another hypervisor."""
 
     class Migrated(Host):
-        def destroy(self, _uuid: str, _timeout: float) -> None:
+        def destroy(self, _uuid: str, _timeout: float) -> Destroyed:
             self.power = Power.SHUTOFF
+            return Destroyed()
 
         def read(self, _uuid: str) -> DomainReading:
             return DomainReading(self.power, "migrated" if self.power is Power.SHUTOFF else "")
