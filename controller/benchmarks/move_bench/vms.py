@@ -108,20 +108,7 @@ class VmLxd:
         files = identity(self.vm.name, self.vm.uuid, self.vm.ip, 24, self.vm.gateway)
         interfaces = INTERFACES.format(address=self.vm.address)
         copy_disk(image.disk, disk, {**files, "/etc/network/interfaces": interfaces})
-        hardware = domain.Hardware(
-            name=self.vm.name,
-            uuid=self.vm.uuid,
-            accelerator=accel,
-            memory_mib=self.vm.memory_mib,
-            vcpus=self.vm.vcpus,
-            kernel=image.kernel,
-            initrd=image.initrd,
-            disk=disk,
-            console=self.folder / "console.log",
-            bridge=self.vm.bridge,
-            mac=self.vm.mac,
-            tsc_khz=domain.emulated_tsc_khz(Path("/proc/cpuinfo").read_text()) if accel == "qemu" else None,
-        )
+        hardware = machine.hardware_of(self.vm, image, accel, disk, self.folder / "console.log")
         libvirt.define_and_start(domain.full_domain(hardware), self.vm.name)
 
     def connect(self, ends: ExitStack) -> None:

@@ -124,7 +124,9 @@ def _limits(kept: Mapping[str, Kept | None]) -> str:
             # Of another version nothing is said here; its figures say it.
             if written.keys() >= set(names):
                 one = Target(**{each: written[each] for each in names})
-                rows.append((one.met, (f"`{BENCHES[name].module}`", one.name, one.shown, one.limit_shown, one.verdict)))
+                rows.append(
+                    (one.met, (f"`{BENCHES[name].command}`", one.name, one.shown, one.limit_shown, one.verdict))
+                )
     if not rows:
         return ""
     heads = ("benchmark", "what", "measured", "limit", "")

@@ -49,7 +49,7 @@ def create(
     One that runs, or is off, by the same definition keeps its disk. One by another definition is made anew.
     """
     state.mkdir(parents=True, exist_ok=True)
-    hardware = _hardware(vm, image, accel, state)
+    hardware = hardware_of(vm, image, accel, _disk(vm, state), _console(vm, state))
     # The same definition with another image's key, or another address, is another machine.
     also = image.ssh_key.with_suffix(".pub").read_text() + repr(vm)
     xml, digest = domain.signed(domain.full_domain(hardware), also=also)
@@ -119,7 +119,10 @@ def ssh_command(vm: VirtualMachine, image: Image, state: Path) -> list[str]:
     return ["ssh", "-F", "none", "-i", str(image.ssh_key), *settings, f"root@{vm.ip}"]
 
 
-def _hardware(vm: VirtualMachine, image: Image, accel: domain.Accelerator, state: Path) -> domain.Hardware:
+def hardware_of(
+    vm: VirtualMachine, image: Image, accel: domain.Accelerator, disk: Path, console: Path
+) -> domain.Hardware:
+    """Of a VM that boots the image's kernel with a disk of its own."""
     return domain.Hardware(
         name=vm.name,
         uuid=vm.uuid,
@@ -128,8 +131,8 @@ def _hardware(vm: VirtualMachine, image: Image, accel: domain.Accelerator, state
         vcpus=vm.vcpus,
         kernel=image.kernel,
         initrd=image.initrd,
-        disk=_disk(vm, state),
-        console=_console(vm, state),
+        disk=disk,
+        console=console,
         bridge=vm.bridge,
         mac=vm.mac,
         tsc_khz=domain.emulated_tsc_khz(Path("/proc/cpuinfo").read_text()) if accel == "qemu" else None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .conftest import Lab
+from .meanwhile import all_along
 
 
 def secrets_of(lab: Lab) -> dict[str, bytes]:
@@ -36,20 +36,11 @@ def told(secrets: dict[str, bytes], outputs: Iterable[tuple[str, bytes]]) -> set
 def command_lines() -> Iterator[set[bytes]]:
     """Those of all processes that run within, as far as one can look quickly enough."""
     seen: set[bytes] = set()
-    over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.1):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    seen.add(path.read_bytes())
-                except OSError:
-                    continue
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                seen.add(path.read_bytes())
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
+    with all_along(look, 0.1):
         yield seen
-    finally:
-        over.set()
-        thread.join()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vcrecovery_lab.pair.receiver import Receiver
 
+from .meanwhile import all_along
 from .waiting import wait_for
 
 
@@ -32,16 +32,6 @@ def ended_with_its_key(receiver: Receiver, words: Sequence[str]) -> Iterator[Non
 @contextmanager
 def asked_all_along(ask: Callable[[], str]) -> Iterator[list[str]]:
     """What whoever never stops asking is answered, one after the other. The first answer is there at once."""
-    over, heard = threading.Event(), [ask()]
-
-    def go_on() -> None:
-        while not over.is_set():
-            heard.append(ask())
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
+    heard = [ask()]
+    with all_along(lambda: heard.append(ask())):
         yield heard
-    finally:
-        over.set()
-        thread.join(60)

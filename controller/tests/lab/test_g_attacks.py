@@ -43,6 +43,7 @@ from .attacked_site import (
 )
 from .hostile_rsync import COMMAND, RELATIVE, TOP, Entry, directory, link
 from .mapped_site import KINDS, SHIFTED
+from .meanwhile import all_along
 from .taken_over_rsync import FILES, LEAVE, REACH
 from .waiting import wait_for
 
@@ -102,20 +103,10 @@ def test_a_hard_link_to_a_file_outside_is_none(site: AttackedSite) -> None:
 @contextmanager
 def changing_places(one: Path, other: Path) -> Iterator[None]:
     """As fast as it can, as another session of the same attacker could at its best."""
-    libc, over = ctypes.CDLL("libc.so.6", use_errno=True), threading.Event()
+    libc = ctypes.CDLL("libc.so.6", use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
-
-    def change() -> None:
-        while not over.is_set():
-            libc.renameat2(-100, names[0], -100, names[1], 2)
-
-    changer = threading.Thread(target=change)
-    changer.start()
-    try:
+    with all_along(lambda: libc.renameat2(-100, names[0], -100, names[1], 2)):
         yield
-    finally:
-        over.set()
-        changer.join()
 
 
 def test_a_folder_that_changes_places_with_a_link_leads_nowhere_else(site: AttackedSite) -> None:

@@ -30,6 +30,7 @@ from vcrecovery_lab.run import run
 from vcrecovery_lab.zabbix import Stack
 from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
 
+from .meanwhile import all_along
 from .waiting import wait_for
 from .zabbix_stack import VERSIONS, throwaway_zabbix
 
@@ -208,25 +209,18 @@ class Monitoring(LaidOut):
     @contextmanager
     def beating(self) -> Iterator[None]:
         """Heartbeats of the hosts in `alive`, twice a second, in the background; a relay asks all of them."""
-        over = threading.Event()
+        sender = Sender("127.0.0.1", self.stack.trapper_port)
 
         def beat() -> None:
-            sender = Sender("127.0.0.1", self.stack.trapper_port)
-            while not over.wait(0.5):
-                with self.pulse:
-                    values = [ItemValue(name, "vcr.asked", "1") for name in HYPERVISORS]
-                    values += [ItemValue(name, "vcr.heartbeat", "1") for name in sorted(self.alive)]
-                    # One that is lost matters to nobody: the next is on its way.
-                    with suppress(OSError, ProcessingError):
-                        sender.send(values)
+            with self.pulse:
+                values = [ItemValue(name, "vcr.asked", "1") for name in HYPERVISORS]
+                values += [ItemValue(name, "vcr.heartbeat", "1") for name in sorted(self.alive)]
+                # One that is lost matters to nobody: the next is on its way.
+                with suppress(OSError, ProcessingError):
+                    sender.send(values)
 
-        thread = threading.Thread(target=beat)
-        thread.start()
-        try:
+        with all_along(beat, 0.5):
             yield
-        finally:
-            over.set()
-            thread.join()
 
     def heartbeats(self, host: str, key: str = "vcr.heartbeats") -> float:
         (item,) = self.api.item.get(host=host, filter={"key_": key}, output=["lastvalue", "lastclock"])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +13,12 @@ from pathlib import Path
 import pytest
 from zabbix_utils import ItemValue, Sender
 
-from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.zabbix import Stack
 from vcrecovery_lab.zabbix.agent import Agent, Psk
 from vcrecovery_lab.zabbix.laid_out import AGENT, PATIENCE, LaidOut
 
+from .meanwhile import all_along
 from .role_plays import cut_off_after
 from .waiting import wait_for
 from .zabbix_stack import throwaway_zabbix
@@ -58,12 +56,7 @@ class Site(LaidOut):
         return self.psk.read_text()
 
     def rotated(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command: list[str | Path] = [
-            CHECKOUT / ".venv/bin/ansible-playbook", CHECKOUT / "playbooks/keys_rotate.yml", "--tags", "psk",
-            "--diff", "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
-        ]  # fmt: skip
-        env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), **more}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=700, check=False)
+        done = self.playbook("keys_rotate", "--tags", "psk", "--diff", *words, timeout=700, environment=more)
         for file in self.folder.glob("agent/psk*"):
             assert file.read_text() not in done.stdout + done.stderr
         return done
@@ -143,19 +136,9 @@ class Site(LaidOut):
     @contextmanager
     def failing(self) -> Iterator[None]:
         """New failures all along; the agent takes each one's first command, before Zabbix repeats it."""
-        over, before = threading.Event(), set(self.events())
-
-        def go_on() -> None:
-            while not over.wait(0.5):
-                self.fail()
-
-        thread = threading.Thread(target=go_on)
-        thread.start()
-        try:
+        before = set(self.events())
+        with all_along(self.fail, 0.5):
             yield
-        finally:
-            over.set()
-            thread.join(60)
         self.fail()
         events = set(self.events()) - before
         wait_for(lambda: events <= set(self.first_commands(events)), "each failure's first command", PATIENCE)

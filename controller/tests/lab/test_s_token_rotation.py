@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +14,10 @@ import pytest
 from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.errors import ExternalError
 from vcrecovery.plan.monitoring import ZabbixApi
-from vcrecovery_lab.layout import CHECKOUT
 from vcrecovery_lab.zabbix import Stack
 from vcrecovery_lab.zabbix.laid_out import LaidOut
 
+from .meanwhile import all_along
 from .role_plays import cut_off_after
 from .zabbix_stack import VERSIONS, throwaway_zabbix
 
@@ -49,12 +47,7 @@ class Site(LaidOut):
         return self.token_file.read_text().strip()
 
     def rotated(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command: list[str | Path] = [
-            CHECKOUT / ".venv/bin/ansible-playbook", CHECKOUT / "playbooks/keys_rotate.yml", "--tags", "token",
-            "--diff", "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
-        ]  # fmt: skip
-        env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), **more}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=500, check=False)
+        return self.playbook("keys_rotate", "--tags", "token", "--diff", *words, environment=more)
 
     def rotate(self, *words: str) -> int:
         """How many tasks have changed something."""
@@ -87,25 +80,19 @@ class Site(LaidOut):
     @contextmanager
     def asked(self) -> Iterator[list[str]]:
         """What has gone wrong for a watcher that asks all along."""
-        over, wrong, server = threading.Event(), list[str](), ZabbixServer(self.api, timeout=120.0)
+        wrong, server = list[str](), ZabbixServer(self.api, timeout=120.0)
         asked = 0
 
         def ask() -> None:
             nonlocal asked
-            while not over.wait(0.1):
-                try:
-                    server.open_problems()
-                except ExternalError as error:
-                    wrong.append(str(error))
-                asked += 1
+            try:
+                server.open_problems()
+            except ExternalError as error:
+                wrong.append(str(error))
+            asked += 1
 
-        thread = threading.Thread(target=ask)
-        thread.start()
-        try:
+        with all_along(ask, 0.1):
             yield wrong
-        finally:
-            over.set()
-            thread.join(200)
         assert asked > 10
 
 

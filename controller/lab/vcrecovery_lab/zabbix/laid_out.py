@@ -86,26 +86,37 @@ class LaidOut:
 
     def play(self, *words: str) -> str:
         """What the playbook printed. Raises LabError with its end when it fails."""
+        done = self.playbook("monitoring", *words)
+        if done.returncode:
+            raise LabError(
+                f"ansible-playbook playbooks/monitoring.yml failed: {done.stdout[-6000:]}{done.stderr[-2000:]}"
+            )
+        return done.stdout
+
+    def playbook(
+        self, name: str, *words: str, timeout: float = 500, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """One of the collection's, for this site."""
         command: list[str | Path] = [
-            CHECKOUT / ".venv/bin/ansible-playbook", "playbooks/monitoring.yml",
+            CHECKOUT / ".venv/bin/ansible-playbook", f"playbooks/{name}.yml",
             "-i", self.folder / "hosts.yml", "-e", f"@{self.folder}/variables.yml", *words,
         ]  # fmt: skip
-        env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")}
-        done = subprocess.run(
+        env = {
+            **os.environ,
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
+            **(environment or {}),
+        }
+        return subprocess.run(
             command,
             cwd=CHECKOUT,
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=timeout,
             check=False,
         )
-        if done.returncode:
-            raise LabError(
-                f"ansible-playbook playbooks/monitoring.yml failed: {done.stdout[-6000:]}{done.stderr[-2000:]}"
-            )
-        return done.stdout
 
     def daemon(self, name: str) -> int | None:
         """The process of what the role has started; None when it has not, or it has ended."""

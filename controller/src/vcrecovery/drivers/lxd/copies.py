@@ -80,20 +80,16 @@ class Copies(Instances):
         self.refuse_another_kind(source)
         self._let_an_earlier_one_end(instance, timeout, tell, look)
         wanted, size = {**config, INCOMPLETE_KEY: "true"}, cache(partial(source._used, instance))
-        about = "about" if self.get(instance) is None else "at most"
+        about = "at most" if self._make_ready(instance, wanted, devices, by_the_copy=takes_memory) else "about"
 
         def tell_more(said: str) -> None:
             tell(f"{said}{time_left(said, size(), about)}")
 
-        self._make_ready(instance, wanted, devices, by_the_copy=takes_memory)
         found = source.get(instance)
         if found is None:
             raise ExternalError(f"secondary {source.name} has no container {instance}")
-        # Before the offer: LXD takes it back after 10 s, which is little for a server that is slow.
-        body = self._to_receive(source, instance, wanted, devices, takes_memory)
-        sent = source._send(instance, paused)
         try:
-            self._receive(source, sent, instance, body, timeout, tell_more, look)
+            self._receive(source, instance, wanted, devices, takes_memory, paused, timeout, tell_more, look)
         finally:
             if found.running:
                 with contextlib.suppress(ExternalError):  # what went wrong is told anyway
@@ -118,7 +114,8 @@ class Copies(Instances):
         devices: Mapping[str, Mapping[str, str]],
         *,
         by_the_copy: bool,
-    ) -> None:
+    ) -> bool:
+        """Whether something was there before."""
         if self.get(instance) is not None:
             try:
                 self.reconfigure(lambda: self.must_get(instance), lambda _found: config, devices)
@@ -128,9 +125,10 @@ class Copies(Instances):
                 # LXD was itself ended while it created it: there is nothing that could be lost.
                 self.delete(instance)
             else:
-                return
+                return True
         if not by_the_copy:
             self.create_empty(instance, config, devices)
+        return False
 
     def _thaw(self, instance: str) -> None:
         """One that LXD has frozen for the last moments, and was itself ended before it could thaw it."""
@@ -191,18 +189,23 @@ class Copies(Instances):
         found: Mapping[str, Any] = self._guard(lambda api: api.instances[instance].post(json=body)).json()["metadata"]
         return found
 
-    def _to_receive(
+    def _receive(
         self,
         source: Copies,
         instance: str,
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
         takes_memory: bool,
-    ) -> dict[str, Any]:
-        """What is asked of this server, but for what the offer brings."""
+        paused: bool,
+        timeout: float,
+        tell: Callable[[str], None],
+        look: Callable[[], None],
+    ) -> None:
         where, certificate = source.on_the_network()
         like = source._guard(lambda api: api.instances[instance].get()).json()["metadata"]
-        return {
+        # Last: LXD takes an offer back after 10 s, which is little for a server that is slow.
+        sent = source._send(instance, paused)
+        body = {
             "name": instance,
             "type": "container",
             "architecture": like["architecture"],
@@ -215,23 +218,11 @@ class Copies(Instances):
                 "mode": "pull",
                 "refresh": True,
                 "instance_only": True,
-                "operation": f"{where}/1.0/operations/",
+                "operation": f"{where}/1.0/operations/{sent['id']}",
                 "certificate": certificate,
+                "secrets": sent["metadata"],
             },
         }
-
-    def _receive(
-        self,
-        source: Copies,
-        sent: Mapping[str, Any],
-        instance: str,
-        body: dict[str, Any],
-        timeout: float,
-        tell: Callable[[str], None],
-        look: Callable[[], None],
-    ) -> None:
-        body["source"]["operation"] += sent["id"]
-        body["source"]["secrets"] = sent["metadata"]
         begun = self._guard(lambda api: api.instances.post(json=body)).json()["metadata"]["id"]
         try:
             self._until_it_ends(source, str(begun), str(sent["id"]), instance, timeout, tell, look)
