@@ -27,6 +27,8 @@ mount --bind "$1" /var/lib/lxd && exec lxd --group root
 class CheckpointingLxd(PrivateLxd):
     """`number`: of those that have a bridge of that name."""
 
+    in_this_network = False
+
     def __init__(self, network: str, number: int) -> None:
         super().__init__(network)
         self.namespace = f"{network}-{number}"

@@ -37,6 +37,12 @@ _LIBVIRT = Path("/run/libvirt/libvirt-sock")
 #: setup.sh and the image have installed what these roles would: asking apt again takes 20 s.
 _ROLES = ("hypervisor", "dns", "secondary", "controller", "primary")
 _GROUND = ("lxd", "libvirtd", "virtlogd")
+#: Commands that succeed when it answers.
+_ANSWERS = {
+    "lxd": ("lxd", "waitready", "--timeout", "5"),
+    "libvirtd": ("virsh", "--quiet", "-c", "qemu:///system", "uri"),
+    "virtlogd": ("virt-admin", "--quiet", "-c", "virtlogd:///system", "uri"),
+}
 
 
 def up(layout: Layout) -> Image:
@@ -128,6 +134,8 @@ def down(layout: Layout) -> None:
     """Removes all that `up` made. Each part may be there or not."""
     for name in _DAEMONS:
         _end_daemon(layout, name)
+    for name in reversed(_GROUND):
+        _begin_again(layout, name)
     _remove_standbys(layout)
     vm = layout.primary()
     if _LIBVIRT.exists():
@@ -188,6 +196,21 @@ def _end_process(pid: int, started: str, name: str) -> None:
             wait_until(lambda: _start_time(pid) != started, name, patience)
     if _start_time(pid) == started:
         raise LabError(f"{name} (process {pid}) does not end")
+
+
+def _begin_again(layout: Layout, name: str) -> None:
+    """Starts what the lab started by hand, if it was killed since: nobody else can remove what it has made."""
+    record = layout.run_dir / "daemons" / f"{name}.json"
+    if not record.exists():
+        return
+    entry = json.loads(record.read_text())
+    if _start_time(entry["pid"]) == entry["started"]:
+        return
+    # It is nobody's child when this program ends, or waits for what it ended.
+    begin = ["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 & echo $!', "sh", *entry["argv"]]
+    pid = int(run(begin, timeout=10).stdout)
+    record.write_text(json.dumps({**entry, "pid": pid, "started": _start_time(pid)}))
+    wait_until(lambda: run(_ANSWERS[name], timeout=30, check=False).returncode == 0, name, 60)
 
 
 def _remove_standbys(layout: Layout) -> None:

@@ -15,6 +15,11 @@ _PROGRAMS = ("iptables", "ip6tables")
 def remove_pool_and_network(lxd: LxdServer, pool: str, network: str) -> None:
     """Removes them if they are there. Raises ExternalError while something uses them."""
     lxd.remove_pool_and_network(pool, network)
+    remove_rules(network)
+
+
+def remove_rules(network: str) -> None:
+    """Those of the firewall that were made for this network."""
     for program in _PROGRAMS:
         for table, rule in rules_of(network, run([f"{program}-save"], timeout=30).stdout):
             # Somebody else may have been faster.

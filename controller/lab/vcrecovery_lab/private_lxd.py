@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,31 +18,42 @@ from pathlib import Path
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import LxdServer
+from vcrecovery.errors import VCRecoveryError
 
-from .container_programs import LXD, Programs
-from .lxd_network import remove_pool_and_network
+from .container_programs import LXD, Programs, incus
+from .lxd_network import remove_pool_and_network, remove_rules
 from .pair.waiting import wait_until
 from .run import LabError, run
 
 #: Seconds; for a slow machine that is busy.
 PATIENCE = 120.0
+#: In its folder: the bridge, and the network in which it is.
+_RECORD = "bridge"
+#: How the names of Incus' folders begin.
+_INCUS = "vcrlab-incus-"
 
 
 class PrivateLxd:
     """`kill`, `send` and `start` may be called again and again; containers live on meanwhile, as under the system's.
 
-    `network` is the bridge's name and the pool's. `vcrecovery standby apply` makes both.
+    `network` is the bridge's name and the pool's. `vcrecovery standby apply` makes both. One run at a time has it.
     """
 
-    def __init__(self, network: str, programs: Programs = LXD) -> None:
+    #: Whether its bridge is a link of the network in which this process is.
+    in_this_network = True
+
+    def __init__(self, network: str, programs: Programs = LXD, folder: Path | None = None) -> None:
+        """`folder`: that of an earlier one."""
         self.network = network
         self.software = programs
+        prefix = _INCUS if programs.product == "Incus" else "vcrlab-"
         # The socket's path has to be short, and root of the containers has to get through.
-        self.folder = Path(tempfile.mkdtemp(prefix="vcrlab-incus-" if programs.product == "Incus" else "vcrlab-"))
+        self.folder = folder or Path(tempfile.mkdtemp(prefix=prefix))
         self.folder.chmod(0o711)
         self.socket = self.folder / "unix.socket"
         self.server = LxdServer("sec1", self.socket, SystemClock())
         self._process: subprocess.Popen[bytes] | None = None
+        self._claim: socket.socket | None = None
 
     @property
     def pid(self) -> int:
@@ -67,6 +79,12 @@ class PrivateLxd:
         return {**self.software.environment, self.software.folder: str(self.folder)}
 
     def start(self) -> None:
+        """Raises LabError when it does not answer, and when another run uses the bridge."""
+        if self._claim is None and self.in_this_network:
+            self._claim = self._take_the_bridge()
+        self._begin()
+
+    def _begin(self) -> None:
         with (self.folder / "lxd.log").open("ab") as log:
             # A session of its own, so that an interrupted test run can still end it in good order.
             self._process = subprocess.Popen(
@@ -77,6 +95,35 @@ class PrivateLxd:
                 start_new_session=True,
             )
         wait_until(self.answers, "the private LXD", PATIENCE)
+
+    def _take_the_bridge(self) -> socket.socket:
+        """It is this one's until `close`. What a run has left of it that was killed is removed."""
+        # A name without a file is one network's own, as the bridge is, and free when the process ends.
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0vcrecovery-lab/{self.network}")
+        except OSError as error:
+            claim.close()
+            raise LabError(f"another run uses the bridge {self.network}: wait for its end") from error
+        name = f"{self.network} {Path('/proc/self/ns/net').readlink()}"
+        for record in self.folder.parent.glob(f"vcrlab-*/{_RECORD}"):
+            if record.read_text() == name:
+                software = incus() if record.parent.name.startswith(_INCUS) else LXD
+                PrivateLxd(self.network, software, record.parent).remove_what_is_left()
+        (self.folder / _RECORD).write_text(name)
+        if Path("/sys/class/net", self.network).exists():
+            run(["ip", "link", "delete", "dev", self.network], timeout=30)
+        remove_rules(self.network)
+        return claim
+
+    def remove_what_is_left(self) -> None:
+        """Of one whose run was killed, with it or without it."""
+        self.lxd("shutdown", "--timeout", "30", check=False)
+        # One that was killed as it began does not begin again; then nothing stands on it.
+        with contextlib.suppress(LabError, VCRecoveryError):
+            self._begin()
+            self.close()
+        self._remove_folder()
 
     def answers(self) -> bool:
         return self.lxd("waitready", "--timeout", "10", check=False).returncode == 0
@@ -152,6 +199,8 @@ class PrivateLxd:
     def close(self) -> None:
         """Leaves nothing of it, whatever state it is in."""
         if self._process is None:
+            if self._claim is not None:
+                self._claim.close()
             shutil.rmtree(self.folder)
             return
         if not self.runs:
@@ -162,11 +211,16 @@ class PrivateLxd:
         remove_pool_and_network(self.server, self.network, self.network)
         self.lxd("shutdown", "--timeout", "30", check=False)
         self._end(signal.SIGTERM)
+        if self._claim is not None:
+            self._claim.close()
+        self._remove_folder()
+        if self.folder.exists():
+            sys.stderr.write(f"{self.folder} is left\n")
+
+    def _remove_folder(self) -> None:
         # Those of a daemon that was killed.
         mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for place in sorted((p for p in mounted if p.startswith(f"{self.folder}/")), reverse=True):
             run(["umount", "--lazy", place], timeout=30, check=False)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.folder)
-        if self.folder.exists():
-            sys.stderr.write(f"{self.folder} is left\n")
