@@ -21,9 +21,9 @@ lab-up: setup  ## Lay out the lab and leave it running
 lab-down:  ## Remove everything that the lab made
 	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi
 
-test: setup lint lint-sanity test-unit molecule-quick test-lab  ## Run every test
+test: setup lint test-unit molecule-quick test-lab  ## Run every test
 
-lint: lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks
+lint: lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks, ansible-test sanity
 
 lint-python:
 	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy

@@ -24,9 +24,11 @@ BROKEN = (
     "operations/several.py",
     "operations/start_conditions.py",
     "operations/start_gate.py",
+    "operations/steps/fence.py",
     "operations/unattended.py",
     "transfer/freshness.py",
     "transfer/receiver.py",
+    "transfer/rsync_words.py",
 )
 QUICK = ("core/fencing.py",)
 #: They start the program as a process of its own, which no mutant reaches, or look at other files of the checkout.

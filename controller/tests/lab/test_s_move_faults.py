@@ -150,6 +150,14 @@ def test_a_copy_that_stands_still_is_given_up(site: TwoSecondaries, monkeypatch:
             for _ in range(2):
                 with pytest.raises(ExternalError, match="an earlier copy of copied to sec2 has not ended: LXD there"):
                     see_to(env, COPIED)
+            site.lxd.lxc("stop", "--force", COPIED)
+            forced = site.vcrecovery("failover", COPIED, "--to", "sec2", "--force")
+            assert (forced.returncode, "LXD on sec2 still fills its copy (operation " in forced.stderr) == (
+                ExitCode.REFUSED,
+                True,
+            ), forced.stderr
+            assert site.pages(COPIED) == (None, None)
+            site.lxd.lxc("start", COPIED)
         finally:
             for pid in hung:
                 os.kill(pid, signal.SIGCONT)

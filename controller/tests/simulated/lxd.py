@@ -239,6 +239,14 @@ class SimulatedLxd(LxdServer):
 
     # -- copies ------------------------------------------------------------------------------------------------
 
+    def filled_by(self, instance: str) -> Mapping[str, Any] | None:
+        """One whose controller was killed ends with it here."""
+        self._asked()
+        return {"id": "c0ffee"} if self._filled(instance).is_filled else None
+
+    def _filled(self, instance: str) -> Service:
+        return next(place for place in self._world.in_lxd(self.name) if place.name == instance)
+
     def pull(
         self,
         source: Copies,
@@ -251,12 +259,14 @@ class SimulatedLxd(LxdServer):
         takes_memory: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
         look: Callable[[], None] = lambda: None,
+        check: Callable[[Instance], Instance] = lambda found: found,
     ) -> None:
         """What the source writes meanwhile is not in it."""
         self._asked()
         assert isinstance(source, SimulatedLxd)
-        here = next(place for place in self._world.in_lxd(self.name) if place.name == instance)
+        here = self._filled(instance)
         here.is_there = True
+        check(self.must_get(instance))
         if here.container.status != STOPPED:
             raise self._says("Instance is running")
         there, _ = source._of(instance)
@@ -265,12 +275,17 @@ class SimulatedLxd(LxdServer):
         written, ran = there.written, there.container.status == RUNNING
         there.beat()
         has = {key: getattr(there, key) for key in ("heartbeat", "vouches_for", "beaten_at", "off_for", "beaten_ahead")}
-        self._scheduler.sleep(1.0)
-        self._in_the_middle("copy")
-        look()
-        self._scheduler.sleep(1.0)
-        self._asked()
-        source._asked()
+        here.is_filled = True
+        try:
+            self._scheduler.sleep(1.0)
+            self._in_the_middle("copy")
+            look()
+            self._scheduler.sleep(1.0)
+            self._asked()
+            source._asked()
+        finally:
+            here.is_filled = False
+        check(self.must_get(instance))
         here.written, here.tree = written, there.tree
         for key, value in has.items():
             setattr(here, key, value)

@@ -174,6 +174,8 @@ class Service:
     other: Service | None = None
     #: Of that place: whether a container is there; whether its machine is off; whether somebody said so who was wrong.
     is_there: bool = True
+    #: By a copy that goes on.
+    is_filled: bool = False
     machine_is_off: bool = False
     said_to_be_off: bool = False
     #: Of that place: whether the primary's sync reaches it, and the secondary that the heartbeat there vouches for.

@@ -40,12 +40,15 @@ def warnings_outside(env: Environment) -> list[str]:
             if os.access(rootfs, os.R_OK | os.X_OK):
                 found += copied_as_files(name, service, Rootfs(rootfs, []))
         if service.limits.disk is not None:
-            with contextlib.suppress(VCRecoveryError):
-                if lxd.pool_driver(place.storage_pool) == "dir":
-                    found.append(
-                        f"services.{name}.limits.disk: pool {place.storage_pool} of {lxd.name} has driver dir, which "
-                        "keeps no quota: nothing limits it"
-                    )
+            spare = service.standby.spare
+            for secondary in [lxd.name, *([] if spare is None else [spare.secondary])]:
+                pool = env.plan.secondaries[secondary].storage_pool
+                with contextlib.suppress(VCRecoveryError):
+                    if env.lxd[secondary].pool_driver(pool) == "dir":
+                        found.append(
+                            f"services.{name}.limits.disk: pool {pool} of {secondary} has driver dir, which keeps no "
+                            "quota: nothing limits it"
+                        )
         if service.virtual_ip and service.virtual_ip.interface not in (known for _, known in socket.if_nameindex()):
             found.append(
                 f"services.{name}.virtual_ip.interface: this machine has no {service.virtual_ip.interface}; "

@@ -114,6 +114,11 @@ def copy(
     }
     if with_memory:
         config |= {key: value for key, value in source.must_get(name).config.items() if key == CARD_KEY}
+
+    def ours(now: Instance) -> Instance:
+        """Whoever fails over to it meanwhile has claimed it."""
+        return of_no_later_epoch(here, now, epoch)
+
     pauses = pause and source.pool_driver(_pool_of(source, name)) != _DRIVER_OF_MOMENTS
     with _marked_as_paused(source, name) if pauses else nullcontext():
         try:
@@ -127,6 +132,7 @@ def copy(
                 takes_memory=with_memory,
                 tell=tell,
                 look=look,
+                check=ours,
             )
         except ExternalError as error:
             if _FULL not in error.message.lower():
@@ -136,7 +142,7 @@ def copy(
     if here.file(name, "/etc/resolv.conf") != names and here.file(name, "/etc") is not None:
         here.write_file(name, "/etc/resolv.conf", names)
     note = {COPIED_KEY: f"{began!r} {epoch}"}
-    here.reconfigure(lambda: here.must_get(name), lambda _found: note)
+    here.reconfigure(lambda: ours(here.must_get(name)), lambda _found: note)
 
 
 def _does_not_fit(name: str, source: LxdServer, here: LxdServer, pool: str) -> ExternalError:

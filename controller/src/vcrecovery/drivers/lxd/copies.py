@@ -14,7 +14,7 @@ from typing import Any
 from vcrecovery.core.text import span
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd.connection import OverHttps
-from vcrecovery.drivers.lxd.instances import FROZEN, Instances
+from vcrecovery.drivers.lxd.instances import FROZEN, Instance, Instances
 from vcrecovery.drivers.lxd.routes import AnswerError
 from vcrecovery.errors import ExternalError
 
@@ -68,19 +68,22 @@ class Copies(Instances):
         takes_memory: bool = False,
         tell: Callable[[str], None] = lambda _text: None,
         look: Callable[[], None] = lambda: None,
+        check: Callable[[Instance], Instance] = lambda found: found,
     ) -> None:
         """Makes the stopped instance here what it is on `source`, running or not; it keeps `config` and `devices`.
 
         `takes_memory`: one that this makes can be started from the memory of its source. LXD asks for that when it
         makes it, and never again. `paused`: the source is frozen for the last moments, so that what arrives is of one
         moment. `tell` gets LXD's words for how far it is, and the time left; `look` is called at each look at the copy,
-        and ends it by raising ExternalError. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the
-        source goes on in any case.
+        and ends it by raising ExternalError. `check` gets the instance here before each change of its keys, and raises
+        what keeps it as it is. One that is cut off leaves INCOMPLETE_KEY. Raises ExternalError; the source goes on in
+        any case.
         """
         self.refuse_another_kind(source)
         self._let_an_earlier_one_end(instance, timeout, tell, look)
         wanted, size = {**config, INCOMPLETE_KEY: "true"}, cache(partial(source._used, instance))
-        about = "at most" if self._make_ready(instance, wanted, devices, by_the_copy=takes_memory) else "about"
+        was_there = self._make_ready(instance, wanted, devices, check, by_the_copy=takes_memory)
+        about = "at most" if was_there else "about"
 
         def tell_more(said: str) -> None:
             tell(f"{said}{time_left(said, size(), about)}")
@@ -96,7 +99,7 @@ class Copies(Instances):
                     source._thaw(instance)
         # LXD brings some of the source's configuration along.
         done = {**config, INCOMPLETE_KEY: ""}
-        self.reconfigure(lambda: self.must_get(instance), lambda _found: done, devices)
+        self.reconfigure(lambda: check(self.must_get(instance)), lambda _found: done, devices)
 
     def refuse_another_kind(self, source: Copies) -> None:
         """Raises ExternalError where one of the two is LXD and the other one Incus: their copies were not tried."""
@@ -112,13 +115,14 @@ class Copies(Instances):
         instance: str,
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
+        check: Callable[[Instance], Instance],
         *,
         by_the_copy: bool,
     ) -> bool:
         """Whether something was there before."""
         if self.get(instance) is not None:
             try:
-                self.reconfigure(lambda: self.must_get(instance), lambda _found: config, devices)
+                self.reconfigure(lambda: check(self.must_get(instance)), lambda _found: config, devices)
             except ExternalError as error:
                 if not any(all(word in error.message for word in words) for words in _HALF_MADE):
                     raise
@@ -151,7 +155,7 @@ class Copies(Instances):
         It would write into what is started here, and remove what that has written.
         """
         began, said, still = self._clock.steady(), "", _Still(self._clock)
-        while (earlier := self._goes_on(instance)) is not None:
+        while (earlier := self.filled_by(instance)) is not None:
             if still.since(_changed_at(earlier)) > EARLIER_STILL_FOR or self._clock.steady() - began > timeout:
                 raise ExternalError(
                     f"an earlier copy of {instance} to {self.name} has not ended: {self.flavour.product} there goes on "
@@ -165,8 +169,8 @@ class Copies(Instances):
             look()
             self._clock.sleep(_LOOK_EVERY)
 
-    def _goes_on(self, instance: str) -> Mapping[str, Any] | None:
-        """An operation of the server's own that makes or fills the instance."""
+    def filled_by(self, instance: str) -> Mapping[str, Any] | None:
+        """The operation of the server's own that makes or fills the instance, if one does. Raises ExternalError."""
         found = self._guard(lambda api: api.operations.get(params={"recursion": "1"})).json()["metadata"] or {}
         for operation in (one for several in found.values() for one in several):
             places = (operation.get("resources") or {}).get("instances") or ()

@@ -66,6 +66,13 @@ def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
         return f"secondary {lxd.name} has no copy of it yet"
     if where := serves_on(subject, episode):
         return f"it serves on {where}; `vcrecovery move {name} --to {lxd.name}` moves it, and loses nothing"
+    if not copies.is_whole(found) and (filled_by := lxd.filled_by(name)) is not None:
+        # It would write into what is started.
+        product = lxd.flavour.product
+        return (
+            f"{product} on {lxd.name} still fills its copy (operation {filled_by['id']}): wait for that, or restart "
+            f"{product} there (containers go on meanwhile)"
+        )
     if request.force:
         return ""
     if not copies.is_whole(found):
