@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test test-incus lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
+.PHONY: help setup demo lab-up lab-down test test-incus lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab test-at-length molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -21,9 +21,16 @@ lab-up: setup  ## Lay out the lab and leave it running
 lab-down:  ## Remove everything that the lab made
 	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi
 
-test: setup lint test-unit molecule-quick test-lab  ## Run every test
+test: setup  ## Run every test
+	@$(BESIDE_EACH_OTHER) molecule-quick $(LINTS)
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-lab
 
-lint: lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks, ansible-test sanity
+# Most of them keep one core busy.
+BESIDE_EACH_OTHER := $(MAKE) --no-print-directory --jobs=2 --output-sync=target
+LINTS := lint-ansible lint-python lint-imports lint-primary lint-yaml lint-shell lint-archive lint-sanity
+lint:  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks, ansible-test sanity
+	@$(BESIDE_EACH_OTHER) $(LINTS)
 
 lint-python:
 	cd controller && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
@@ -63,10 +70,13 @@ docs:  ## Write the reference pages under docs/ that are generated from the code
 	cd controller && VCRECOVERY_REWRITE=1 ../.venv/bin/pytest -q tests/unit/test_reference_pages.py
 
 test-unit:  ## Tests that need neither root nor the lab
-	cd controller && ../.venv/bin/pytest -q -n 8 --dist worksteal -m "not lab"
+	cd controller && ../.venv/bin/pytest -q -n 4 --dist worksteal -m "not lab"
 
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)
+
+test-at-length: setup  ## Tests with real parts that take minutes each, and guard what changes seldom (half an hour)
+	cd controller && ../.venv/bin/pytest -q -m "lab and at_length" tests/lab $(ARGS)
 
 INCUS_TESTS := g_attacks g_bombs g_fetch g_owners g_restore_points g_sessions g_storage p_keeper p_verbs_beside_watcher \
 	r_killed_standby s_certificates_rotation s_drill s_failback_elsewhere s_https_role s_incus s_kept_serving s_reboot s_rollback s_secondary s_spare \

@@ -12,7 +12,7 @@ trap 'rm -rf "$said"' EXIT
 
 # Bash takes Ctrl-C from what runs in the background; pytest needs it to clean up.
 lane() { # NAME MARKERS [COMMAND that runs pytest...]
-  env --default-signal=INT "${@:3}" ../.venv/bin/pytest -q -m "lab and $2" -o "cache_dir=.pytest_cache/$1" \
+  env --default-signal=INT "${@:3}" ../.venv/bin/pytest -q -m "lab and not at_length and $2" -o "cache_dir=.pytest_cache/$1" \
     --durations=40 --durations-min=15 "${words[@]}"
 }
 # There is no way out of it, so what fetches anything is elsewhere. A /sys shows the links of the network in which it was
@@ -43,8 +43,11 @@ of_labs() {
   } | sort -u
 }
 
-# Each with its output and its status in files; those after one that was interrupted do not begin.
+# Each with its output and its status in files; those after one that was interrupted do not begin. Nor do they before the
+# lab is up: its layout has a VM that boots beside it, and takes ten times as long in company.
+export VCRECOVERY_LAB_IS_UP=$said/lab_is_up
 one_after_the_other() { # LANES...
+  until [[ -e $VCRECOVERY_LAB_IS_UP || -e $said/of_the_lab.status ]]; do sleep 1; done
   for name; do
     "$name" >"$said/$name" 2>&1
     echo $? >"$said/$name.status"
@@ -56,8 +59,9 @@ before=$(of_labs)
 one_after_the_other of_the_small_site &
 one_after_the_other of_their_own of_a_second_small_site &
 of_the_lab
-declare -A codes=([of_the_lab]=$?)
+echo $? >"$said/of_the_lab.status"
 wait
+declare -A codes=([of_the_lab]=$(<"$said/of_the_lab.status"))
 for name in of_the_small_site of_their_own of_a_second_small_site; do
   [[ -e $said/$name.status ]] || continue
   cat "$said/$name"

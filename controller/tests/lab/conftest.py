@@ -157,7 +157,10 @@ def lab() -> Iterator[Lab]:
     layout = read_layout()
     down(layout)
     try:
-        yield Lab(layout, up(layout))
+        made = Lab(layout, up(layout))
+        if waited_for := os.environ.get("VCRECOVERY_LAB_IS_UP"):
+            Path(waited_for).touch()
+        yield made
     finally:
         if LIBVIRT.exists():
             machine.destroy_and_undefine_blank(BLANK)

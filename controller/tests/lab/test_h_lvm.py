@@ -13,7 +13,7 @@ from vcrecovery_lab.progress import silent_progress
 
 from .throwaway_vm import run_in_vm
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.lab, pytest.mark.at_length, pytest.mark.timeout(1200)]
 _MODULES = ("dm_mod", "dm_snapshot", "dm_thin_pool", "loop", "xfs")
 #: Two VMs at once, each with its half: an emulated one is slow, and seldom has work for two processors.
 _HALVES = ("one_moment", "not one_moment")

@@ -191,6 +191,7 @@ def cut_off_in_the_switch_of_former_versions(site: Site) -> None:
     (site.vm / "sync_key.new").rename(site.vm / "sync_key")
 
 
+@pytest.mark.at_length
 @pytest.mark.parametrize(
     ("cut_off", "options"),
     [

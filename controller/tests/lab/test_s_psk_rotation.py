@@ -191,6 +191,7 @@ def test_a_key_is_replaced_and_each_recovery_is_started(site: Site) -> None:
     assert re.findall(r"changed=(\d+)", site.play()) == ["0", "0"]
 
 
+@pytest.mark.at_length
 # 7: Zabbix has the next key, and its agent not yet.
 @pytest.mark.parametrize("changes", [7])
 @pytest.mark.parametrize("site", ["6.0"], indirect=True)

@@ -182,6 +182,7 @@ def cut_off_as_it_was_done(site: Site) -> None:
     (site.own / "web.new").unlink()
 
 
+@pytest.mark.at_length
 @pytest.mark.parametrize(
     "cut_off",
     [

@@ -124,6 +124,7 @@ def test_a_token_is_replaced_and_who_asks_is_never_refused(site: Site) -> None:
     assert re.findall(r"changed=(\d+)", site.play()) == ["0", "0"]
 
 
+@pytest.mark.at_length
 @pytest.mark.parametrize("changes", range(1, CHANGES))
 def test_wherever_it_is_cut_off_the_next_run_finishes_it(site: Site, changes: int) -> None:
     before = site.token()
