@@ -21,12 +21,12 @@ lab-up: setup  ## Lay out the lab and leave it running
 lab-down:  ## Remove everything that the lab made
 	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi
 
-test: setup  ## Run every test
+test: setup  ## Run every test, as CI does, but those of `make test-at-length`
 	@$(BESIDE_EACH_OTHER) molecule-quick $(LINTS)
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-lab
 
-# Most of them keep one core busy.
+# Most of these keep one core busy.
 BESIDE_EACH_OTHER := $(MAKE) --no-print-directory --jobs=2 --output-sync=target
 LINTS := lint-ansible lint-python lint-imports lint-primary lint-yaml lint-shell lint-archive lint-sanity
 lint:  ## ruff, mypy --strict, import-linter, ansible-lint, yamllint, shellcheck, Galaxy's checks, ansible-test sanity

@@ -242,9 +242,9 @@ class SimulatedLxd(LxdServer):
     def filled_by(self, instance: str) -> Mapping[str, Any] | None:
         """One whose controller was killed ends with it here."""
         self._asked()
-        return {"id": "c0ffee"} if self._filled(instance).is_filled else None
+        return {"id": "c0ffee"} if self._place_of(instance).is_filled else None
 
-    def _filled(self, instance: str) -> Service:
+    def _place_of(self, instance: str) -> Service:
         return next(place for place in self._world.in_lxd(self.name) if place.name == instance)
 
     def pull(
@@ -264,7 +264,7 @@ class SimulatedLxd(LxdServer):
         """What the source writes meanwhile is not in it."""
         self._asked()
         assert isinstance(source, SimulatedLxd)
-        here = self._filled(instance)
+        here = self._place_of(instance)
         here.is_there = True
         check(self.must_get(instance))
         if here.container.status != STOPPED:
