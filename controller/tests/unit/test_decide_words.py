@@ -87,6 +87,15 @@ def no_failure(sentence: str, hint: str = "") -> Close:
                 "`vcrecovery failover web --force` destroys it and fails over",
             ),
         ),
+        # A word for a whole host is none for a VM that has left it.
+        (
+            {"power": "absent"},
+            {**BY_HAND, "primary_is_down": True, "of_several": True},
+            refused(
+                "you say that the primary of web is down, but its hypervisor answers, and does not know the VM",
+                f"find out where it is; {BY_WORD}",
+            ),
+        ),
         (
             RUNS,
             {**BY_HAND, "again": True},

@@ -190,6 +190,7 @@ def carry_out(
     request = Request(
         force=force,
         primary_is_down=word,
+        of_several=word and not meant.alone,
         by=by,
         restore_point=restore_point,
         to=to,

@@ -230,6 +230,13 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
                 f"you say that the primary of {name} is down, but its hypervisor says that it is running",
                 f"`vcrecovery failover {name} --force` destroys it and fails over",
             )
+        if request.of_several and power is Power.ABSENT and not saw.vanished:
+            # Whoever says that a host is down does not mean a VM that has left it.
+            return Close(
+                Outcome.REFUSED,
+                f"you say that the primary of {name} is down, but its hypervisor answers, and does not know the VM",
+                f"find out where it is; {operators_word(name)}",
+            )
         return None
     if power is Power.UNREACHABLE:
         return not_to_be_powered_off(episode, saw)

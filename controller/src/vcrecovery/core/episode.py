@@ -174,6 +174,8 @@ class Request:
     automatic: bool = False
     force: bool = False
     primary_is_down: bool = False
+    #: What they said was said of several services at once: of a host, a site or a group.
+    of_several: bool = False
     by: str = "operator"
     restore_point: str | None = None
     #: What the detector saw; it says which second signal counts.

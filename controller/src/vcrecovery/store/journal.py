@@ -66,6 +66,7 @@ _UNSAID = (
     ("planned", False),
     *_OF_A_FAILBACK,
     *_OF_A_SPARE,
+    ("of_several", False),
 )
 
 
