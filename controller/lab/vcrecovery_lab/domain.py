@@ -19,7 +19,8 @@ METADATA_NAMESPACE = "urn:vcrecovery:lab"
 # again for each address at which it runs: a program at the same address each time takes half the time (norandmaps).
 COMMAND_LINE = (
     "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet "
-    "mitigations=off audit=0 apparmor=0 nokaslr norandmaps no_timer_check 8250.nr_uarts=1 rcupdate.rcu_expedited=1 tsc=reliable"
+    "mitigations=off audit=0 apparmor=0 nokaslr norandmaps no_timer_check 8250.nr_uarts=1 rcupdate.rcu_expedited=1 "
+    "tsc=reliable"
 )
 
 # What an emulated CPU claims to have, the guest uses, and to emulate AVX and the like is slow: with Nehalem a boot

@@ -101,12 +101,25 @@ def qemu_pid(vm: VirtualMachine) -> int | None:
 def ssh(
     vm: VirtualMachine, image: Image, state: Path, argv: Sequence[str], timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command on the machine as root; a failing one is a LabError."""
-    return run([*ssh_command(vm, image, state), shlex.join(argv)], timeout=timeout)
+    """Run a command on the machine as root; a failing one is a LabError.
+
+    Commands share a connection, which ends some time after the last one: an emulated CPU takes a second to set one up.
+    """
+    # Another process is another machine, which knows nothing of it. A longer name than this is no socket's.
+    shared = state.absolute() / f"ssh-{qemu_pid(vm)}"
+    options = _SHARED | {"ControlPath": str(shared)} if len(str(shared)) < 80 else {}
+    return run([*_ssh(vm, image, state, options), shlex.join(argv)], timeout=timeout)
+
+
+_SHARED = {"ControlMaster": "auto", "ControlPersist": "20", "ServerAliveInterval": "5", "ServerAliveCountMax": "6"}
 
 
 def ssh_command(vm: VirtualMachine, image: Image, state: Path) -> list[str]:
     """The ssh command, up to the destination, for those that start it themselves."""
+    return _ssh(vm, image, state, {})
+
+
+def _ssh(vm: VirtualMachine, image: Image, state: Path, more: Mapping[str, str]) -> list[str]:
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": "10",
@@ -114,6 +127,7 @@ def ssh_command(vm: VirtualMachine, image: Image, state: Path) -> list[str]:
         "StrictHostKeyChecking": "accept-new",
         "UserKnownHostsFile": str(_known_hosts(vm, state)),
         "LogLevel": "ERROR",
+        **more,
     }
     settings = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     return ["ssh", "-F", "none", "-i", str(image.ssh_key), *settings, f"root@{vm.ip}"]

@@ -38,3 +38,16 @@ def test_what_the_condition_itself_takes_is_counted() -> None:
 def test_what_does_not_come_is_named() -> None:
     with pytest.raises(LabError, match=r"^the page has not come within 0 s"):
         wait_until(lambda: False, "the page", 0.01, 0.005)
+
+
+def test_a_question_that_takes_long_is_asked_less_often() -> None:
+    """An emulated machine would do nothing else than answer."""
+    machine, asked = Machine(0.0), []
+
+    def condition() -> bool:
+        asked.append(machine.now)
+        machine.sleep(2.0)
+        return len(asked) == 3
+
+    wait_until(condition, "the page", 60.0, clock=lambda: machine.now, sleep=machine.sleep)
+    assert asked == [100.0, 104.0, 108.0]

@@ -34,11 +34,21 @@ class Deadline:
         self.stalled += stall
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float, poll: float = 0.05) -> None:
-    """LabError after `timeout` seconds."""
-    deadline = Deadline(timeout)
-    while not condition():
+def wait_until(
+    condition: Callable[[], object],
+    what: str,
+    timeout: float,
+    poll: float = 0.05,
+    clock: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
+) -> None:
+    """LabError after `timeout` seconds. Between two questions is as much time as the first one took, or `poll`."""
+    deadline = Deadline(timeout, clock, sleep)
+    while True:
+        asked_at = clock()
+        if condition():
+            return
         if deadline.is_over:
             stood = f", and {deadline.stalled:.0f} s in which the machine stood still" if deadline.stalled >= 1 else ""
             raise LabError(f"{what} has not come within {timeout:.0f} s{stood}")
-        deadline.pause(poll)
+        deadline.pause(max(poll, clock() - asked_at))
