@@ -13,7 +13,7 @@ trap 'rm -rf "$said"' EXIT
 # Bash takes Ctrl-C from what runs in the background; pytest needs it to clean up.
 lane() { # NAME MARKERS [COMMAND that runs pytest...]
   env --default-signal=INT "${@:3}" ../.venv/bin/pytest -q -m "lab and not at_length and $2" -o "cache_dir=.pytest_cache/$1" \
-    --durations=40 --durations-min=15 "${words[@]}"
+    -o "testpaths=tests/lab tests/benchmarks" --durations=40 --durations-min=15 "${words[@]}"
 }
 # There is no way out of it, so what fetches anything is elsewhere. A /sys shows the links of the network in which it was
 # mounted; the control groups below it stay as they are.
