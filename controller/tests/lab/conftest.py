@@ -158,8 +158,6 @@ def lab() -> Iterator[Lab]:
     down(layout)
     try:
         made = Lab(layout, up(layout))
-        if waited_for := os.environ.get("VCRECOVERY_LAB_IS_UP"):
-            Path(waited_for).touch()
         yield made
     finally:
         if LIBVIRT.exists():
