@@ -167,6 +167,13 @@ class Walk(RuleBasedStateMachine):
             self.site.scheduler.kill_in = (self.site.watcher, turns)
         self.watch(seconds)
 
+    @rule(seconds=st.sampled_from([1.0, 20.0]))
+    def a_second_watcher_runs(self, seconds: float) -> None:
+        """Nobody should, and somebody will."""
+        self.site.start_another_watcher()
+        self.watch(seconds)
+        self.site.kill_other_watchers()
+
     @rule(place=st.sampled_from(PLACES))
     def somebody_is_killed_at(self, place: str) -> None:
         self.site.kill_at = place
@@ -505,13 +512,6 @@ class Promises(Walk):
         for process in processes:
             self.let(process)
 
-    @rule(seconds=st.sampled_from([1.0, 20.0]))
-    def a_second_watcher_runs(self, seconds: float) -> None:
-        """Nobody should, and somebody will."""
-        self.site.start_another_watcher()
-        self.watch(seconds)
-        self.site.kill_other_watchers()
-
     @rule(
         seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0, 20.0]),
         what=st.sampled_from(OTHERS),
@@ -733,7 +733,7 @@ SERVICES_OF_HV0 = list(NEEDS)[::2]
 
 
 class PromisesOfSeveral(Walk):
-    """Services that need each other, on two hypervisors, with one watcher and its operators."""
+    """Services that need each other, on two hypervisors, with watchers and operators."""
 
     @initialize(seed=SEEDS, starts_at_once=st.integers(1, 3), fence_command=st.booleans(), mode=st.sampled_from(MODES))
     def begin(self, seed: int, starts_at_once: int, fence_command: bool, mode: str) -> None:
@@ -845,6 +845,11 @@ class PromisesOfSeveral(Walk):
         scheduler.at(scheduler.time + seconds + 10, lambda: back(True))
         self.watch(seconds + 30)
 
+    @rule(host=st.sampled_from(["hv0", "hv1"]), works=st.booleans(), lies=st.sampled_from([False, False, True]))
+    def fence_command(self, host: str, works: bool, lies: bool) -> None:
+        for name in self.on(host):
+            self.change(name, fence_command_works=works, fence_command_lies=lies)
+
     @rule(dns=st.booleans(), disk_full=st.sampled_from([False, False, True]))
     def outside(self, dns: bool, disk_full: bool) -> None:
         self.change(dns_answers=dns, disk_full=disk_full)
@@ -878,9 +883,11 @@ class PromisesOfSeveral(Walk):
         if word is not None:
             said["primary_is_down"] = name if word == "it" else "another"
         if word == "it":
-            # Also of one that has left it, which is the plan's as before.
-            for service in SERVICES if what == "group" else [*SERVICES_OF_HV0, *self.on(name)]:
-                self.site.world.services[service].operators_word = True
+            # Also of one that has left it, which is the plan's as before, while nobody there says that it has.
+            for service in SERVICES if what == "group" else {*SERVICES_OF_HV0, *self.on(name)}:
+                vm = self.site.world.services[service]
+                home = self.site.plan.services[service].primary.hypervisor
+                vm.operators_word |= vm.host != NOT_OF_THE_PLAN or not self.site.world.answers(home)
         self.let(self.site.begin_failover(what, name, **said))
 
     @rule(service=st.sampled_from(SERVICES))
