@@ -75,7 +75,7 @@ test-unit:  ## Tests that need neither root nor the lab
 test-lab:  ## Tests with the real VM, LXD and BIND; the lab is removed at the end (ARGS="-k dns": some of them)
 	@controller/lab/test_lab.sh $(ARGS)
 
-test-at-length: setup  ## Tests with real parts that take minutes each, and guard what changes seldom (half an hour)
+test-at-length: setup  ## Tests with real parts that take minutes each, and guard what changes seldom (an hour)
 	cd controller && ../.venv/bin/pytest -q -m "lab and at_length" tests/lab $(ARGS)
 
 INCUS_TESTS := g_attacks g_bombs g_fetch g_owners g_restore_points g_sessions g_storage p_keeper p_verbs_beside_watcher \

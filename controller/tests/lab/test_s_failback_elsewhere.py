@@ -209,6 +209,7 @@ def test_there_and_back_and_back_again(site: ElsewhereSite) -> None:
     assert "removed" in site.calls("commit", WEB).stdout
 
 
+@pytest.mark.at_length
 def test_killed_at_each_place_the_same_words_go_on(site: ElsewhereSite) -> None:
     places = site.goes_on_although_killed("failback", WEB)
     for step in ("confirm", "boot", "copy", "stop", "last copy", "hand over", "probe", "switch", "verify", "keep"):

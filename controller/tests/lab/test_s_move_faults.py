@@ -236,7 +236,7 @@ def test_the_disk_of_the_destination_is_full(site: TwoSecondaries, ballast: Path
 # -- the destination dies after the start ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [Step.START, Step.PROBE])
+@pytest.mark.parametrize("step", [Step.START, pytest.param(Step.PROBE, marks=pytest.mark.at_length)])
 def test_the_destination_dies_after_the_start(site: TwoSecondaries, step: Step) -> None:
     """Nobody knows whether it has served there: it serves nowhere until that is off for certain, or back."""
     waits_on_the_spare(site, COPIED)

@@ -27,7 +27,7 @@ from .loaded_program import LOADED
 from .vm_site import folder_for_vms, page_of, vm_that_is_off
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.lab, pytest.mark.at_length, pytest.mark.timeout(1800)]
 
 NAME = "web1"
 BLANK = "vcrlab-vms-web1-blank"
