@@ -59,13 +59,13 @@ once_nothing_is_emulated() { # LANES...
 }
 
 before=$(of_labs)
-one_after_the_other of_the_small_site of_a_second_small_site &
-once_nothing_is_emulated of_their_own &
+one_after_the_other of_the_small_site &
+once_nothing_is_emulated of_their_own of_a_second_small_site &
 of_the_lab
 echo $? >"$said/of_the_lab.status"
 wait
 declare -A codes=([of_the_lab]=$(<"$said/of_the_lab.status"))
-for name in of_the_small_site of_a_second_small_site of_their_own; do
+for name in of_the_small_site of_their_own of_a_second_small_site; do
   [[ -e $said/$name.status ]] || continue
   cat "$said/$name"
   codes[$name]=$(<"$said/$name.status")

@@ -102,7 +102,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibvirtSite]:
         yield made
 
 
-@pytest.mark.at_length
 def test_one_is_made_used_and_given_back(site: LibvirtSite) -> None:
     site.ask()
     with site.watched() as said:

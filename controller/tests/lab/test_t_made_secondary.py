@@ -15,7 +15,7 @@ from .made_secondary import ADDRESS, BLANK, DOMAIN, MIB, SECONDARY, SERVICE, STA
 from .vm_site import folder_for_vms, page_of
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.lab, pytest.mark.at_length, pytest.mark.timeout(2400)]
 
 ONLY_ITS_HOST = ("--limit", "hv2")
 
