@@ -166,9 +166,11 @@ def test_without_a_fence_command_it_takes_the_operators_word(copied: TwoSecondar
             done = site.vcrecovery("failover", WEB, "--to", "sec2", "--secondary-is-down", "sec1")
             assert done.returncode == 0, (done.stdout, done.stderr)
             assert site.page(WEB) == "copied"
-            # It was not off for certain: what runs there is stopped as soon as its LXD answers.
-            site.lxd.start()
-            site.lxd.server.start(WEB, 60)
+        # It was not off for certain: what runs there is stopped as soon as its LXD answers. No watcher runs before both do:
+        # it would make a copy of what it finds stopped.
+        site.lxd.start()
+        site.lxd.server.start(WEB, 60)
+        with site.watched() as said:
             wait_for(lambda: site.instance(WEB).status == "Stopped", "the end of the one that was left", 60)
             wait_for(lambda: "web: its container on sec1 ran" in said(), "its word")
         assert site.pages(WEB) == (None, "copied")
