@@ -166,8 +166,8 @@ def test_without_a_fence_command_it_takes_the_operators_word(copied: TwoSecondar
             done = site.vcrecovery("failover", WEB, "--to", "sec2", "--secondary-is-down", "sec1")
             assert done.returncode == 0, (done.stdout, done.stderr)
             assert site.page(WEB) == "copied"
-        # It was not off for certain: what runs there is stopped as soon as its LXD answers. No watcher runs before both do:
-        # it would make a copy of what it finds stopped.
+        # It was not off for certain: what runs there is stopped as soon as its LXD answers. A watcher that came before
+        # would make a copy of what it finds stopped.
         site.lxd.start()
         site.lxd.server.start(WEB, 60)
         with site.watched() as said:
