@@ -83,6 +83,8 @@ def create_blank(name: str, uuid: str) -> None:
 
 def destroy_and_undefine(vm: VirtualMachine, state: Path) -> None:
     """Leave nothing of the machine."""
+    for shared in state.absolute().glob("ssh-*"):
+        run(["ssh", "-F", "none", "-o", f"ControlPath={shared}", "-O", "exit", vm.ip], timeout=20, check=False)
     libvirt.remove(vm.name)
     for path in (_disk(vm, state), _console(vm, state), _known_hosts(vm, state)):
         path.unlink(missing_ok=True)
