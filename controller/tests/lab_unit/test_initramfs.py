@@ -1,6 +1,5 @@
 """The cpio writer, and the archives made with it."""
 
-import lzma
 import shutil
 import stat
 import subprocess
@@ -39,17 +38,6 @@ def test_modules_come_after_what_they_depend_on() -> None:
     assert initramfs.load_order(modules_dep, ["c", "d", "b_b"]) == ["k/a.ko", "k/b-b.ko", "k/c.ko", "k/d.ko"]
     with pytest.raises(LabError, match="no module e"):
         initramfs.load_order(modules_dep, ["e"])
-
-
-def test_compressed_modules_are_put_in_plain(tmp_path: Path) -> None:
-    """As Debian 13 has them: busybox could not load them."""
-    for module in initramfs.BOOT_MODULES:
-        (tmp_path / f"{module}.ko.xz").write_bytes(lzma.compress(f"the code of {module}".encode()))
-    (tmp_path / "modules.dep").write_text("".join(f"{module}.ko.xz:\n" for module in initramfs.BOOT_MODULES))
-    archive = initramfs.boot_initramfs(tmp_path)
-    assert b"the code of virtio_blk" in archive
-    assert b"virtio_pci.ko\nvirtio_blk.ko\n" in archive
-    assert b".ko.xz" not in archive
 
 
 @pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="needs QEMU")
