@@ -96,6 +96,12 @@ def no_failure(sentence: str, hint: str = "") -> Close:
                 f"find out where it is; {BY_WORD}",
             ),
         ),
+        # After a failover its VM may be gone for good.
+        (
+            {"power": "absent"},
+            {**BY_HAND, "primary_is_down": True, "of_several": True, "again": True},
+            Run(Step.FENCE, "the operator says that the primary is down"),
+        ),
         (
             RUNS,
             {**BY_HAND, "again": True},

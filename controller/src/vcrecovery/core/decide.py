@@ -223,6 +223,7 @@ def _objection(episode: Episode, saw: Confirmation, policy: Policy, now: float) 
 def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | Blocked | None:
     request, name = episode.request, episode.service
     power, reason, alive = saw.power, saw.reason, saw.alive
+    may_be_elsewhere = power is Power.ABSENT and not saw.vanished and not request.again
     if request.primary_is_down:
         if power is Power.RUNNING:
             return Close(
@@ -230,7 +231,7 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
                 f"you say that the primary of {name} is down, but its hypervisor says that it is running",
                 f"`vcrecovery failover {name} --force` destroys it and fails over",
             )
-        if request.of_several and power is Power.ABSENT and not saw.vanished:
+        if request.of_several and may_be_elsewhere:
             # Whoever says that a host is down does not mean a VM that has left it.
             return Close(
                 Outcome.REFUSED,
@@ -247,7 +248,7 @@ def _not_failed(episode: Episode, saw: Confirmation, policy: Policy) -> Close | 
             f"`vcrecovery standby reset {name}` has that one serve; `vcrecovery failover {name} --force` destroys it",
         )
     word = operators_word(name)
-    if power is Power.ABSENT and not saw.vanished and not request.again:
+    if may_be_elsewhere:
         return Close(
             Outcome.REFUSED,
             f"{name}: {saw.detail or 'its hypervisor does not know the VM'}",
