@@ -83,7 +83,7 @@ def create_blank(name: str, uuid: str) -> None:
 
 def destroy_and_undefine(vm: VirtualMachine, state: Path) -> None:
     """Leave nothing of the machine."""
-    for shared in state.absolute().glob("ssh-*"):
+    for shared in state.absolute().glob(f"{vm.name}.ssh.*"):
         run(["ssh", "-F", "none", "-o", f"ControlPath={shared}", "-O", "exit", vm.ip], timeout=20, check=False)
     libvirt.remove(vm.name)
     for path in (_disk(vm, state), _console(vm, state), _known_hosts(vm, state)):
@@ -108,7 +108,7 @@ def ssh(
     Commands share a connection, which ends some time after the last one: an emulated CPU takes a second to set one up.
     """
     # Another process is another machine, which knows nothing of it. A longer name than this is no socket's.
-    shared = state.absolute() / f"ssh-{qemu_pid(vm)}"
+    shared = state.absolute() / f"{vm.name}.ssh.{qemu_pid(vm)}"
     options = _SHARED | {"ControlPath": str(shared)} if len(str(shared)) < 80 else {}
     return run([*_ssh(vm, image, state, options), shlex.join(argv)], timeout=timeout)
 
