@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from simulated.scheduler import START as SIMULATED_START
 from simulated.site import Site
@@ -23,6 +25,9 @@ pytest.register_assert_rewrite("contracts")
 # A machine that has too much to do breaks no promise.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+# Hypothesis also draws numbers that stand in whatever code is loaded: after other tests a seed would walk another way.
+assert hasattr(providers, "_get_local_constants")
+providers._get_local_constants = Constants
 
 # Hundreds of tests start the program: also where no byte code may lie beside it, it is compiled once.
 sys.dont_write_bytecode = False

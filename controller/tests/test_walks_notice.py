@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simulated.libvirt import SimulatedHost
 from simulated.lxd import SimulatedLxd
@@ -70,6 +73,42 @@ def test_it_is_fenced_again_first(memory_path: Path) -> None:
     site.watch(60)
     web = site.world.services["web"]
     assert (web.power, web.serves) == (Power.SHUTOFF, True), site.log
+
+
+def test_who_goes_back_has_seen_the_failover(memory_path: Path) -> None:
+    """Also where somebody looks at both only when they are over."""
+    site = Observed(memory_path)
+    site.watch(3)
+    site.crash("web")
+    site.watch(10)
+    site.failback()
+    site.watch(3)
+    site.closed()
+    site.crash("web")
+    site.watch(30)
+    assert site.world.services["web"].serves, site.log
+
+
+def test_a_seed_walks_the_same_way_whatever_code_is_loaded(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a failure in company would not be seen again alone."""
+
+    def walked() -> list[int]:
+        drawn: list[int] = []
+
+        @settings(max_examples=300, derandomize=True, database=None)
+        @given(st.integers(0, 2**32 - 1))
+        def walk(number: int) -> None:
+            drawn.append(number)
+
+        walk()
+        return drawn
+
+    alone = walked()
+    code = memory_path / "just_loaded.py"
+    code.write_text(f"NUMBERS = {list(range(1_000_003, 1_000_403))}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(memory_path)
+    import_module("just_loaded")
+    assert walked() == alone
 
 
 def has_a_fault(*_asked: object, **_how: object) -> None:

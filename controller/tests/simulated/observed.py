@@ -237,7 +237,8 @@ class Observed(Site):
                 # What was planned is no failure. It may have ended a while ago, by a clock that has not jumped since.
                 ago = 0.0 if self.jumped else max(0.0, self.scheduler.wall - (newest.closed_at or self.scheduler.wall))
                 self._done[name] = self.scheduler.time - ago
-                self.acknowledged.discard(name)
+                if not self._has_gone_back_since(newest):
+                    self.acknowledged.discard(name)
             needed = [Step.CONFIRM, Step.FENCE, Step.START, Step.PROBE, Step.SWITCH, Step.VERIFY]
             assert newest.outcome is Outcome.DONE
             if newest.request.planned:
@@ -247,6 +248,11 @@ class Observed(Site):
             split = self.world.services[name].dns_address == "several places"
             if split and self.journal.state(name).open_episode is None:
                 self._violated(f"an operation of {name} is done, and its names lead to different sides")
+
+    def _has_gone_back_since(self, failover: Episode) -> bool:
+        """Within the time that is looked at together: who did has seen it."""
+        back = self.journal.failbacks(failover.service, 1)
+        return bool(back) and back[0].id > failover.id and back[0].done(Step.KEEP) is not None
 
     def one_live_copy(self) -> None:
         for service in self.world.services.values():
