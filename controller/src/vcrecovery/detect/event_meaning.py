@@ -14,6 +14,7 @@ from typing import Protocol
 
 from vcrecovery.core.cpu import SeenSymptom
 from vcrecovery.core.episode import Episode, Symptom
+from vcrecovery.core.meaning import Meaning
 from vcrecovery.core.power import Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.service_state import Side
@@ -168,8 +169,10 @@ class EventMeaning:
             state = replace(state, seen=None if symptom is Symptom.HOST else ran)
         reason, seen_symptom = reading.reason, None
         if symptom is Symptom.VM:
-            # A transient VM is forgotten when it ends; why, only Zabbix has heard.
-            reason = reason or ("crashed" if reading.power is Power.ABSENT else "")
+            left = state.seen is not None and state.seen.meaning is Meaning.MIGRATED
+            if reading.power is Power.ABSENT and not left:
+                # A transient VM is forgotten when it ends; why, only Zabbix has heard.
+                reason = reason or "crashed"
         else:
             found = self._env.probes.answering(str(entry.primary.address), entry.ports, entry.timeouts.confirm)
             seen_symptom = SeenSymptom(symptom, said or self._seen(symptom), tuple(found))
