@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 
 from simulated.scheduler import Scheduler
 from simulated.world import Service
@@ -23,7 +22,7 @@ def is_ordered(scheduler: Scheduler, vm: Service) -> None:
 
 def left_by(vm: Service) -> bytes | None:
     """What the receiver has left of its newest report."""
-    return None if vm.report is None else json.dumps(asdict(vm.report)).encode()
+    return None if vm.report is None else json.dumps(vm.report._asdict()).encode()
 
 
 def _later(scheduler: Scheduler, seconds: float, vm: Service, given: Given) -> None:
@@ -50,13 +49,13 @@ def _fetched(scheduler: Scheduler, vm: Service, given: Given) -> None:
         return
     before = _said(vm, given)
     passes = before.passes if before.epoch == given.epoch else 0
-    report = replace(
-        before, epoch=given.epoch, order=given.order.value, passes=passes, seconds=2.0, bytes=3000, files=3
+    report = before._replace(
+        epoch=given.epoch, order=given.order.value, passes=passes, seconds=2.0, bytes=3000, files=3
     )
     if vm.fetches_within is None:
-        report = replace(report, error="rsync: No space left on device (28)")
+        report = report._replace(error="rsync: No space left on device (28)")
     else:
-        report = replace(report, passes=passes + 1, seconds=vm.fetches_within, error="")
+        report = report._replace(passes=passes + 1, seconds=vm.fetches_within, error="")
         if given.order is Order.LAST and vm.container.status == STOPPED:
             vm.has_everything = True
     if vm.order is not None:
@@ -69,9 +68,9 @@ def _said(vm: Service, given: Given) -> Report:
     """What it says again, in this talk; nothing yet of a failback that is new to it."""
     boot = f"b007-{vm.boots_so_far}"
     if vm.report is not None and (vm.report.boot, vm.report.epoch) == (boot, given.epoch):
-        return replace(vm.report, since=given.since)
+        return vm.report._replace(since=given.since)
     return Report(boot, "", 0, "", 0, 0.0, 0, 0, "", 0.0, given.since)
 
 
 def _reports(scheduler: Scheduler, vm: Service, report: Report) -> None:
-    vm.report = replace(report, at=scheduler.wall)
+    vm.report = report._replace(at=scheduler.wall)

@@ -136,6 +136,7 @@ def test_what_only_some_need_is_locked_apart() -> None:
 LOADED_LATE = {
     "cli/plan.py": "`plan check` and --help need no prices",
     "cost/solver.py": "the solver is an extra: only `plan advise` needs it",
+    "__main__.py": "`receive`, at every heartbeat of every VM: the command line and its library (40)",
     "cli/main.py": "every verb: only the one that is called is loaded",
     "cli/options.py": "completion and --help: the plan's schema (75)",
     "cli/complete.py": "completion: YAML (8) and SQLite (1), where an answer needs them",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import socketserver
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -207,6 +209,77 @@ def test_a_vm_that_boots_is_told_who_serves(
 ) -> None:
     said_to_the_receiver("who-serves", tmp_path, monkeypatch)
     assert capsys.readouterr().out == answer
+
+
+#: Each takes from 2 to 20 ms to load, at every heartbeat of every VM.
+UNNEEDED = ["click", "logging", "http", "email", "dataclasses", "inspect", "subprocess", "ctypes.util", "sqlite3"]
+STARTED = f"""
+import sys
+from vcrecovery.__main__ import main
+try:
+    main()
+finally:
+    print(*(name for name in {UNNEEDED} if name in sys.modules), file=sys.stderr)
+"""
+
+
+def started_by_sshd(words: list[str], command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "SSH_ORIGINAL_COMMAND": command}
+    called = [sys.executable, "-c", STARTED, *words]
+    return subprocess.run(called, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("lxd", [(200, "standby")], indirect=True)
+@pytest.mark.usefixtures("lxd")
+def test_what_sshd_starts_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    done = started_by_sshd(["receive", "web", "--state-dir", str(tmp_path)], "who-serves")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "primary\n", "\n")
+
+
+@pytest.mark.parametrize("lxd", [(200, "standby")], indirect=True)
+@pytest.mark.usefixtures("lxd")
+def test_it_says_the_same_by_the_command_line(tmp_path: Path) -> None:
+    words = ["receive", "--state-dir", str(tmp_path), "web"]
+    assert started_by_sshd(words, "who-serves").stdout == "primary\n"
+
+
+@pytest.mark.parametrize(
+    ("service", "command", "status", "said"),
+    [
+        ("web", "", 2, "vcrecovery: error: receive is for sshd: it takes rsync's files, and gives no shell"),
+        ("web", "id", 3, "vcrecovery: error: refused: only rsync may write here, not 'id'"),
+        ("web", "who-serves {", 4, "vcrecovery: error: LXD ({folder}/none) does not answer: "),
+        ("mail", "who-serves", 2, "vcrecovery: error: no standby of service 'mail' is on this machine; run the role"),
+    ],
+)
+def test_what_it_refuses_is_told_in_the_same_words(
+    service: str, command: str, status: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "standbys").mkdir()
+    entry = {"socket": f"{tmp_path}/none", "container": "web", "rootfs": str(tmp_path / "rootfs")}
+    (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
+    shortest = started_by_sshd(["receive", service, "--state-dir", str(tmp_path)], command)
+    by_the_command_line = started_by_sshd(["receive", "--state-dir", str(tmp_path), service], command)
+    assert shortest.stderr.startswith(said.format(folder=tmp_path)), shortest.stderr
+    assert [shortest.returncode, by_the_command_line.returncode] == [status] * 2
+    assert shortest.stderr.splitlines()[0] == by_the_command_line.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n{"])
+def test_an_answer_of_lxd_that_breaks_off_is_none(answer: bytes, tmp_path: Path) -> None:
+    (tmp_path / "standbys").mkdir()
+    entry = {"socket": f"{tmp_path}/lxd", "container": "web", "rootfs": str(tmp_path / "rootfs")}
+    (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
+
+    class Broken(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1024)
+            self.request.sendall(answer)
+
+    with socketserver.UnixStreamServer(str(tmp_path / "lxd"), Broken) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(ExternalError, match="does not answer"):
+            receiver.find_target(tmp_path, "web")
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_its_files_are_those_of_now(server: OnDemandServer, place: Place) -> Non
     file = place.rootfs("web") / "var/lib/vcrecovery/heartbeat.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"at": 1_700_000_000.0}))
-    from vcrecovery.primary.heartbeat import NAME
+    from vcrecovery.primary.marker import NAME
 
     file.rename(file.with_name(NAME))
     secondary: Any = type("Of", (), {"storage_pool": "standbys"})

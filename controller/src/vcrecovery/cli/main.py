@@ -7,6 +7,8 @@ import logging
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from vcrecovery.cli.loading import without_collection
@@ -139,10 +141,18 @@ def main() -> NoReturn:
     """Runs the command line. Errors are one line on stderr; the exit status is an ExitCode."""
     # Plugins of other packages have no business here, and to look for some takes time.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    output.prepare()
-    try:
+    with errors_told():
         cli.main(standalone_mode=False, prog_name="vcrecovery", complete_var=COMPLETE_VARIABLE)
         output.finish()
+    sys.exit(ExitCode.DONE)
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """An error of the block ends the program, with one line on stderr."""
+    output.prepare()
+    try:
+        yield
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # of a verb's group without its verb; older clicks have none
             output.say(error.format_message(), err=True)
@@ -173,4 +183,3 @@ def main() -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if output.broken(stream):
                 output.give_up(stream)
-    sys.exit(ExitCode.DONE)

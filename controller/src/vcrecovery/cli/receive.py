@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from vcrecovery.cli import complete
-from vcrecovery.errors import UsageError
-from vcrecovery.primary.answers import QUESTION
-from vcrecovery.transfer.places import take_place
-from vcrecovery.transfer.question import answer
-from vcrecovery.transfer.receiver import receive as receive_files
-from vcrecovery.transfer.receiver import refusals_noted
+from vcrecovery.transfer.forced_command import serve
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -29,13 +23,4 @@ def receive(service: str, state_dir: Path, local: bool, seeds: bool, words: tupl
 
     This is the forced command of that service's SSH key; the role `secondary` sets it up.
     """
-    command = " ".join(words[1:]) if local else os.environ.get("SSH_ORIGINAL_COMMAND", "")
-    if not command:
-        raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
-    question, _, said = command.partition(" ")
-    if question == QUESTION:
-        with refusals_noted(service, command):
-            click.echo(answer(state_dir, service, said.strip()))
-        return
-    take_place(state_dir, service)
-    receive_files(state_dir, service, command, seeds=seeds)
+    serve(service, state_dir, " ".join(words[1:]) if local else None, seeds=seeds)

@@ -19,12 +19,12 @@ import time
 from typing import Callable, Dict, Optional, Sequence
 
 from .current import current, read_json, sent_to, still_vouched
+from .marker import NAME
 from .marks import Marks
 from .programs import Run, run
 from .sent_bytes import SentBytes
 from .unit_states import unit_states
 
-NAME = "heartbeat"
 #: `good_until` before the first whole sync.
 NEVER = 0.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -11,9 +11,9 @@ import time
 from typing import Callable, Optional, Set
 
 from .current import current
-from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
 from .hidden import hidden_paths, is_hidden
+from .marker import NAME as HEARTBEAT_NAME
 from .programs import ProgramError, Run
 from .receivers import find_receiver
 from .reconcile import alone

@@ -13,8 +13,8 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 from .answers import ELSEWHERE, HAS_ALL_OF, PRIMARY, QUESTION, RANK, STANDBY
 from .connections import OWN_CONNECTION
 from .current import COMMENT, CURRENT, current, read_json, sent_to, still_vouched
-from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import NEVER, stamp
+from .marker import NAME as HEARTBEAT_NAME
 from .marks import Marks
 from .programs import ProgramError, Run
 from .settings import Settings

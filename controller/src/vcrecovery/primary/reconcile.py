@@ -16,8 +16,8 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from ..excludes.errors import ExcludeError
 from .consistency import consistent_tree
 from .current import current
-from .heartbeat import NAME as HEARTBEAT_NAME
 from .heartbeat import stamp
+from .marker import NAME as HEARTBEAT_NAME
 from .marks import Marks
 from .programs import ProgramError, Run
 from .receivers import find_receiver

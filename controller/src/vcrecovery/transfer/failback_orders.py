@@ -14,10 +14,9 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.transfer.rootfs import Rootfs
@@ -41,8 +40,7 @@ class Order(StrEnum):
     LAST = "last"
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """An order, the epoch of the failback that gave it, and when its talk with the VM began, by the controller's clock.
 
     Only what the VM has said in this very talk says anything of now.
@@ -56,8 +54,7 @@ class Given:
         return f"{self.epoch} {self.order} {self.since:.6f}"
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What a VM says that it did.
 
     `boot` is the kernel's name for its boot, `system` that of `primary.system_name`. `epoch` and `order` are those
@@ -109,7 +106,7 @@ def report_of(text: str, at: float, since: float) -> Report:
 
 def leave_report(rootfs: Path, report: Report) -> None:
     """Has LXD hand it out. Raises ExternalError when the disk does not take it."""
-    text = json.dumps(asdict(report)) + "\n"
+    text = json.dumps(report._asdict()) + "\n"
     try:
         Rootfs(rootfs.parent, []).file(f"/templates/{REPORT}", text.encode(), 0o600)
     except OSError as error:

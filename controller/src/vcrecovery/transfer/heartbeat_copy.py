@@ -14,7 +14,7 @@ import contextlib
 from pathlib import Path
 
 from vcrecovery.errors import ExternalError
-from vcrecovery.primary.heartbeat import NAME as HEARTBEAT_NAME
+from vcrecovery.primary.marker import NAME as HEARTBEAT_NAME
 from vcrecovery.transfer.rootfs import Rootfs
 
 HEARTBEAT = f"/var/lib/vcrecovery/{HEARTBEAT_NAME}"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import errno
 import os
 import select
@@ -48,7 +47,8 @@ ASKED_EVERY = 10.0
 #: this and its own, and lsyncd sends again what it ended so.
 REFUSED_AFTERWARDS = 12
 
-_libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+#: Of this program itself: `find_library` would start ldconfig.
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(
