@@ -196,6 +196,19 @@ def test_a_copy_that_is_too_old_or_cut_off_is_started_by_force_only(copied: TwoS
     assert site.page(WEB) == "copied"
 
 
+def test_a_copy_that_somebody_starts_by_hand_is_said(copied: TwoSecondaries) -> None:
+    copied.spare_lxd.lxc("start", WEB)
+    try:
+        checked = copied.vcrecovery("status", "--check")
+        assert checked.returncode == ExitCode.ATTENTION, checked.stdout
+        assert "web: its copy on sec2 runs beside the standby that serves" in checked.stdout
+        assert "`lxc stop web` there" in checked.stdout
+        assert "unprotected: its copy on sec2: it runs" in copied.vcrecovery("status", WEB).stdout
+    finally:
+        copied.spare_lxd.lxc("stop", "--force", WEB)
+    assert "its copy on sec2 is" in copied.vcrecovery("status", WEB).stdout
+
+
 def test_one_that_serves_is_not_failed_over_but_moved(copied: TwoSecondaries) -> None:
     refused = copied.vcrecovery("failover", WEB, "--to", "sec2")
     assert refused.returncode == ExitCode.REFUSED

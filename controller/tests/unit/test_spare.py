@@ -27,7 +27,7 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.places import is_elsewhere, place, put
 from vcrecovery.plan.problems import PlanError
-from vcrecovery.report.findings import findings
+from vcrecovery.report.findings import Level, findings
 from vcrecovery.report.status import as_data, detail
 from vcrecovery.report.targets import of_episode as of_one
 from vcrecovery.report.view import SpareView
@@ -345,12 +345,12 @@ def done_copy() -> Any:
 SERVES = ServiceState("web", 3, Side.STANDBY)
 
 
-def spare(age: float | None, *, whole: bool = True, detail: str = "") -> Any:
+def spare(age: float | None, *, whole: bool = True, detail: str = "", container: str = "stopped", **how: Any) -> Any:
     from view_cases import NOW as SEEN_AT
 
     at = None if age is None else SEEN_AT - age
-    found = SpareView("sec2", "unreachable" if detail else "stopped", 600.0, at, whole, detail)
-    return view(reading=CRASHED, state=SERVES, spare=found)
+    found = SpareView("sec2", "unreachable" if detail else container, 600.0, at, whole, detail, "incus")
+    return view(reading=CRASHED, spare=found, **{"state": SERVES, **how})
 
 
 @pytest.mark.parametrize(
@@ -365,6 +365,7 @@ def spare(age: float | None, *, whole: bool = True, detail: str = "") -> Any:
             "; unprotected: its copy on sec2: LXD does not answer",
             Topic.UNPROTECTED,
         ),
+        (spare(60.0, container="running"), "; unprotected: its copy on sec2: it runs", Topic.UNPROTECTED),
     ],
 )
 def test_whether_it_is_protected_is_said(seen: Any, said: str, topic: Topic | None) -> None:
@@ -373,6 +374,25 @@ def test_whether_it_is_protected_is_said(seen: Any, said: str, topic: Topic | No
     assert finding.topic == topic
     assert any(line.lstrip().startswith("spare ") for line in detail(seen))
     assert as_data(seen)["spare"]["secondary"] == "sec2"
+
+
+def test_that_somebody_has_started_the_copy_is_said_at_once() -> None:
+    (finding,) = [one for one in findings(spare(60.0, container="running")) if "runs beside" in one.sentence]
+    assert (finding.level, finding.topic) == (Level.ATTENTION, Topic.UNPROTECTED)
+    assert finding.hint == "`incus stop web` there"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        spare(60.0),
+        spare(60.0, container="frozen"),
+        spare(60.0, container="running", state=replace(SERVES, open_episode=moving(*STOPPED))),
+        spare(60.0, container="running", holder="pid 7"),
+    ],
+)
+def test_of_a_move_that_goes_on_it_is_not(seen: Any) -> None:
+    assert not [one for one in findings(seen) if "runs beside" in one.sentence]
 
 
 def test_a_move_is_told_as_one() -> None:

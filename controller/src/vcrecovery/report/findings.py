@@ -18,13 +18,12 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
-from vcrecovery.report.view import OFF_ON_DEMAND, ServiceView
+from vcrecovery.report.view import OFF_ON_DEMAND, RUNS, ServiceView
 from vcrecovery.store.notices import Unreached
 
 #: Of a pool: what may be free before it is nearly full, and before next to nothing more arrives.
 _LITTLE_FREE, _NOTHING_FREE = 0.10, 0.03
-#: The states of a container that runs, and that of one that waits in each mode.
-_RUNS = ("running", "ready")
+#: The state of a container that waits in each mode.
 _WAITS = {"hot": "running", "warm": "running", "frozen": "frozen", "cold": "stopped"}
 
 
@@ -53,7 +52,7 @@ class Finding:
 def findings(view: ServiceView) -> list[Finding]:
     """What is to be done about one service, the most urgent first."""
     found = [*_verdict(view), *_answers(view), *_episode(view), *_standby(view), *_names(view)]
-    found += [*_mode(view), *_sync(view), *_drills(view)]
+    found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 
@@ -146,6 +145,7 @@ def of_the_spare(view: ServiceView) -> tuple[bool, str]:
     if spare.protects(view.at, view.plan.max_staleness):
         return True, f"its copy on {spare.secondary} is {span(age or 0.0)} old"
     why = spare.detail or (f"{span(age)} old" if age is not None else f"not whole yet ({spare.state})")
+    why = "it runs" if spare.runs else why
     return False, f"its copy on {spare.secondary}: {why}"
 
 
@@ -156,7 +156,7 @@ def _answers(view: ServiceView) -> Iterator[Finding]:
         return
     since = f" since {day_and_time(course.since)}" if course.since is not None else ""
     if not view.protected:
-        if view.standby.state not in _RUNS:
+        if view.standby.state not in RUNS:
             return
         inside = f"`{view.standby.client} exec {view.name} -- systemctl --failed`"
         hint = f"`vcrecovery failover {view.name}` brings it up; inside: {inside}"
@@ -227,7 +227,7 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
     elif standby.state == "missing":
         yield now(standby.detail, "the role `secondary` makes it")
     elif not view.protected:
-        if standby.state not in _RUNS and view.state.open_episode is None:
+        if standby.state not in RUNS and view.state.open_episode is None:
             yield now(
                 f"the standby is to serve, and its container is {standby.state}{_why_it_ended(view)}",
                 f"`vcrecovery failover {name}` brings it up",
@@ -256,6 +256,21 @@ def _why_it_ended(view: ServiceView) -> str:
     if last is not None and last.request.keeps_up and last.outcome is Outcome.REFUSED:
         return f", and is not started automatically: {last.reason}"
     return ""
+
+
+def _spare(view: ServiceView) -> Iterator[Finding]:
+    """That two of it run. During a move that is meant to be."""
+    spare = view.spare
+    if spare is None or not spare.runs or view.state.open_episode is not None or view.holder:
+        return
+    yield Finding(
+        Level.ATTENTION,
+        view.name,
+        f"its copy on {spare.secondary} runs beside the standby that serves, and nobody has failed over to it: either "
+        "may answer, and what the copy writes is lost",
+        f"`{spare.client} stop {view.name}` there",
+        Topic.UNPROTECTED,
+    )
 
 
 def _mode(view: ServiceView) -> Iterator[Finding]:

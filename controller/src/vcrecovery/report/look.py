@@ -250,12 +250,13 @@ class _Questions:
 
 
 def _read_spare(env: Environment, name: str, spare: Spare, state: ServiceState) -> SpareView:
-    found = env.lxd[spare.secondary].get(name)
+    lxd = env.lxd[spare.secondary]
+    found = lxd.get(name)
     if found is None:
         return SpareView(spare.secondary, "missing", spare.every)
     last = copied(found)
     at = last.at if last is not None and last.epoch == state.epoch else None
-    return SpareView(spare.secondary, found.status.lower(), spare.every, at, is_whole(found))
+    return SpareView(spare.secondary, found.status.lower(), spare.every, at, is_whole(found), client=lxd.client)
 
 
 def _read_pool(env: Environment, secondary: str, pool: str) -> PoolView:

@@ -20,6 +20,8 @@ from vcrecovery.transfer.freshness import Freshness
 _NOT_ASKED = Course()
 
 
+#: The states of a container that runs.
+RUNS = ("running", "ready")
 #: The state of a standby whose secondary is off until a failover needs it.
 OFF_ON_DEMAND = "off (on demand)"
 
@@ -75,7 +77,7 @@ class SpareView:
     """The copy of a standby that serves. `state`: of its container, by LXD, `missing` or `unreachable`.
 
     `copied_at`: from when its files are, in seconds since the epoch; None where it was never whole since this standby
-    serves. `whole`: no refresh was cut off.
+    serves. `whole`: no refresh was cut off. `client`: what an operator calls there.
     """
 
     secondary: str
@@ -84,6 +86,12 @@ class SpareView:
     copied_at: float | None = None
     whole: bool = False
     detail: str = ""
+    client: str = "lxc"
+
+    @property
+    def runs(self) -> bool:
+        """Somebody has started it by hand: what it writes makes a copy no more of it."""
+        return self.state in RUNS
 
     def age(self, now: float) -> float | None:
         return None if self.copied_at is None else max(0.0, now - self.copied_at)
@@ -91,7 +99,7 @@ class SpareView:
     def protects(self, now: float, max_staleness: float) -> bool:
         """Whether it may take over without --force."""
         age = self.age(now)
-        return self.whole and age is not None and age <= max_staleness
+        return self.whole and not self.runs and age is not None and age <= max_staleness
 
 
 @dataclass(frozen=True)
