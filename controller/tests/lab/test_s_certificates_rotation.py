@@ -122,8 +122,8 @@ def play(
 
 
 @contextmanager
-def private_lxd() -> Iterator[PrivateLxd]:
-    made = PrivateLxd(POOL, chosen())
+def private_lxd(network: str = POOL) -> Iterator[PrivateLxd]:
+    made = PrivateLxd(network, chosen())
     try:
         made.start()
         yield made
@@ -187,7 +187,7 @@ def test_the_next_run_finishes_one_that_was_cut_off(site: Site) -> None:
 
 
 def test_one_certificate_for_two_secondaries_stays_until_both_know_the_next(lxd: PrivateLxd, tmp_path: Path) -> None:
-    with private_lxd() as second, laid_out(Site(tmp_path, lxd, sec3=second)) as site:
+    with private_lxd(f"{POOL}2") as second, laid_out(Site(tmp_path, lxd, sec3=second)) as site:
         old = site.keep_old()
         address = second.lxc("config", "get", "core.https_address").strip()
         second.lxc("config", "unset", "core.https_address")
