@@ -16,7 +16,7 @@ from .conftest import Lab
 from .test_a_1_switchover import in_the_vm, is_well, newest_episode, status
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.lab, pytest.mark.at_length, pytest.mark.timeout(1800)]
 
 PAGE = "written in the standby after the disk of its VM was lost"
 WRITE_IT = (

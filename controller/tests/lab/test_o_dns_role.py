@@ -363,6 +363,7 @@ def test_the_key_of_transfers_is_rotated_while_zones_are_transferred(laid: Laid)
     assert changes(laid.play()) == [0, 0]
 
 
+@pytest.mark.at_length
 @pytest.mark.timeout(3600)
 def test_wherever_a_rotation_of_that_key_is_cut_off_zones_are_transferred_and_the_next_run_finishes_it(
     laid: Laid,
