@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests with real parts, in lanes beside each other: those of the lab, of which there is one; those of the small site, of
-# which there is one in a network, some of them in a network of their own; and those that make all they need, once the lab's
-# VM is off. A test that failed runs once more, alone, on a new lab, so that one sees whether it needed the others to fail.
+# which there is one in a network, and after the lab's some in a network of their own; and those that make all they need, once
+# the lab's VM is off. A test that failed runs once more, alone, on a new lab, so that one sees whether it needed the others to fail.
 # It is red in either case.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -48,9 +48,10 @@ one_after_the_other() { # LANES...
   for name; do
     "$name" >"$said/$name" 2>&1
     echo $? >"$said/$name.status"
-    [[ "$(<"$said/$name.status")" =~ ^(0|$failed|$none)$ ]] || return
+    was_not_interrupted "$name" || return
   done
 }
+was_not_interrupted() { [[ "$(<"$said/$1.status")" =~ ^(0|$failed|$none)$ ]]; } # LANE
 # An emulated CPU and two lanes more are too much for two cores: each test takes more than twice as long.
 export VCRECOVERY_NOTHING_IS_EMULATED=$said/nothing_is_emulated
 once_nothing_is_emulated() { # LANES...
@@ -60,9 +61,10 @@ once_nothing_is_emulated() { # LANES...
 
 before=$(of_labs)
 one_after_the_other of_the_small_site &
-once_nothing_is_emulated of_their_own of_a_second_small_site &
+once_nothing_is_emulated of_their_own &
 of_the_lab
 echo $? >"$said/of_the_lab.status"
+was_not_interrupted of_the_lab && one_after_the_other of_a_second_small_site
 wait
 declare -A codes=([of_the_lab]=$(<"$said/of_the_lab.status"))
 for name in of_the_small_site of_their_own of_a_second_small_site; do
