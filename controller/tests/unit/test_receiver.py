@@ -180,13 +180,18 @@ class _Lxd(socketserver.UnixStreamServer):
         super().__init__(str(path), Handler)
 
 
+def has_a_standby(state: Path, socket: str) -> None:
+    """That of web, in the LXD with this socket."""
+    (state / "standbys").mkdir()
+    (state / "rootfs").mkdir()
+    entry = {"socket": str(state / socket), "container": "web", "rootfs": str(state / "rootfs")}
+    (state / "standbys/web.json").write_text(json.dumps(entry))
+
+
 @pytest.fixture
 def lxd(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Lxd]:
     """`param`: the status of its answers, and the container's role."""
-    (tmp_path / "standbys").mkdir()
-    (tmp_path / "rootfs").mkdir()
-    entry = {"socket": str(tmp_path / "lxd"), "container": "web", "rootfs": str(tmp_path / "rootfs")}
-    (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
+    has_a_standby(tmp_path, "lxd")
     with _Lxd(tmp_path / "lxd", *request.param) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server
@@ -255,9 +260,7 @@ def test_it_says_the_same_by_the_command_line(tmp_path: Path) -> None:
 def test_what_it_refuses_is_told_in_the_same_words(
     service: str, command: str, status: int, said: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "standbys").mkdir()
-    entry = {"socket": f"{tmp_path}/none", "container": "web", "rootfs": str(tmp_path / "rootfs")}
-    (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
+    has_a_standby(tmp_path, "none")
     shortest = started_by_sshd(["receive", service, "--state-dir", str(tmp_path)], command)
     by_the_command_line = started_by_sshd(["receive", "--state-dir", str(tmp_path), service], command)
     assert shortest.stderr.startswith(said.format(folder=tmp_path)), shortest.stderr
@@ -267,9 +270,7 @@ def test_what_it_refuses_is_told_in_the_same_words(
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n{"])
 def test_an_answer_of_lxd_that_breaks_off_is_none(answer: bytes, tmp_path: Path) -> None:
-    (tmp_path / "standbys").mkdir()
-    entry = {"socket": f"{tmp_path}/lxd", "container": "web", "rootfs": str(tmp_path / "rootfs")}
-    (tmp_path / "standbys/web.json").write_text(json.dumps(entry))
+    has_a_standby(tmp_path, "lxd")
 
     class Broken(socketserver.BaseRequestHandler):
         def handle(self) -> None:

@@ -27,7 +27,7 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.places import is_elsewhere, place, put
 from vcrecovery.plan.problems import PlanError
-from vcrecovery.report.findings import Level, findings
+from vcrecovery.report.findings import Level, findings, of_the_spare
 from vcrecovery.report.status import as_data, detail
 from vcrecovery.report.targets import of_episode as of_one
 from vcrecovery.report.view import SpareView
@@ -392,6 +392,7 @@ def test_that_somebody_has_started_the_copy_is_said_at_once() -> None:
     ],
 )
 def test_of_a_move_that_goes_on_it_is_not(seen: Any) -> None:
+    assert of_the_spare(seen) == (True, "its copy on sec2 is 1 min old")
     assert not [one for one in findings(seen) if "runs beside" in one.sentence]
 
 

@@ -141,11 +141,12 @@ def of_the_spare(view: ServiceView) -> tuple[bool, str]:
     spare = view.spare
     if spare is None:
         return False, ""
+    if _runs_by_hand(view):
+        return False, f"its copy on {spare.secondary}: it runs"
     age = spare.age(view.at)
     if spare.protects(view.at, view.plan.max_staleness):
         return True, f"its copy on {spare.secondary} is {span(age or 0.0)} old"
     why = spare.detail or (f"{span(age)} old" if age is not None else f"not whole yet ({spare.state})")
-    why = "it runs" if spare.runs else why
     return False, f"its copy on {spare.secondary}: {why}"
 
 
@@ -258,10 +259,16 @@ def _why_it_ended(view: ServiceView) -> str:
     return ""
 
 
+def _runs_by_hand(view: ServiceView) -> bool:
+    """The copy, which by what it writes is a copy no more; during a move it is meant to run."""
+    runs = view.spare is not None and view.spare.state in RUNS
+    return runs and view.state.open_episode is None and not view.holder
+
+
 def _spare(view: ServiceView) -> Iterator[Finding]:
-    """That two of it run. During a move that is meant to be."""
+    """That two of it run."""
     spare = view.spare
-    if spare is None or not spare.runs or view.state.open_episode is not None or view.holder:
+    if spare is None or not _runs_by_hand(view):
         return
     yield Finding(
         Level.ATTENTION,

@@ -88,18 +88,13 @@ class SpareView:
     detail: str = ""
     client: str = "lxc"
 
-    @property
-    def runs(self) -> bool:
-        """Somebody has started it by hand: what it writes makes a copy no more of it."""
-        return self.state in RUNS
-
     def age(self, now: float) -> float | None:
         return None if self.copied_at is None else max(0.0, now - self.copied_at)
 
     def protects(self, now: float, max_staleness: float) -> bool:
         """Whether it may take over without --force."""
         age = self.age(now)
-        return self.whole and not self.runs and age is not None and age <= max_staleness
+        return self.whole and age is not None and age <= max_staleness
 
 
 @dataclass(frozen=True)

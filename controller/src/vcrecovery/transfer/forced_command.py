@@ -26,8 +26,9 @@ def serve(service: str, state_dir: str | Path, command: str | None = None, *, se
     if not said:
         raise UsageError("receive is for sshd: it takes rsync's files, and gives no shell")
     question, _, report = said.partition(" ")
-    if question != QUESTION:
-        take_place(folder, service)
-        receive(folder, service, said, seeds=seeds)
-    with refusals_noted(service, said):
-        sys.stdout.write(answer(folder, service, report.strip()) + "\n")
+    if question == QUESTION:
+        with refusals_noted(service, said):
+            sys.stdout.write(answer(folder, service, report.strip()) + "\n")
+        return
+    take_place(folder, service)
+    receive(folder, service, said, seeds=seeds)
