@@ -16,7 +16,7 @@ from test_spare import with_a_spare
 
 from evidence_cases import proof
 from simulated.cloud import SimulatedCloud
-from vcrecovery.core.episode import Outcome, Request, Step
+from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.lease import Lease, LeaseState, not_before
 from vcrecovery.drivers.provisioner import Made
 from vcrecovery.errors import ExternalError
@@ -330,9 +330,14 @@ def goes_there(site: Site, *, done: bool) -> None:
     finish(journal, journal.open("web", "x", Request(), 1.0), 2.0)
     episode = journal.open("web", "sec1 is overloaded", request_of("elastic-1", "balance"), now)
     if done:
-        for step in (Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE):
-            journal.end(journal.begin(episode, step, now), now, ok=True, evidence=proof(step))
+        does(site, episode, Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE)
         journal.close(episode, Outcome.DONE, "it is there", now)
+
+
+def does(site: Site, episode: Episode, *steps: Step) -> None:
+    journal, now = site.env.journal, site.clock.now()
+    for step in steps:
+        journal.end(journal.begin(episode, step, now), now, ok=True, evidence=proof(step))
 
 
 @pytest.mark.parametrize("what", ["serves", "comes", "container", "stopped one of somebody's"])
@@ -351,6 +356,31 @@ def test_it_is_not_ended_while_anything_is_on_it(site: Site, what: str) -> None:
     assert (site.lease.state, site.cloud.paid_for) == (LeaseState.JOINED, 1)
     assert DrainedBook(site.env.journal).all() == {}
     assert "destroy" not in site.cloud.calls
+
+
+@pytest.mark.parametrize("asked_by", ["root", "balance"])
+def test_it_is_not_ended_before_what_leaves_it_is_home(site: Site, asked_by: str) -> None:
+    """Its container is off, and what it wrote last, nowhere else; if the move fails it serves here again."""
+    site.ask()
+    site.go_on(5)
+    goes_there(site, done=True)
+    journal, now = site.env.journal, site.clock.now()
+    episode = journal.open("web", "elastic-1 is drained", request_of("sec1", asked_by), now)
+    does(site, episode, Step.CONFIRM, Step.COPY, Step.STOP)
+    site.lxd.found = [SimpleNamespace(name="web", status="Stopped")]
+    if asked_by == "balance":
+        begin_release(site.env, "elastic-1")
+    else:
+        DrainedBook(journal).write("elastic-1", Drained(now, asked_by))
+    site.go_on(30)
+    assert (site.lease.state, site.cloud.paid_for) == (LeaseState.JOINED, 1)
+    assert "destroy" not in site.cloud.calls
+    does(site, episode, Step.LAST_COPY, Step.START, Step.PROBE)
+    journal.close(episode, Outcome.DONE, "it is home", now)
+    if asked_by == "balance":
+        begin_release(site.env, "elastic-1")
+    site.go_on(10)
+    assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
 
 
 def test_what_went_home_leaves_its_files_behind(site: Site) -> None:
