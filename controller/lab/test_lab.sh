@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tests with real parts, in lanes beside each other: those of the lab, of which there is one; those of the small site, of
-# which there is one in a network, and after the lab's some in a network of their own; and those that make all they need, once
-# the lab's VM is off. A test that failed runs once more, alone, on a new lab, so that one sees whether it needed the others to fail.
-# It is red in either case.
+# which there is one in a network; and those that make all they need, once the lab's VM is off. Of the last two kinds, some have
+# a network of their own: they come after the lab's, so that the lanes end at about the same time. A test that failed runs once
+# more, alone, on a new lab, so that one sees whether it needed the others to fail. It is red in either case.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 words=("$@")
@@ -29,8 +29,8 @@ in_a_network_of_its_own=(unshare --net --mount sh -ec '
 {
   of_the_lab() { lane lab of_the_lab; }
   of_the_small_site() { lane small 'of_a_small_site and not network_of_its_own'; }
-  of_their_own() { lane own 'not of_the_lab and not of_a_small_site'; }
-  of_a_second_small_site() { lane second network_of_its_own "${in_a_network_of_its_own[@]}"; }
+  of_their_own() { lane own 'not of_the_lab and not of_a_small_site and not network_of_its_own'; }
+  in_another_network() { lane network network_of_its_own "${in_a_network_of_its_own[@]}"; }
 }
 
 # Links, mounts and rules, by name: their states change. The card of a container is seen out here only where that is gone.
@@ -64,10 +64,10 @@ one_after_the_other of_the_small_site &
 once_nothing_is_emulated of_their_own &
 of_the_lab
 echo $? >"$said/of_the_lab.status"
-was_not_interrupted of_the_lab && one_after_the_other of_a_second_small_site
+was_not_interrupted of_the_lab && one_after_the_other in_another_network
 wait
 declare -A codes=([of_the_lab]=$(<"$said/of_the_lab.status"))
-for name in of_the_small_site of_their_own of_a_second_small_site; do
+for name in of_the_small_site of_their_own in_another_network; do
   [[ -e $said/$name.status ]] || continue
   cat "$said/$name"
   codes[$name]=$(<"$said/$name.status")
