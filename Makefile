@@ -12,11 +12,11 @@ help:  ## This list
 setup:  ## Install what the demo and the tests need (Debian packages, .venv, collections)
 	@controller/lab/setup.sh
 
-demo: setup  ## Lay out the lab, crash the primary, show the failover
-	@$(LAB) demo
+demo: setup  ## Lay out the lab, crash the primary, show the failover (ARGS="--debian 13": of a VM with Debian 13)
+	@$(LAB) demo $(ARGS)
 
 lab-up: setup  ## Lay out the lab and leave it running
-	@$(LAB) up
+	@$(LAB) up $(ARGS)
 
 lab-down:  ## Remove everything that the lab made
 	@if [[ -x $(PYTHON) ]]; then $(LAB) down; fi

@@ -13,7 +13,11 @@ from .image import DEFAULT_CACHE, ensure_image
 from .lab import down, up
 from .layout import read_layout
 from .progress import stderr_progress
+from .recipe import Recipe
 from .run import LabError
+
+#: Of the VM; the lab's own recipe is for the first one.
+_RELEASES = {"12": None, "13": Recipe(suite="trixie")}
 
 
 def main() -> int:
@@ -21,23 +25,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="vcrecovery_lab", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("image", help="build the VMs' image, if it is not in the cache")
-    verbs.add_parser("up", help="lay out the lab")
-    verbs.add_parser("demo", help="lay out the lab, crash the primary, show the failover")
+    for name, text in (
+        ("up", "lay out the lab"),
+        ("demo", "lay out the lab, crash the primary, show the failover"),
+    ):
+        made = verbs.add_parser(name, help=text)
+        made.add_argument("--debian", choices=_RELEASES, default="12", help="the VM's release (default: 12)")
     verbs.add_parser("down", help="remove everything that the lab made")
-    verb = parser.parse_args().verb
+    words = parser.parse_args()
     if os.geteuid() != 0:
         sys.stderr.write("lab: run this as root: it makes VMs, containers and bridges\n")
         return 1
     layout = read_layout()
     try:
-        match verb:
+        match words.verb:
             case "image":
                 ensure_image(DEFAULT_CACHE, stderr_progress)
             case "up":
-                up(layout)
+                up(layout, _RELEASES[words.debian])
             case "demo":
                 down(layout)
-                demo(layout, up(layout))
+                demo(layout, up(layout, _RELEASES[words.debian]))
             case "down":
                 down(layout)
     except (LabError, VCRecoveryError) as error:

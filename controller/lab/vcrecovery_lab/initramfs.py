@@ -5,6 +5,7 @@ Debian's own initramfs would boot the VMs too, but brings udev along, which is s
 
 from __future__ import annotations
 
+import lzma
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,19 +42,40 @@ def trial_initramfs() -> bytes:
 
 def boot_initramfs(modules: Path) -> bytes:
     """Mounts /dev/vda and starts its /sbin/init; `modules` is the kernel's directory under /lib/modules."""
-    names = load_order((modules / "modules.dep").read_text(), BOOT_MODULES)
+    has = built_in((modules / "modules.builtin").read_text())
+    loaded = [name for name in BOOT_MODULES if name not in has]
+    names = load_order((modules / "modules.dep").read_text(), loaded)
     entries = _busybox(_BOOT_INIT)
     entries += [cpio.directory("root"), cpio.directory("modules")]
-    entries.append(cpio.file("modules/order", "".join(f"{Path(name).name}\n" for name in names).encode()))
-    entries += [cpio.file(f"modules/{Path(name).name}", (modules / name).read_bytes()) for name in names]
+    entries.append(cpio.file("modules/order", "".join(f"{_plain_name(name)}\n" for name in names).encode()))
+    entries += [cpio.file(f"modules/{_plain_name(name)}", _content(modules / name)) for name in names]
     return cpio.archive(entries)
+
+
+def built_in(modules_builtin: str) -> set[str]:
+    """The modules that are part of the kernel, by the names that modprobe takes."""
+    return {_module(path) for path in modules_builtin.splitlines()}
+
+
+def _plain_name(path: str) -> str:
+    return Path(path).name.removesuffix(".xz")
+
+
+def _module(path: str) -> str:
+    return _plain_name(path).removesuffix(".ko").replace("-", "_")
+
+
+def _content(module: Path) -> bytes:
+    # Debian 13's are compressed. Busybox leaves that to the kernel, which knows no more than it was built with.
+    read = module.read_bytes()
+    return lzma.decompress(read) if module.suffix == ".xz" else read
 
 
 def load_order(modules_dep: str, wanted: Sequence[str]) -> list[str]:
     """The files of the wanted modules and of those they depend on, each after its dependencies."""
     lines = (line.partition(":") for line in modules_dep.splitlines())
     dependencies = {path: needs.split() for path, _, needs in lines}
-    paths = {Path(path).name.removesuffix(".ko").replace("-", "_"): path for path in dependencies}
+    paths = {_module(path): path for path in dependencies}
     order: list[str] = []
     for module in wanted:
         path = paths.get(module)

@@ -28,6 +28,7 @@ from .machine import create, destroy_and_undefine
 from .network import ensure_bridge, remove_bridge
 from .pair.waiting import wait_until
 from .progress import stderr_progress
+from .recipe import Recipe
 from .run import LabError, run
 
 #: In the order in which they may be ended: who uses comes before who is used.
@@ -45,9 +46,9 @@ _ANSWERS = {
 }
 
 
-def up(layout: Layout) -> Image:
-    """The image, the hypervisor, the VM, and then the layout by site.yml."""
-    image, accel = ground(layout)
+def up(layout: Layout, contents: Recipe | None = None) -> Image:
+    """The image (the lab's own, or by another recipe), the hypervisor, the VM, and then the layout by site.yml."""
+    image, accel = ground(layout, contents)
     emulated = "" if accel == "kvm" else " (emulated: KVM boots no stock guest here)"
     sys.stderr.write(f"the primary VM{emulated} boots while the layout is made\n")
     # The VM is not needed before the layout comes to the primaries.
@@ -61,17 +62,19 @@ def up(layout: Layout) -> Image:
     return image
 
 
-def ground(layout: Layout) -> tuple[Image, Accelerator]:
+def ground(layout: Layout, contents: Recipe | None = None) -> tuple[Image, Accelerator]:
     """What an operator has before: a hypervisor with a network. The image is that of its VM."""
+    # A cache keeps one image.
+    cache = DEFAULT_CACHE.with_name(f"{DEFAULT_CACHE.name}-{contents.suite}") if contents else DEFAULT_CACHE
     layout.root.mkdir(mode=0o711, parents=True, exist_ok=True)
     layout.config_dir.mkdir(mode=0o755, exist_ok=True)
-    image = ensure_image(DEFAULT_CACHE, stderr_progress)
+    image = ensure_image(cache, stderr_progress, contents)
     key = layout.config_dir / "lab_key"
     key.touch(mode=0o600)
     key.write_bytes(image.ssh_key.read_bytes())
     _hypervisor(layout)
     with stderr_progress("does KVM boot a stock guest? (about 2 s)"):
-        accel = accelerator(image, DEFAULT_CACHE)
+        accel = accelerator(image, cache)
     ensure_bridge(BRIDGE, f"{layout.gateway}/24")
     return image, accel
 
