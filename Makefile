@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
-.PHONY: help setup demo lab-up lab-down test test-incus lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab test-at-length molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
+.PHONY: help setup demo lab-up lab-down test test-incus lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab test-at-length molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-cold bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -108,6 +108,9 @@ bench-recovery: setup  ## Measure recovery: containers in a secondary VM against
 
 bench-users: setup  ## Measure what users wait for: crash to the answer through the name, containers against VMs (about an hour; ARGS=--quick: 10)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench.users $(ARGS)
+
+bench-cold: setup  ## Measure a crash while the secondary is off: QEMU killed to the answer through the name, the boot apart (about 6 minutes)
+	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m recovery_bench.cold_secondary $(ARGS)
 
 bench-health: setup  ## Measure the questions to whoever serves: CPU for 1,000 services, outage to verdict (about 3 minutes; ARGS=--quick: seconds)
 	@PYTHONPATH=controller/lab:controller/benchmarks $(PYTHON) -m health_bench $(ARGS)

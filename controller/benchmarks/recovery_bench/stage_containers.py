@@ -55,7 +55,7 @@ def standing_by(site: Site, mode: Mode) -> Iterator[None]:
     try:
         yield
     finally:
-        _switch_off(site)
+        stop_standbys(site)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def blank_primaries(services: Iterable[str]) -> Iterator[dict[str, str]]:
             machine.destroy_and_undefine_blank(blank)
 
 
-def _switch_off(site: Site) -> None:
+def stop_standbys(site: Site) -> None:
     for name in site.services:
         found = site.lxd.get(name)
         assert found is not None  # noqa: S101  the site has made it
@@ -80,12 +80,12 @@ def _switch_off(site: Site) -> None:
 
 
 def _stand_by(site: Site, mode: Mode) -> None:
-    _switch_off(site)
+    stop_standbys(site)
     for name in site.services:
-        _vcrecovery(site, "standby", "reset", name)
+        vcrecovery(site, "standby", "reset", name)
     site.stamp()
     for name in site.services:
-        _vcrecovery(site, "standby", "set", name, mode)
+        vcrecovery(site, "standby", "set", name, mode)
     site.stamp()
 
 
@@ -98,8 +98,8 @@ def _fail_over(site: Site, mode: Mode) -> Recovery:
     ended = both(answered, Took(None, failed) if failed else Took(whole))
     steps = {}
     if not failed:
-        episodes = [_newest(site, name) for name in site.services]
-        steps = {str(step): max(_seconds(episode, step) for episode in episodes) for step in Step}
+        episodes = [newest_of(site, name) for name in site.services]
+        steps = {str(step): max(seconds_of(episode, step) for episode in episodes) for step in Step}
     boots = {}
     if mode is Mode.COLD:
         for name, seconds in watch.seconds.items():
@@ -114,11 +114,11 @@ def both(answered: Took, command: Took) -> Took:
     return Took(max(answered.seconds, command.seconds))
 
 
-def _newest(site: Site, service: str) -> Episode:
+def newest_of(site: Site, service: str) -> Episode:
     return Journal(site.folder / "state/journal.db").history(service, 1)[0]
 
 
-def _seconds(episode: Episode, step: Step) -> float:
+def seconds_of(episode: Episode, step: Step) -> float:
     done = episode.done(step)
     return 0.0 if done is None or done.ended_at is None else done.ended_at - done.begun_at
 
@@ -127,7 +127,7 @@ def _inside(site: Site, name: str, command: str) -> str:
     return site.lxd.ask(name, ["sh", "-c", command], PATIENCE)[1]
 
 
-def _vcrecovery(site: Site, *words: str) -> None:
+def vcrecovery(site: Site, *words: str) -> None:
     failed = _call(site, *words)
     if failed:
         raise LabError(failed)

@@ -36,14 +36,14 @@ def crash_of_containers(folder: Path, site: Site, mode: Mode) -> Took:
     folder.mkdir()
     places = {name: (site.standbys[name], port) for name, port in site.services.items()}
     with standing_by(site, mode):
-        return _crash(folder, site.data, places)
+        return crash(folder, site.data, places)
 
 
 def crash_of_vms(folder: Path, standbys: StandbyVms) -> Took:
     """With VMs that are off: to the controller, cold containers of an LXD that starts a VM in place of each."""
     folder.mkdir()
     with standbys.switched_off(), simulated_lxd(folder, list(standbys.places), standbys.start_command) as lxd:
-        return _crash(folder, plan_of_vms(folder, lxd, standbys.places), standbys.places)
+        return crash(folder, plan_of_vms(folder, lxd, standbys.places), standbys.places)
 
 
 def plan_of_vms(folder: Path, lxd: Path, places: Places) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def with_names(plan: Mapping[str, Any], dns: Mapping[str, Any]) -> dict[str, Any
     return made
 
 
-def _crash(folder: Path, plan: Mapping[str, Any], places: Places) -> Took:
+def crash(folder: Path, plan: Mapping[str, Any], places: Places) -> Took:
     primaries = {name: service["primary"]["address"] for name, service in plan["services"].items()}
     with ExitStack() as ends:
         dns_port = ends.enter_context(name_server(folder, primaries))
