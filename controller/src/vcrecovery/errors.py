@@ -79,6 +79,10 @@ class CalledOffError(ExternalError):
     """Somebody has asked for something else meanwhile, or something else comes first: it has not failed."""
 
 
+class BootingError(ExternalError):
+    """It does not answer yet, since it was powered on a moment ago: no fault, and nothing to tell anybody."""
+
+
 class BusyError(VCRecoveryError):
     """Another controller is at work on the same service."""
 

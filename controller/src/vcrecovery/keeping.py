@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.errors import BusyError, in_words
+from vcrecovery.errors import BootingError, BusyError, in_words
 
 
 class SayOnce:
@@ -54,6 +54,8 @@ def go_on(
     while not stop.is_set():
         try:
             turn()
+        except BootingError:
+            stop.wait(again_after)
         except Exception as error:  # noqa: BLE001  see above
             say(about, trouble(in_words(error)), logging.ERROR)
             stop.wait(again_after)
@@ -87,7 +89,8 @@ def keep(
     """Does `job` for each of the names every so many seconds until `stop` is set.
 
     A job that raises is done again at the next round: a task that ends goes unnoticed. BusyError means that a failover
-    is at work, which sees to that service itself. `trouble`: what an error means, for the log.
+    is at work, which sees to that service itself, and BootingError that its secondary is not up yet. `trouble`: what
+    an error means, for the log.
     """
     pause = every if first_after is None else first_after
     known = list(names)
@@ -96,7 +99,7 @@ def keep(
         for name in known:
             try:
                 job(name)
-            except BusyError:
+            except (BusyError, BootingError):
                 continue
             except Exception as error:  # noqa: BLE001  see above
                 say(name, f"{name}: {trouble}: {in_words(error)}", level)

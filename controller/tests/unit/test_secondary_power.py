@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from set_clock import SetClock
 
 from vcrecovery.core.power import Power
 from vcrecovery.core.secondary_power import PowerAct, SeenSecondary, decide_power
-from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import OnDemandServer, OverHttps, on_demand
 from vcrecovery.drivers.lxd.on_demand import Place
 from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.keeping import SayOnce, keep, take_turns
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.store.journal import Journal
@@ -108,9 +111,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.fixture
-def server(place: Place, tmp_path: Path) -> OnDemandServer:
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def server(place: Place, tmp_path: Path, clock: SetClock) -> OnDemandServer:
     address = OverHttps("https://192.0.2.1:8443", *(tmp_path / name for name in ("crt", "key", "server.crt")))
-    return OnDemandServer("sec1", address, SystemClock(), place)
+    return OnDemandServer("sec1", address, clock, place, boots_within=300.0)
 
 
 def test_one_that_is_off_answers_from_its_note(server: OnDemandServer, place: Place) -> None:
@@ -125,6 +133,36 @@ def test_one_that_is_off_answers_from_its_note(server: OnDemandServer, place: Pl
     assert server.reading("standbys").containers == {}
     assert server.is_here
     assert server.rootfs("standbys", "web") == place.disk / "pool/containers/web/rootfs"
+
+
+def test_while_it_boots_its_silence_is_no_fault(
+    server: OnDemandServer, clock: SetClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the middle of a failover nobody is told to start what is being started. After a while it is a fault."""
+
+    def away() -> None:
+        raise OSError("no route to host")
+
+    def said() -> str:
+        caplog.clear()
+        log, stop = logging.getLogger("vcrecovery.watch"), threading.Event()
+
+        def look() -> None:
+            stop.set()
+            server.get("web")
+
+        take_turns(look, every=0.0, stop=stop, log=log, about="sec1", trouble="trouble: {}")
+        stop.clear()
+        keep(["web"], lambda _name: look(), every=0.0, stop=stop, say=SayOnce(log), trouble="trouble")
+        return caplog.text
+
+    assert said() == ""
+    monkeypatch.setattr(on_demand, "is_mounted", lambda _disk: False)
+    monkeypatch.setattr(server, "_connect", away)
+    clock.sleep(299)
+    assert said() == ""
+    clock.sleep(2)
+    assert said().count("trouble: ") == 2
 
 
 def test_its_files_are_those_of_now(server: OnDemandServer, place: Place) -> None:

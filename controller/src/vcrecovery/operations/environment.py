@@ -146,7 +146,8 @@ class Environment:
 
         place = _place(secondary)
         if is_on_demand(secondary) and isinstance(place, OverHttps):
-            return OnDemandServer(name, place, self.clock, place_of_disk(self.plan, name))
+            disk = place_of_disk(self.plan, name)
+            return OnDemandServer(name, place, self.clock, disk, secondary.power_on_within)
         return LxdServer(name, place, self.clock)
 
     def on_demand_lxd(self, secondary: str) -> OnDemandLxd:

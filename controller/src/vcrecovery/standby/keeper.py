@@ -22,7 +22,7 @@ from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError
 from vcrecovery.drivers.lxd.instances import FROZEN, RUNNING, STOPPED
 from vcrecovery.drivers.runtime import THREADS, Event, Runtime, each
-from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.errors import BootingError, BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.plan.model import Plan, Service
 from vcrecovery.plan.modes import Mode
@@ -116,7 +116,7 @@ class StandbyKeeper:
                 if looked.act is None or stop.is_set():
                     break
                 log.info("%s: %s", service, looked.sentence)
-        except BusyError:
+        except (BusyError, BootingError):
             raise
         except Exception:
             self._put_off(service)

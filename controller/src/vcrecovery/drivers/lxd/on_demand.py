@@ -24,7 +24,7 @@ from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.lxd.lifecycle import Happening, Happenings
 from vcrecovery.drivers.lxd.routes import AnswerError, Route
 from vcrecovery.drivers.lxd.server import LxdServer
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import BootingError, ExternalError
 
 T = TypeVar("T")
 #: Seconds.
@@ -133,27 +133,40 @@ class _NothingHappens:
 
     def next(self, timeout: float) -> Happening | None:
         self._clock.sleep(timeout)
-        if self._server.place.is_off:
+        if self._server.is_here:
             return None
-        raise ExternalError(f"secondary {self._server.name} is being powered on", "it is listened to once it is up")
+        raise BootingError(f"secondary {self._server.name} is being powered on", "it is listened to once it is up")
 
 
 class OnDemandServer(LxdServer):
-    """Over HTTPS while its disk is not mounted here, and from the note while it is."""
+    """Over HTTPS while its disk is not mounted here, and from the note while it is.
 
-    def __init__(self, name: str, address: OverHttps, clock: Clock, place: Place) -> None:
+    `boots_within`: seconds from when that ends, in which it may well not answer yet.
+    """
+
+    def __init__(self, name: str, address: OverHttps, clock: Clock, place: Place, boots_within: float) -> None:
         super().__init__(name, address, clock)
-        self.place, self._address = place, address
+        self.place, self._address, self._boots_within = place, address, boots_within
+        #: By the steady clock: when it was seen to be off last.
+        self._off_at = float("-inf")
 
     @property
     def is_here(self) -> bool:
-        return self.place.is_off
+        is_off = self.place.is_off
+        if is_off:
+            self._off_at = self._clock.steady()
+        return is_off
+
+    def _unreachable(self, error: Exception) -> ExternalError:
+        found = super()._unreachable(error)
+        boots = self._clock.steady() - self._off_at < self._boots_within
+        return BootingError(found.message, found.hint) if boots else found
 
     def rootfs(self, pool: str, instance: str) -> Path:
-        return self.place.rootfs(instance) if self.place.is_off else super().rootfs(pool, instance)
+        return self.place.rootfs(instance) if self.is_here else super().rootfs(pool, instance)
 
     def _guard(self, call: Callable[[Any], T]) -> T:
-        if not self.place.is_off:
+        if not self.is_here:
             return super()._guard(call)
         try:
             return call(Route(_NotedSession(self.place), "/1.0", CALL_TIMEOUT))
@@ -171,7 +184,7 @@ class OnDemandServer(LxdServer):
 
     @contextmanager
     def lifecycle(self) -> Iterator[Happenings]:
-        if self.place.is_off:
+        if self.is_here:
             yield _NothingHappens(self, self._clock)
             return
         with super().lifecycle() as happenings:
