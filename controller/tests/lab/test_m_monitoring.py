@@ -65,11 +65,6 @@ def uuid(vm: str) -> str:
     return str(uuid5(NAMESPACE_DNS, vm))
 
 
-def canary_of(host: str) -> str:
-    """The guest by which a test sees that Zabbix has judged what was sent before."""
-    return uuid(f"canary of {host}")
-
-
 class Monitoring(LaidOut):
     """A Zabbix with the role's objects, and the stand-in for `vcrecovery` that its agent starts."""
 
@@ -81,7 +76,12 @@ class Monitoring(LaidOut):
         self.alive = frozenset({"hv-one", "hv-other", "hv-dark-1", "hv-dark-2", "hv-steady-1", "hv-steady-2"})
         #: Held while heartbeats are sent.
         self.pulse = threading.Lock()
+        #: By host, the guest by which a test sees that Zabbix has judged what was sent before; of each discovery one of
+        #: its own: its trigger is as new as the others'.
+        self._canary: dict[str, str] = {}
         self._canaries: set[str] = set()
+        #: Hosts whose canary has fallen, or is to fall.
+        self._falling: set[str] = set()
         #: By host and key of a guest's item, the second of its youngest value that was sent.
         self._youngest: dict[tuple[str, str], int] = {}
         plan = {
@@ -134,12 +134,14 @@ class Monitoring(LaidOut):
     def discover(self, host: str, *vms: str, service: str = "web") -> None:
         """Zabbix knows these guests, running for a good while, and one that is called canary."""
         guests = [{"{#UUID}": uuid(vm), "{#VM}": vm, "{#SERVICE}": service} for vm in vms]
-        canary = {"{#UUID}": canary_of(host), "{#VM}": "canary", "{#SERVICE}": "canary"}
+        self._canary[host] = uuid(f"canary {len(self._canaries)}")
+        self._canaries.add(self._canary[host])
+        canary = {"{#UUID}": self._canary[host], "{#VM}": "canary", "{#SERVICE}": "canary"}
         self.send(host, ("vcr.guests", json.dumps([*guests, canary])))
         since = time.time() - 2000
         self.send(host, *((f"vcr.state[{guest['{#UUID}']}]", "running", since) for guest in (*guests, canary)))
         # Zabbix takes values of new items before it judges them.
-        self._canaries.add(host)
+        self._falling.add(host)
 
         def judged() -> bool:
             self._sing(host)
@@ -154,9 +156,9 @@ class Monitoring(LaidOut):
         is sent then is judged, so are they (by one history syncer, the lab's).
         """
         wait_for(lambda: self._all_stored(host), f"all values of {host} in Zabbix's history", PATIENCE)
-        self._canaries ^= {host}
+        self._falling ^= {host}
         self._sing(host)
-        wait_for(lambda: self._canary_fell(host) == (host in self._canaries), "the canary's turn", PATIENCE)
+        wait_for(lambda: self._canary_fell(host) == (host in self._falling), "the canary's turn", PATIENCE)
 
     def _all_stored(self, host: str) -> bool:
         found = self.api.item.get(host=host, search={"key_": "vcr."}, output=["key_", "lastclock"])
@@ -164,16 +166,15 @@ class Monitoring(LaidOut):
         return all(stored[key] >= when for (of, key), when in self._youngest.items() if of == host)
 
     def _sing(self, host: str) -> None:
-        state = "crashed" if host in self._canaries else "running"
-        self.send(host, (f"vcr.state[{canary_of(host)}]", state))
+        state = "crashed" if host in self._falling else "running"
+        self.send(host, (f"vcr.state[{self._canary[host]}]", state))
 
     def _canary_fell(self, host: str) -> bool:
-        return any(tags.get("vcr-uuid") == canary_of(host) for tags in self._problems(host))
+        return any(tags.get("vcr-uuid") == self._canary[host] for tags in self._problems(host))
 
     def problems(self, *hosts: str) -> list[dict[str, str]]:
         """The tags of each open problem of these hosts."""
-        canaries = {canary_of(host) for host in hosts}
-        return [tags for tags in self._problems(*hosts) if tags.get("vcr-uuid") not in canaries]
+        return [tags for tags in self._problems(*hosts) if tags.get("vcr-uuid") not in self._canaries]
 
     def _problems(self, *hosts: str) -> list[dict[str, str]]:
         ids = [host["hostid"] for host in self.api.host.get(filter={"host": list(hosts)}, output=["hostid"])]
@@ -202,8 +203,7 @@ class Monitoring(LaidOut):
         return sorted(
             one["vcr-kind"]
             for one in tags
-            if one.get("vcr-uuid") not in {canary_of(host) for host in hosts}
-            and (not wanted or one.get("vcr-uuid") in wanted)
+            if one.get("vcr-uuid") not in self._canaries and (not wanted or one.get("vcr-uuid") in wanted)
         )
 
     @contextmanager
