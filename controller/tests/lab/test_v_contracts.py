@@ -41,8 +41,10 @@ def hypervisor() -> Iterator[RealHypervisor]:
 def test_libvirt(
     case: Callable[[libvirt.Hypervisor], None], hypervisor: RealHypervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "KEEPALIVE_SECONDS", 1)
-    monkeypatch.setattr(connection, "KEEPALIVE_COUNT", 1)
+    # Where nothing hangs, a machine that stands still for a moment would lose its connections by it.
+    if case.__name__.endswith("_hangs"):
+        monkeypatch.setattr(connection, "KEEPALIVE_SECONDS", 1)
+        monkeypatch.setattr(connection, "KEEPALIVE_COUNT", 1)
     hypervisor.reset()
     case(hypervisor)
 
