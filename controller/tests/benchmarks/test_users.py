@@ -10,6 +10,7 @@ import yaml
 
 from exclude_bench.target import failures
 from name_answers import greeter, name_server
+from recovery_bench import cold_secondary
 from recovery_bench.overhead_lxd import Server
 from recovery_bench.overhead_site import dns_of
 from recovery_bench.rounds import Took, Way
@@ -39,6 +40,17 @@ def test_a_vm_that_users_never_reach_voids_all_that_is_compared_with_it() -> Non
     shown = text(Results(0.1, "qemu", rounds, found))
     assert "round 2: booted VMs: web1 did not answer within 900 s" in shown
     assert "Without an answer" in shown
+
+
+def test_the_boot_of_a_cold_secondary_is_told_apart() -> None:
+    came = [cold_secondary.Came(whole, boot=17.0, start=6.0) for whole in (25.0, 26.0, 30.0)]
+    lines = cold_secondary.text(cold_secondary.Results(0.1, "qemu", came)).splitlines()
+    assert [line.rpartition("  ")[2] for line in lines[2:6]] == [
+        "26.0 (25.0 to 30.0)",
+        "17.0 (17.0 to 17.0)",
+        "6.0 (6.0 to 6.0)",
+        "3.0 (2.0 to 7.0)",
+    ]
 
 
 def test_the_controllers_plan_is_one_and_names_every_service(tmp_path: Path) -> None:
