@@ -7,13 +7,13 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from exclude_bench.command import Benchmark
 from vcrecovery_lab.lab import hypervisor
 from vcrecovery_lab.layout import read_layout
 from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.secondary_vm.images import services_image
 from vcrecovery_lab.secondary_vm.site import secondary_vm
 
+from .command import main_of
 from .overhead import measure_overhead
 from .results import Measured, Results, targets, text
 from .rounds import VMS, order
@@ -54,15 +54,8 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
 
 
 def main() -> int:
-    return Benchmark(
-        name="recovery_bench",
-        about="How long four services take to come back: as containers in one secondary VM, and as VMs.",
-        seed_of="nothing: nothing is drawn by lot here",
-        measure=_measured,
-        text=text,
-        work_help="for the VMs' disks, and the journal: a real disk",
-        work=Path("/var/tmp"),  # noqa: S108  a folder of its own is made in it
-    ).main()
+    about = "How long four services take to come back: as containers in one secondary VM, and as VMs."
+    return main_of("recovery_bench", about, _measured, text)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
 from relay_bench.results import section
 from vcrecovery.core.episode import Step
@@ -24,8 +23,10 @@ from vcrecovery_lab.run import LabError
 from vcrecovery_lab.secondary_vm.images import services_image
 from vcrecovery_lab.secondary_vm.on_demand import OnDemandSite, on_demand_vm
 from vcrecovery_lab.secondary_vm.site import SECONDARY
+from vcrecovery_lab.zabbix.process import end_of
 
 from .answers import WEB
+from .command import main_of
 from .results import spread_of
 from .services import TIMEOUTS
 from .stage_containers import newest_of, seconds_of, stop_standbys, vcrecovery
@@ -79,7 +80,8 @@ def _round(folder: Path, site: OnDemandSite, number: int) -> Came:
     with stderr_progress(f"round {number}"):
         took = crash(place, site.data, {NAME: (site.standbys[NAME], WEB)})
     if took.seconds is None:
-        raise LabError(f"round {number}: {took.missing}; see {place}")
+        said = end_of(place / "watch.log")  # which goes with the folder
+        raise LabError(f"round {number}: {took.missing}; the watcher: {said}")
     episode = newest_of(site, NAME)
     starts = seconds_of(episode, Step.START) + seconds_of(episode, Step.PROBE)
     return Came(took.seconds, seconds_of(episode, Step.POWER_ON), starts)
@@ -101,15 +103,8 @@ def text(results: Results) -> str:
 
 
 def main() -> int:
-    return Benchmark(
-        name="recovery_bench.cold_secondary",
-        about="How long users wait when a primary crashes whose secondary is off until then.",
-        seed_of="nothing: nothing is drawn by lot here",
-        measure=_measured,
-        text=text,
-        work_help="for the VMs' disks, and the journal: a real disk",
-        work=Path("/var/tmp"),  # noqa: S108  a folder of its own is made in it
-    ).main()
+    about = "How long users wait when a primary crashes whose secondary is off until then."
+    return main_of("recovery_bench.cold_secondary", about, _measured, text)
 
 
 if __name__ == "__main__":

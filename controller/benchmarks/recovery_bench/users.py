@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from exclude_bench.command import Benchmark
 from exclude_bench.target import Target
 from relay_bench.results import section, verdicts
 from vcrecovery_lab.lab import hypervisor
@@ -23,6 +22,7 @@ from vcrecovery_lab.progress import stderr_progress
 from vcrecovery_lab.secondary_vm.images import services_image
 from vcrecovery_lab.secondary_vm.site import secondary_vm
 
+from .command import main_of
 from .results import spread_of
 from .rounds import Took, Way, compare, missing, order
 from .services import MODES, SERVICES, TIMEOUTS
@@ -102,15 +102,8 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
 
 
 def main() -> int:
-    return Benchmark(
-        name="recovery_bench.users",
-        about="How long users wait: from the crash of all primaries to the right answer through every name.",
-        seed_of="nothing: nothing is drawn by lot here",
-        measure=_measured,
-        text=text,
-        work_help="for the VMs' disks, and the journal: a real disk",
-        work=Path("/var/tmp"),  # noqa: S108  a folder of its own is made in it
-    ).main()
+    about = "How long users wait: from the crash of all primaries to the right answer through every name."
+    return main_of("recovery_bench.users", about, _measured, text)
 
 
 if __name__ == "__main__":
