@@ -26,6 +26,7 @@ class Lsyncd(Pair):
         super().__init__(folder)
         self.folder = folder
         self.run_dir = Path(self.settings.run_dir)
+        (self.run_dir / "lsyncd").mkdir()
         Path(self.lists["lsyncd"]).write_text("/left out\n")
 
     def configure(self, rsync: str = "/usr/bin/rsync") -> Path:
@@ -94,6 +95,18 @@ def test_what_is_on_the_list_is_not_sent(pair: Lsyncd) -> None:
         assert not (pair.standby / "left out").exists()
 
 
+def test_a_change_that_is_sent_wakes_nobody_who_waits_for_a_mark(pair: Lsyncd) -> None:
+    """systemd looks at the paths of its units whenever something is made or renamed beside them."""
+    with pair.running():
+        (pair.tree / "first").touch()
+        wait_until((pair.run_dir / "lsyncd/sent").exists, "the first transfer's end", 120)
+        before = pair.run_dir.stat().st_mtime_ns
+        told = (pair.run_dir / "lsyncd/sent").stat().st_ino
+        (pair.tree / "second").touch()
+        wait_until(lambda: (pair.run_dir / "lsyncd/sent").stat().st_ino != told, "the next one's", 120)
+        assert pair.run_dir.stat().st_mtime_ns == before
+
+
 def test_a_transfer_that_is_not_whole_is_marked(pair: Lsyncd) -> None:
     failing = pair.folder / "rsync"
     failing.write_text('#!/bin/sh\n/usr/bin/rsync "$@"\nexit 23\n')
@@ -113,7 +126,7 @@ def test_a_standby_that_is_away_makes_a_queue_and_then_gets_it(pair: Lsyncd) -> 
         down.touch()
         for number in range(50):
             (pair.tree / f"file {number}").write_text(str(number))
-        status = str(pair.run_dir / "lsyncd.status")
+        status = str(pair.run_dir / "lsyncd/status")
         wait_until(lambda: (queue_length(status) or 0) >= 50, "the queue", 120)
         down.unlink()
         wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the files", 120)

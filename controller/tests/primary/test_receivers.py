@@ -35,7 +35,7 @@ class Vm:
     def __init__(self, folder: Path) -> None:
         (folder / "ssh_config").write_text(SSH_CONFIG)
         self.run_dir, self.state_dir = folder / "run", folder / "state"
-        self.run_dir.mkdir()
+        (self.run_dir / "lsyncd").mkdir(parents=True)
         self.settings = Settings(
             selection=Selection(),
             lists={},
@@ -186,7 +186,7 @@ def beats(vm: Vm, *turns: Callable[[], None]) -> list[dict[str, object]]:
         return time
 
     def sleep(_seconds: float) -> None:
-        (vm.run_dir / "sent").write_text(max((p.name for p in vm.state_dir.glob("probe-*")), default=""))
+        (vm.run_dir / "lsyncd/sent").write_text(max((p.name for p in vm.state_dir.glob("probe-*")), default=""))
         if (vm.state_dir / "heartbeat").exists():
             found.append(vm.heartbeat)
         if not left:

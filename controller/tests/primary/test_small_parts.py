@@ -19,20 +19,20 @@ class StopBeatingError(Exception):
 def beats(folder: Path, script: list[str | None]) -> list[dict[str, float | None]]:
     """Beats once for each entry, with that mark set (or, for None, all removed) when the probe before has been sent."""
     state, run = folder / "state", folder / "run"
-    run.mkdir(exist_ok=True)
-    seen = []
+    (run / "lsyncd").mkdir(parents=True, exist_ok=True)
+    sent, seen = run / "lsyncd/sent", []
     clock = iter(range(100, 200))
     steps = iter([*script, "stop"])
 
     def step(seconds: float) -> None:
-        if (run / "sent").exists():
+        if sent.exists():
             seen.append(json.loads((state / "heartbeat").read_text()))
         mark = next(steps)
-        for file in run.iterdir():
+        for file in filter(Path.is_file, [sent, *run.iterdir()]):
             file.unlink()
         if mark == "stop":
             raise StopBeatingError
-        (run / "sent").write_text(max(path.name for path in state.glob("probe-*")))
+        sent.write_text(max(path.name for path in state.glob("probe-*")))
         if mark is not None:
             (run / mark).touch()
 
@@ -43,6 +43,7 @@ def beats(folder: Path, script: list[str | None]) -> list[dict[str, float | None
 
 def test_a_probe_that_is_not_sent_is_no_heartbeat(tmp_path: Path) -> None:
     probes = Probes(str(tmp_path / "state"), str(tmp_path))
+    (tmp_path / "lsyncd").mkdir()
     for at in range(1, 31):
         probes.add(float(at))
         assert probes.sent() is None
@@ -50,10 +51,10 @@ def test_a_probe_that_is_not_sent_is_no_heartbeat(tmp_path: Path) -> None:
     left = sorted(path.name for path in (tmp_path / "state").iterdir())
     assert (left[0], left[-1]) == ("probe-000000000001000", "probe-000000000030000")
     assert len(left) < 12
-    (tmp_path / "sent").write_text(left[0])
+    (tmp_path / "lsyncd/sent").write_text(left[0])
     assert probes.sent() == 1.0
     assert probes.sent() is None
-    (tmp_path / "sent").write_text(left[-1])
+    (tmp_path / "lsyncd/sent").write_text(left[-1])
     assert probes.sent() == 30.0
     assert not list((tmp_path / "state").iterdir())
 

@@ -101,7 +101,7 @@ class Primary:
     def start(self) -> None:
         """As at boot: nothing is left in /run."""
         shutil.rmtree(self.run_dir, ignore_errors=True)
-        self.run_dir.mkdir()
+        (self.run_dir / "lsyncd").mkdir(parents=True)
         self._ended.clear()
         self._start_lsyncd()
         self.heartbeat = self._program("beat", "--every", str(self.beat))
@@ -141,7 +141,7 @@ class Primary:
 
     @property
     def queue(self) -> int | None:
-        return queue_length(str(self.run_dir / "lsyncd.status"))
+        return queue_length(str(self.run_dir / "lsyncd/status"))
 
     @property
     def report(self) -> dict[str, Any]:

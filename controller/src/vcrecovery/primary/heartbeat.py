@@ -29,6 +29,8 @@ from .unit_states import unit_states
 NEVER = 0.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PROBE, _PROBES = "probe-", 8
+#: What lsyncd writes, in the run directory.
+_LSYNCD = "lsyncd"
 _POLL_SECONDS = 0.2
 
 
@@ -92,7 +94,7 @@ def beat(
             suspect = marks.any
             good = still_vouched(good, vouched_for, to, NEVER) if suspect else at
             vouched_for = None if to is None else to.name
-            queue = queue_length(os.path.join(run_dir, "lsyncd.status"))
+            queue = queue_length(os.path.join(run_dir, _LSYNCD, "status"))
             stamp(
                 state_dir, at, good if suspect else None, queue, unit_states(units, programs), sent=sent.at(instant),
                 receiver=vouched_for, knows=receivers,
@@ -108,7 +110,7 @@ class Probes:
     """
 
     def __init__(self, state_dir: str, run_dir: str) -> None:
-        self._state_dir, self._sent = state_dir, os.path.join(run_dir, "sent")
+        self._state_dir, self._sent = state_dir, os.path.join(run_dir, _LSYNCD, "sent")
         self._open: Dict[str, float] = {}
         os.makedirs(state_dir, mode=0o755, exist_ok=True)
         for name in os.listdir(state_dir):
