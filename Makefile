@@ -4,6 +4,9 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 LAB := PYTHONPATH=controller/lab $(PYTHON) -m vcrecovery_lab
 
+# With it, Python reads what Ansible pipes to it byte by byte: 200,000 calls of the kernel for each task.
+unexport PYTHONUNBUFFERED
+
 .PHONY: help setup demo lab-up lab-down test test-incus lint lint-python lint-imports lint-primary lint-ansible lint-yaml lint-shell lint-archive lint-sanity lock docs templates test-unit test-lab test-at-length molecule molecule-quick bench-excludes bench-sync bench-relay bench-detect bench-recovery bench-users bench-cold bench-health bench-planned bench-report bench-containers bench-move bench-balance bench-relief bench-install bench-hosts paper mutants matrix sbom audit
 
 help:  ## This list

@@ -34,6 +34,8 @@ sys.dont_write_bytecode = False
 sys.pycache_prefix = str(Path(__file__).resolve().parents[2] / ".cache/bytecode")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+KEPT_BYTECODE = Path(__file__).resolve().parents[1] / "lab/kept_bytecode"
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KEPT_BYTECODE), os.environ.get("PYTHONPATH")]))
 
 #: Where the machine has one, a file system in its memory.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  a folder of its own is made in it

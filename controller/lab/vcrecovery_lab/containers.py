@@ -44,6 +44,7 @@ def machine(system: System) -> Recipe:
             "etc/machine-id": "uninitialized\n",
             "etc/resolv.conf": "",
             "etc/default/locale": "LANG=C.UTF-8\n",
+            **recipe.KEEPS_BYTECODE,
             "etc/systemd/network/eth0.network": "[Match]\nName=eth0\n\n[Network]\nDHCP=ipv4\n",
             "etc/systemd/system-preset/00-lab.preset": "enable systemd-networkd.service\n",
         },

@@ -22,6 +22,7 @@ from .containers import MachineImage, ensure_machine_image
 from .layout import CHECKOUT
 from .private_lxd import PrivateLxd
 from .progress import stderr_progress
+from .recipe import KEPT_BYTECODE
 from .run import LabError
 from .systems import SYSTEMS, System
 
@@ -151,6 +152,7 @@ def environment(lxd: PrivateLxd, image: MachineImage, system: System, name: str)
         "ANSIBLE_PRIVATE_KEY_FILE": str(image.ssh_key),
         # Of this run alone: the next one's containers have the same addresses.
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lxd.folder / "ssh"),
+        "PYTHONPATH": str(KEPT_BYTECODE),
         "ANSIBLE_NOCOLOR": "1",
         "NO_COLOR": "1",
         "ANSIBLE_HOME": str(CHECKOUT / ".cache/molecule/ansible"),

@@ -37,6 +37,15 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
+#: On the path of whatever Python is to be quick with Ansible's modules: see there.
+KEPT_BYTECODE = Path(__file__).resolve().parents[1] / "kept_bytecode"
+#: Debian's Python has a `sitecustomize` of its own.
+KEEPS_BYTECODE = {
+    "usr/lib/python3/dist-packages/vcrlab_kept_bytecode.py": (KEPT_BYTECODE / "sitecustomize.py").read_text(),
+    "usr/lib/python3/dist-packages/vcrlab.pth": "import vcrlab_kept_bytecode\n",
+}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """All that decides what is in the image."""
@@ -72,6 +81,7 @@ class Recipe:
             "etc/systemd/journald.conf.d/lab.conf": "[Journal]\nStorage=volatile\n",
             "etc/systemd/system/systemd-udev-trigger.service.d/lab.conf": _UDEV_TRIGGER,
             "var/www/html/index.html": _PAGE,
+            **KEEPS_BYTECODE,
         }
     )
     removed: tuple[str, ...] = ("var/www/html/index.nginx-debian.html",)
