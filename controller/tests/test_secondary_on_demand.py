@@ -206,11 +206,63 @@ def test_one_that_hangs_during_its_boot_is_said_and_goes_on_later(memory_path: P
     vm.boots_within = None
     site.crash("web")
     site.failover()
-    assert "LXD on secondary sec1 does not answer 60 s after its VM was to boot" in site.log[-1]
+    assert "LXD on secondary sec1 does not answer 60 s after its VM was reset" in site.log[-1]
+    assert vm.boots == 2
     vm.ends("destroyed")
     vm.boots_within = 20.0
     site.failover()
     serves(site)
+
+
+def test_one_that_hangs_during_its_boot_is_reset_once_for_all_who_wait(memory_path: Path) -> None:
+    site, vm = made(memory_path, "web", "db", secondary={"power_on_within": "1m"})
+    site.watch(1)
+    vm.hangs = 1
+    site.crash("web")
+    site.watch(20, to_the_end=False)
+    site.crash("db")
+    site.watch(120)
+    serves(site, "web", "db")
+    assert vm.boots == 2
+    assert any("its LXD has not answered for 60 s: its VM is reset" in line for line in site.log), site.log
+    (ended, now) = PoweredBook(site.journal).of("sec1")
+    assert ended.off_at is not None
+    assert now.off_at is None
+
+
+@pytest.mark.parametrize("kill", BOUNDARIES)
+def test_killed_around_its_reset(kill: int, memory_path: Path) -> None:
+    site, vm = made(memory_path, secondary={"power_on_within": "1m"})
+    site.watch(1)
+    site.boundaries = 0
+    vm.hangs = 1
+    site.crash("web")
+    site.kill_at = kill
+    site.watch(90, again=False)
+    site.kill_at = None
+    site.kill_watcher()
+    site.watch(240, again=False)
+    serves(site)
+    assert (vm.boots, vm.mounted) == (2, False)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_one_whose_lxd_is_silent_is_not_reset_while_it_may_be_in_use(by_hand: bool, memory_path: Path) -> None:
+    site, vm = made(memory_path, "web", "db", secondary={"power_on_within": "1m"})
+    site.watch(1)
+    if by_hand:
+        vm.unmount()
+        vm.boots_within = None
+        assert vm.start()
+        site.watch(120)
+    else:
+        site.crash("web")
+        site.watch(60)
+        serves(site)
+        vm.lxd_up = False
+    site.crash("db")
+    site.failover(name="db")
+    assert vm.boots == 1, site.log
 
 
 def test_a_switchover_that_cannot_boot_it_goes_back(memory_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from vcrecovery.drivers.loop_disk import is_mounted
 from vcrecovery_lab import libvirt, machine
@@ -30,6 +31,23 @@ from .waiting import wait_for
 pytestmark = [pytest.mark.lab, pytest.mark.at_length, pytest.mark.timeout(1800)]
 
 NAME = "web1"
+#: Its next boot goes no further than this, and the one after it does.
+HANGS_ONCE = """\
+cat >/etc/systemd/system/hangs.service <<END
+[Unit]
+DefaultDependencies=no
+After=systemd-remount-fs.service
+Before=standbys.service
+ConditionPathExists=/hangs
+[Service]
+Type=oneshot
+TimeoutStartSec=infinity
+ExecStart=/bin/sh -c "rm /hangs && sync && exec sleep infinity"
+[Install]
+WantedBy=multi-user.target
+END
+systemctl enable hangs.service && touch /hangs && sync
+"""
 BLANK = "vcrlab-vms-web1-blank"
 
 
@@ -105,6 +123,14 @@ def is_off(site: OnDemandSite) -> bool:
     return mounted and libvirt.state(site.secondary.name) == "off"
 
 
+def back_to_off(site: OnDemandSite) -> None:
+    """Nothing serves there any more, so it may go off, and takes files again."""
+    site.lxd.shut_down(NAME, 60)
+    done(site, "standby", "reset", NAME)
+    done(site, "secondary", "off", "sec1")
+    assert is_off(site)
+
+
 @pytest.mark.usefixtures("primary")
 def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(
     site: OnDemandSite, sender: Sender, tmp_path: Path
@@ -136,11 +162,7 @@ def test_it_is_booted_by_a_failover_with_what_arrived_while_it_was_off(
     assert sender.asks_who_serves() == "standby"
     refused = vcrecovery(site, "secondary", "off", "sec1")
     assert (refused.returncode, f"{NAME} serves there" in refused.stderr) == (3, True), refused.stderr
-    # Back: nothing serves there any more, so it may go off, and takes files again.
-    site.lxd.shut_down(NAME, 60)
-    done(site, "standby", "reset", NAME)
-    done(site, "secondary", "off", "sec1")
-    assert is_off(site)
+    back_to_off(site)
     again = sender.send({"/var/www/html/index.html": "<title>the second time</title>"})
     assert again.returncode == 0, again.stderr
 
@@ -169,7 +191,19 @@ def test_its_qemu_is_killed_during_the_boot(site: OnDemandSite, sender: Sender) 
     killer.join()
     assert said.count("sec1 boots") == 2, said
     assert "killed once" in page_of(site.standbys[NAME]).decode()
-    site.lxd.shut_down(NAME, 60)
-    done(site, "standby", "reset", NAME)
+    back_to_off(site)
+
+
+@pytest.mark.usefixtures("primary")
+def test_a_boot_that_hangs_is_reset(site: OnDemandSite, sender: Sender) -> None:
+    done(site, "secondary", "on", "sec1")
+    site.command(HANGS_ONCE)
     done(site, "secondary", "off", "sec1")
-    assert is_off(site)
+    assert sender.send({"/var/www/html/index.html": "<title>hung once</title>"}).returncode == 0
+    # An emulated boot takes up to a minute.
+    site.data["secondaries"]["sec1"]["power_on_within"] = "2m"
+    site.plan.write_text(yaml.safe_dump(site.data))
+    said = done(site, "failover", NAME)
+    assert said.count("its LXD has not answered for 120 s: its VM is reset") == 1, said
+    assert "hung once" in page_of(site.standbys[NAME]).decode()
+    back_to_off(site)

@@ -38,6 +38,8 @@ class SecondaryVm:
     shuts_down_within: float | None = 3.0
     #: The receiver hands files on to it while it is on.
     relays: bool = True
+    #: So many boots hang.
+    hangs: int = 0
     #: libvirt does not start it.
     fails_to_start: bool = False
     #: Seconds after a start, in which its QEMU is killed, once.
@@ -78,7 +80,7 @@ class SecondaryVm:
         if self.is_killed_after is not None:
             self.scheduler.at(self.scheduler.time + self.is_killed_after, lambda: self.ends("crashed", boot))
             self.is_killed_after = None
-        if self.boots_within is not None:
+        if self.boots_within is not None and boot > self.hangs:
             self.scheduler.at(self.scheduler.time + self.boots_within, lambda: self._is_up(boot))
         return True
 
@@ -100,6 +102,12 @@ class SecondaryVm:
                 self.violated(f"{self.name} is shut down while {place.name} serves there")
             place.container.status = STOPPED
             place.answered.clear()
+
+    def is_destroyed(self) -> None:
+        """By the controller."""
+        if any(place.serves for place in self.there()):
+            self.violated(f"{self.name} is destroyed while a standby serves there")
+        self.ends("destroyed")
 
     def is_asked_to_shut_down(self) -> None:
         boot = self.boots
@@ -141,6 +149,9 @@ class SecondaryDomain:
     def create(self) -> None:
         if not self._vm.start():
             raise self._error('process exited while connecting to monitor: Failed to get "write" lock')
+
+    def destroy(self) -> None:
+        self._vm.is_destroyed()
 
     def shutdown(self) -> None:
         self._vm.is_asked_to_shut_down()

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +30,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.standbys_disk import StandbysDisk
 from vcrecovery.plan.on_demand import domain_of, is_on_demand
 from vcrecovery.store.lock import service_lock
-from vcrecovery.store.powered import PoweredBook
+from vcrecovery.store.powered import Powered, PoweredBook
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -42,6 +41,8 @@ STARTS_WITHIN = 60.0
 SHUTS_DOWN_WITHIN = 180.0
 #: Seconds after which it is asked to shut down once more: a system that has just booted overlooks its power button.
 ASK_AGAIN_AFTER = 30.0
+#: Why it was started again: a boot that hangs after that is for a person to look at.
+RESET = "its boot before hung"
 #: So often one is started that ends during its boot.
 STARTS = 3
 LOOK_EVERY = 0.5
@@ -144,13 +145,14 @@ class SecondaryPower:
     # -- on ----------------------------------------------------------------------------------------------------
 
     def power_on(self, why: str, tell: Callable[[str], None] = lambda _text: None) -> PoweredOn:
-        """Returns once its LXD answers. Several that want it share one boot.
+        """Returns once its LXD answers. Several that want it share one boot, and one reset of one that hangs.
 
         Raises ExternalError when it does not come up in time. One that could not even be started has given its disk
         back; one that has started and hangs keeps it.
         """
         clock, within = self._env.clock, self._secondary.power_on_within
         began, starts, told = clock.steady(), 0, 0.0
+        deadline = began + within
         while True:
             left = began + within - clock.steady()
             if self._host_says_off():
@@ -167,11 +169,15 @@ class SecondaryPower:
                 if starts == 0 and took < 1.0:
                     return PoweredOn(f"secondary {self.name} is on")
                 return PoweredOn(f"secondary {self.name}: LXD answers after {took:.1f} s", took)
-            if clock.steady() - began >= within:
-                raise ExternalError(
-                    f"LXD on secondary {self.name} does not answer {within:.0f} s after its VM was to boot",
-                    f"see `virsh console {self._domain}`, then run it again",
-                )
+            if clock.steady() >= deadline:
+                if (more := self._left(tell)) <= 0:
+                    boot = self._boot()
+                    since = "was reset" if boot is not None and boot.why == RESET else "was to boot"
+                    raise ExternalError(
+                        f"LXD on secondary {self.name} does not answer {within:.0f} s after its VM {since}",
+                        f"see `virsh console {self._domain}`, then run it again",
+                    )
+                deadline = clock.steady() + more
             if clock.steady() - began - told >= TELL_EVERY:
                 told = clock.steady() - began
                 tell(f"secondary {self.name}: waiting for its LXD, {told:.0f} s")
@@ -180,7 +186,8 @@ class SecondaryPower:
     def be_asked(self) -> None:
         """Returns once its LXD can be asked, or the note of it: in the middle of a boot neither can.
 
-        One that ended while a standby served there is booted. Raises ExternalError, also after `power_on_within`.
+        One that ended while a standby served there is booted, and one that hangs in its boot reset, once.
+        Raises ExternalError, also after `power_on_within`.
         """
         clock = self._env.clock
         deadline = clock.steady() + self._secondary.power_on_within
@@ -191,10 +198,41 @@ class SecondaryPower:
                 return
             if seen.power in OFF and unusable(seen) is None:
                 self.mount()
-            elif seen.power is not Power.RUNNING or clock.steady() >= deadline:
-                said = decide_power(seen, 0.0, math.inf).sentence
+            elif seen.power is not Power.RUNNING:
+                said = decide_power(seen, 0.0, 0.0).sentence
                 raise ExternalError(f"LXD on secondary {self.name} does not answer: {said}")
+            elif clock.steady() >= deadline:
+                if (more := self._left(log.warning)) <= 0:
+                    raise ExternalError(
+                        f"LXD on secondary {self.name} does not answer, and its VM runs",
+                        f"see `virsh console {self._domain}`",
+                    )
+                deadline = clock.steady() + more
             clock.sleep(LOOK_EVERY)
+
+    def _left(self, tell: Callable[[str], None]) -> float:
+        """Seconds to wait on for its boot, which may have begun later than the wait. One that hangs is reset, once.
+
+        It is reset only where it was started here, and nothing is to serve in it: whatever its LXD would say, nothing
+        is lost. Raises ExternalError.
+        """
+        within, clock = self._secondary.power_on_within, self._env.clock
+        with self._alone(5.0):
+            seen, boot = self.look(), self._boot()
+            if seen.power is not Power.RUNNING or boot is None:
+                return 0.0
+            left = boot.on_at + within - clock.now()
+            if left > 0 or seen.serving or seen.kept_on or boot.why in ("", RESET):
+                return left
+            tell(f"secondary {self.name}: its LXD has not answered for {within:.0f} s: its VM is reset")
+            self._host.destroy(self._vm().uuid, STARTS_WITHIN)
+            self._book.is_off(self.name, clock.now())
+            self._start(RESET)
+        return within
+
+    def _boot(self) -> Powered | None:
+        """The one that is not over. It has no `why` where somebody else has started it."""
+        return next((boot for boot in self._book.of(self.name) if boot.off_at is None), None)
 
     def _host_says_off(self) -> bool:
         return self._vm().reading.power is not Power.RUNNING

@@ -34,9 +34,10 @@ class PoweredBook:
         return [(one.on_at, one.off_at) for one in self.of(secondary)]
 
     def is_on(self, secondary: str, at: float, why: str) -> None:
-        """The first word counts."""
+        """The first word counts; whoever only sees it has none."""
+        told = "ON CONFLICT DO UPDATE SET why = excluded.why WHERE why = ''"
         with self._journal.transaction() as db:
-            db.execute("INSERT OR IGNORE INTO powered (secondary, on_at, why) VALUES (?, ?, ?)", (secondary, at, why))
+            db.execute(f"INSERT INTO powered (secondary, on_at, why) VALUES (?, ?, ?) {told}", (secondary, at, why))  # noqa: S608
 
     def is_off(self, secondary: str, at: float) -> None:
         if not any(one.off_at is None for one in self.of(secondary)):
