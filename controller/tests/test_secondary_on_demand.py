@@ -388,6 +388,15 @@ def test_status_says_that_it_is_off_and_that_this_is_as_it_should_be(memory_path
     assert others == [f"sec1: {said}"]
 
 
+def test_status_while_it_is_on_and_nothing_needs_it(memory_path: Path) -> None:
+    site, vm = failed_over(memory_path)
+    site.serve_from_primary("web")
+    site.watch(30)
+    assert vm.power is Power.RUNNING
+    view, others = shown(site)
+    assert (view.standby.state, others) == ("stopped", [])
+
+
 def test_what_cannot_be_had_with_it_is_refused_in_one_line(memory_path: Path) -> None:
     site, _ = failed_over(memory_path)
     site.failback()

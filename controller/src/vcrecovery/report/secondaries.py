@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from vcrecovery.balance.words import pressure
@@ -31,7 +30,7 @@ def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:
     """Of those on demand. That one is off, or on, is none."""
     found = []
     for name in on_demand_secondaries(env):
-        decision = decide_power(SecondaryPower(env, name).look(), 0.0, math.inf)
+        decision = decide_power(SecondaryPower(env, name).look(), 0.0, env.plan.secondaries[name].power_off_after)
         if decision.wrong:
             sentence, _, hint = decision.sentence.partition("; ")
             found.append(Finding(Level.ATTENTION, name, sentence, hint, Topic.UNPROTECTED))
