@@ -153,6 +153,7 @@ def environment(lxd: PrivateLxd, image: MachineImage, system: System, name: str)
         # Of this run alone: the next one's containers have the same addresses.
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lxd.folder / "ssh"),
         "PYTHONPATH": str(KEPT_BYTECODE),
+        "PYTHONPYCACHEPREFIX": str(CHECKOUT / ".cache/bytecode"),
         "ANSIBLE_NOCOLOR": "1",
         "NO_COLOR": "1",
         "ANSIBLE_HOME": str(CHECKOUT / ".cache/molecule/ansible"),

@@ -21,7 +21,7 @@ BOOT = """\
 #!/bin/sh
 export PATH={folder}/bin:$PATH PYTHONPATH={source} PYTHONDONTWRITEBYTECODE=1
 primary() {{ /usr/bin/python3 -m vcrecovery.primary "$@" --settings {folder}/sync.json; }}
-rm -rf {folder}/run; mkdir {folder}/run
+rm -rf {folder}/run; mkdir -p {folder}/run/lsyncd
 primary superseded || exit 1
 /bin/busybox httpd -f -p {address} -h {tree}/www &
 primary beat --every 0.5 &

@@ -38,11 +38,8 @@ def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:
 
 
 def _lent(env: Environment) -> list[Finding]:
-    serving: dict[str, list[str]] = {}
     leases = LeaseBook(env.journal).open()
-    for service, where in env.journal.standbys_elsewhere().items() if leases else ():
-        serving.setdefault(where, []).append(service)
-    return lent(leases, serving)
+    return lent(leases, {lease.name: env.journal.bound_to(lease.name) for lease in leases})
 
 
 def lent(leases: Sequence[Lease], serving: Mapping[str, Sequence[str]]) -> list[Finding]:
@@ -52,7 +49,7 @@ def lent(leases: Sequence[Lease], serving: Mapping[str, Sequence[str]]) -> list[
             # What may be paid for without end is for now.
             Level.ATTENTION if lease.state is LeaseState.RELEASING and lease.trouble else Level.WARNING,
             lease.name,
-            *_of_a_lease(lease, sorted(serving.get(lease.name, []))),
+            *_of_a_lease(lease, serving.get(lease.name, [])),
             Topic.LOAD,
         )
         for lease in leases

@@ -231,6 +231,14 @@ class Journal:
                 found[episode.service] = episode.request.to
         return found
 
+    def bound_to(self, secondary: str) -> list[str]:
+        """Services that need it, of those that stand by elsewhere.
+
+        A move that is not finished may still need the rest of its files, or take it back: where it leaves counts too.
+        """
+        coming = {episode.service for episode in self.open_episodes() if episode.request.to == secondary}
+        return sorted(coming | {name for name, found in self.who_serves().items() if found.standby_on == secondary})
+
     def _set(self, db: sqlite3.Connection, service: str, **values: object) -> None:
         db.execute("INSERT OR IGNORE INTO service (name) VALUES (?)", (service,))
         columns = ", ".join(f"{column} = ?" for column in values)

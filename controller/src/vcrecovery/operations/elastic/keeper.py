@@ -183,11 +183,7 @@ class LeaseKeeper:
             return ""
 
     def _services_there(self, lease: Lease) -> str:
-        """A move that is not finished may still need the rest of its files, or take it back: where it leaves counts."""
-        journal = self._env.journal
-        coming = [e.service for e in journal.open_episodes() if e.request.to == lease.name]
-        placed = [name for name, serving in journal.who_serves().items() if serving.standby_on == lease.name]
-        services = sorted({*coming, *placed})
+        services = self._env.journal.bound_to(lease.name)
         return f"{', '.join(services)} serves there, or goes there" if services else ""
 
     def _containers_there(self, lease: Lease) -> str:
