@@ -240,6 +240,8 @@ def test_the_disk_of_the_destination_is_full(site: TwoSecondaries, ballast: Path
 def test_the_destination_dies_after_the_start(site: TwoSecondaries, step: Step) -> None:
     """Nobody knows whether it has served there: it serves nowhere until that is off for certain, or back."""
     waits_on_the_spare(site, COPIED)
+    # It is asked for that long once its secondary has died.
+    site.write_plan(**{COPIED: {"timeouts": {"ports": "20s"}}})
     move = begun_move(site, COPIED, step)
     wait_for(lambda: on_spare(site).running, "its start there")
     site.spare_lxd.lose_power()
