@@ -230,6 +230,19 @@ def test_one_that_hangs_during_its_boot_is_reset_once_for_all_who_wait(memory_pa
     assert now.off_at is None
 
 
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_the_clock_is_set_while_its_boot_hangs(jump: float, memory_path: Path) -> None:
+    site, vm = made(memory_path, secondary={"power_on_within": "1m"})
+    site.watch(1)
+    vm.hangs = 1
+    site.crash("web")
+    site.watch(20, to_the_end=False)
+    site.scheduler.set_by += jump
+    site.watch(120)
+    serves(site)
+    assert vm.boots == 2
+
+
 @pytest.mark.parametrize("kill", BOUNDARIES)
 def test_killed_around_its_reset(kill: int, memory_path: Path) -> None:
     site, vm = made(memory_path, secondary={"power_on_within": "1m"})

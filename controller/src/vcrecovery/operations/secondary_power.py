@@ -154,7 +154,7 @@ class SecondaryPower:
         began, starts, told = clock.steady(), 0, 0.0
         deadline = began + within
         while True:
-            left = began + within - clock.steady()
+            left = deadline - clock.steady()
             if self._host_says_off():
                 if starts == STARTS or left <= 0:
                     raise ExternalError(
@@ -222,8 +222,9 @@ class SecondaryPower:
             if seen.power is not Power.RUNNING or boot is None:
                 return 0.0
             left = boot.on_at + within - clock.now()
-            if left > 0 or seen.serving or seen.kept_on or boot.why in ("", RESET):
-                return left
+            # With a clock that was set back since, the boot is still to come.
+            if 0 < left <= within or seen.serving or seen.kept_on or boot.why in ("", RESET):
+                return left if left <= within else 0.0
             tell(f"secondary {self.name}: its LXD has not answered for {within:.0f} s: its VM is reset")
             self._host.destroy(self._vm().uuid, STARTS_WITHIN)
             self._book.is_off(self.name, clock.now())
