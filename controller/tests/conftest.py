@@ -19,6 +19,7 @@ from hypothesis.internal.constants_ast import Constants
 
 from simulated.scheduler import START as SIMULATED_START
 from simulated.site import Site
+from vcrecovery_lab.recipe import KEPT_BYTECODE
 
 pytest.register_assert_rewrite("contracts")
 
@@ -34,7 +35,6 @@ sys.dont_write_bytecode = False
 sys.pycache_prefix = str(Path(__file__).resolve().parents[2] / ".cache/bytecode")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-KEPT_BYTECODE = Path(__file__).resolve().parents[1] / "lab/kept_bytecode"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KEPT_BYTECODE), os.environ.get("PYTHONPATH")]))
 
 #: Where the machine has one, a file system in its memory.

@@ -222,9 +222,11 @@ class SecondaryPower:
             if seen.power is not Power.RUNNING or boot is None:
                 return 0.0
             left = boot.on_at + within - clock.now()
-            # With a clock that was set back since, the boot is still to come.
-            if 0 < left <= within or seen.serving or seen.kept_on or boot.why in ("", RESET):
-                return left if left <= within else 0.0
+            if left > within:
+                # The clock was set back since: by it the boot is still to come.
+                left = 0.0
+            if left > 0 or seen.serving or seen.kept_on or boot.why in ("", RESET):
+                return left
             tell(f"secondary {self.name}: its LXD has not answered for {within:.0f} s: its VM is reset")
             self._host.destroy(self._vm().uuid, STARTS_WITHIN)
             self._book.is_off(self.name, clock.now())

@@ -35,9 +35,12 @@ class PoweredBook:
 
     def is_on(self, secondary: str, at: float, why: str) -> None:
         """The first word counts; whoever only sees it has none."""
-        told = "ON CONFLICT DO UPDATE SET why = excluded.why WHERE why = ''"
         with self._journal.transaction() as db:
-            db.execute(f"INSERT INTO powered (secondary, on_at, why) VALUES (?, ?, ?) {told}", (secondary, at, why))  # noqa: S608
+            db.execute(
+                "INSERT INTO powered (secondary, on_at, why) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET why = excluded.why WHERE why = ''",
+                (secondary, at, why),
+            )
 
     def is_off(self, secondary: str, at: float) -> None:
         if not any(one.off_at is None for one in self.of(secondary)):
