@@ -137,10 +137,16 @@ def test_a_copy_that_stands_still_is_given_up(site: TwoSecondaries, monkeypatch:
     for name, seconds in (("STILL_FOR", 3.0), ("EARLIER_STILL_FOR", 1.0), ("_ENDS_WITHIN", 1.0)):
         monkeypatch.setattr(copies, name, seconds)
     env = Environment(load_plan(site.plan), SystemClock())
+    # That of a copy that was cut off hangs for as long as TCP sends again.
+    earlier, hung = senders(site), set[int]()
+
+    def are_seen() -> bool:
+        hung.update(senders(site) - earlier)
+        return bool(hung)
+
     with ThreadPoolExecutor(1) as pool:
         copying = pool.submit(see_to, env, COPIED)
-        wait_for(lambda: senders(site), "rsync", poll=0.005)
-        hung = senders(site)
+        wait_for(are_seen, "rsync", poll=0.005)
         for pid in hung:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -166,14 +172,14 @@ def test_a_copy_that_stands_still_is_given_up(site: TwoSecondaries, monkeypatch:
     assert site.pages(COPIED) == (None, COPIED)
 
 
-def senders(site: TwoSecondaries) -> list[int]:
+def senders(site: TwoSecondaries) -> set[int]:
     """The rsync with which the LXD of sec1 sends files."""
-    found = []
+    found = set()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (place / "cmdline").read_bytes().split(b"\0")
             if words[0].endswith(b"rsync") and str(site.lxd.folder).encode() in b" ".join(words):
-                found.append(int(place.name))
+                found.add(int(place.name))
     return found
 
 
