@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests with real parts, in lanes beside each other: those of the lab, of which there is one; those of the small site, of
-# which there is one in a network; and those that make all they need, once the lab's VM is off. Of the last two kinds, some have
-# a network of their own: they come after the lab's, so that the lanes end at about the same time. A test that failed runs once
+# which there is one in a network; and those that make all they need, once the lab's VM is off. Lanes with a network of their own
+# help with the small sites, file by file: one of them from then on, another one after the lab's. A test that failed runs once
 # more, alone, on a new lab, so that one sees whether it needed the others to fail. It is red in either case.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -28,9 +28,11 @@ in_a_network_of_its_own=(unshare --net --mount sh -ec '
 # shellcheck disable=SC2329 # they are called by their names
 {
   of_the_lab() { lane lab of_the_lab; }
-  of_the_small_site() { lane small 'of_a_small_site and not network_of_its_own'; }
+  of_the_small_site() { lane small of_a_small_site env VCRECOVERY_SHARED_IN="$shared"; }
   of_their_own() { lane own 'not of_the_lab and not of_a_small_site and not network_of_its_own'; }
-  in_another_network() { lane network network_of_its_own "${in_a_network_of_its_own[@]}"; }
+  elsewhere() { lane "$1" "$2" env VCRECOVERY_SHARED_IN="$shared" "${in_a_network_of_its_own[@]}"; } # NAME MARKERS
+  in_another_network() { elsewhere another_network 'of_a_small_site and not reaches_out'; }
+  in_a_third_network() { elsewhere third_network '(of_a_small_site and not reaches_out) or network_of_its_own'; }
 }
 
 # Links, mounts and rules, by name: their states change. The card of a container is seen out here only where that is gone.
@@ -59,15 +61,18 @@ once_nothing_is_emulated() { # LANES...
   one_after_the_other "$@"
 }
 
+shared=$said/shared
+mkdir "$shared"
 before=$(of_labs)
 one_after_the_other of_the_small_site &
 once_nothing_is_emulated of_their_own &
+once_nothing_is_emulated in_another_network &
 of_the_lab
 echo $? >"$said/of_the_lab.status"
-was_not_interrupted of_the_lab && one_after_the_other in_another_network
+was_not_interrupted of_the_lab && one_after_the_other in_a_third_network
 wait
 declare -A codes=([of_the_lab]=$(<"$said/of_the_lab.status"))
-for name in of_the_small_site of_their_own in_another_network; do
+for name in of_the_small_site of_their_own in_another_network in_a_third_network; do
   [[ -e $said/$name.status ]] || continue
   cat "$said/$name"
   codes[$name]=$(<"$said/$name.status")
@@ -91,6 +96,7 @@ if ((${#red[@]} == 0)); then
 fi
 
 echo "ONCE MORE, the failed tests alone:"
+shared= # each has its own ones to run
 export PYTHONTRACEMALLOC=10 # whoever leaves a process or a file open is named by where it was opened
 words+=(--last-failed --last-failed-no-failures=none --maxfail=1)
 for name in "${red[@]}"; do

@@ -19,7 +19,7 @@ from .elastic_site import NETWORK, THERE, WEB, ElasticSite
 from .small_site import page_at, started
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.network_of_its_own]
+pytestmark = pytest.mark.lab
 
 BRIDGE = "vcrlab-cloud"
 

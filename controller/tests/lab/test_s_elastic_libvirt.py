@@ -30,7 +30,7 @@ from .made_secondary import SERVICE
 from .small_site import page_at, started
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.lab, pytest.mark.reaches_out, pytest.mark.timeout(1500)]
 
 BRIDGE, HOST, ADDRESS = "vcrlab-elastic", "10.211.17.1", "10.211.17.21"
 IMAGE = "cloud.qcow2"

@@ -14,7 +14,7 @@ from .small_site import BRIDGE
 from .synced_site import NAME, SyncedSite, synced_site
 from .two_secondaries import SPARE_BRIDGE
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.reaches_out]
 
 
 def test_a_standby_serves_moves_and_goes_home(tmp_path: Path) -> None:

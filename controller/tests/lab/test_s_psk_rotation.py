@@ -23,7 +23,12 @@ from .role_plays import cut_off_after
 from .waiting import wait_for
 from .zabbix_stack import throwaway_zabbix
 
-pytestmark = [pytest.mark.lab, pytest.mark.network_of_its_own, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.network_of_its_own,
+    pytest.mark.begins_first,
+    pytest.mark.timeout(1500),
+]
 
 log = logging.getLogger(__name__)
 YOUNG = ("-e", "vcrecovery_keys_older_than=1h")

@@ -16,7 +16,7 @@ from vcrecovery.errors import ExitCode
 from .two_secondaries import TwoSecondaries, two_secondaries
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.network_of_its_own]
+pytestmark = pytest.mark.lab
 
 WEB, DB = "web", "db"
 NAMES = (WEB, DB)

@@ -35,7 +35,12 @@ from vcrecovery_lab.run import run
 from .role_plays import cut_off_after, end_daemons
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.network_of_its_own,
+    pytest.mark.begins_first,
+    pytest.mark.timeout(900),
+]
 
 log = logging.getLogger(__name__)
 ROTATION = CHECKOUT / "playbooks/keys_rotate.yml"

@@ -21,7 +21,12 @@ from .meanwhile import all_along
 from .role_plays import cut_off_after
 from .zabbix_stack import VERSIONS, throwaway_zabbix
 
-pytestmark = [pytest.mark.lab, pytest.mark.network_of_its_own, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.network_of_its_own,
+    pytest.mark.begins_first,
+    pytest.mark.timeout(1500),
+]
 
 YOUNG = ("-e", "vcrecovery_keys_older_than=1h")
 #: That one rotation makes.

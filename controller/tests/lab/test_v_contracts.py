@@ -21,7 +21,7 @@ from .flavours import EACH, programs_of
 from .hypervisor_stage import STRANGER, RealMachineHost, RealMachines
 from .small_site import small_site
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.reaches_out]
 
 
 @runtime.case.each
