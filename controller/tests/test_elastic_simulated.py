@@ -67,6 +67,7 @@ class Cloudy(Site):
                     self.there.machine_is_off = False
                 else:
                     assert self.there.container.status != RUNNING, "it was destroyed while something ran there"
+                    assert not self.web.is_filled, "it was destroyed while its last copy was on its way home"
                     self.world.machine_ends(THERE)
                     self.there.is_there = False
             assert self.world.cloud.paid_for <= 1
@@ -76,30 +77,38 @@ class Cloudy(Site):
         return LeaseBook(self.journal).newest(9)
 
 
+#: Seconds; in the second of them an empty machine would be given back.
+COPIES_TAKE = [2.0, 90.0]
+
+
+@pytest.mark.parametrize("copy_takes", COPIES_TAKE)
 @pytest.mark.parametrize("seed", [None, 1, 2])
-def test_it_goes_there_and_home_again(tmp_path: Path, seed: int | None) -> None:
+def test_it_goes_there_and_home_again(tmp_path: Path, seed: int | None, copy_takes: float) -> None:
     site = Cloudy(tmp_path, seed)
+    site.world.copy_takes = copy_takes
     site.there.machine_is_off = True
     site.load(high=True)
-    site.goes_on(120)
+    site.goes_on(120 + 3 * copy_takes)
     assert (site.there.container.status, site.there.serves) == (RUNNING, True), "\n".join(site.log)
     site.load(high=False)
-    site.goes_on(300)
+    site.goes_on(300 + 3 * copy_takes)
     assert (site.web.serves, site.there.container.status == RUNNING) == (True, False), "\n".join(site.log[-40:])
     assert [lease.state for lease in site.leases] == [LeaseState.GONE]
     assert site.world.cloud.paid_for == 0
 
 
+@pytest.mark.parametrize("copy_takes", COPIES_TAKE)
 @pytest.mark.parametrize("part", range(12))
-def test_a_watcher_that_is_killed_goes_on(tmp_path: Path, part: int) -> None:
+def test_a_watcher_that_is_killed_goes_on(tmp_path: Path, part: int, copy_takes: float) -> None:
     """At places all over the way there and back: no two of it run, and no machine is left."""
     site = Cloudy(tmp_path, part)
+    site.world.copy_takes = copy_takes
     site.there.machine_is_off = True
     site.load(high=True)
     site.kill_at = site.boundaries + 2 + 3 * part
-    site.goes_on(150)
+    site.goes_on(120 + 3 * copy_takes)
     site.load(high=False)
-    site.goes_on(600)
+    site.goes_on(600 + 3 * copy_takes)
     assert site.kill_at is None, "it was not killed"
     assert site.web.serves, "\n".join(site.log[-40:])
     assert not [lease for lease in site.leases if lease.is_open], "\n".join(site.log[-40:])

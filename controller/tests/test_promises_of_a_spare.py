@@ -116,6 +116,10 @@ class PromisesOfASpare(Walk):
                 place.others_use = 0.0
         self.passes(seconds)
 
+    @rule(seconds=st.sampled_from([2.0, 40.0]))
+    def a_copy_takes(self, seconds: float) -> None:
+        self.site.world.copy_takes = seconds
+
     @rule(secondary=st.sampled_from(SECONDARIES), ahead=st.sampled_from(CLOCKS_AHEAD))
     def the_clock_of_a_secondary_is_off(self, secondary: str, ahead: float) -> None:
         self.place(secondary).lxd_ahead = ahead
@@ -224,6 +228,7 @@ class PromisesOfASpare(Walk):
 
     def mend(self) -> None:
         self.all_is_well_again()
+        self.site.world.copy_takes = 2.0
         for place in (self.web, self.spare):
             place.lxd_answers, place.fence_command_works, place.lxd_ahead = True, True, 0.0
         for secondary in SECONDARIES:

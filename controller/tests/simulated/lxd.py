@@ -147,6 +147,10 @@ class SimulatedLxd(LxdServer):
             container.started_at,
         )
 
+    def all(self) -> list[Instance]:
+        names = [place.name for place in self._world.in_lxd(self.name) if place.is_there]
+        return [self.must_get(name) for name in names]
+
     def configure(
         self,
         instance: Instance,
@@ -277,10 +281,10 @@ class SimulatedLxd(LxdServer):
         has = {key: getattr(there, key) for key in ("heartbeat", "vouches_for", "beaten_at", "off_for", "beaten_ahead")}
         here.is_filled = True
         try:
-            self._scheduler.sleep(1.0)
+            self._scheduler.sleep(self._world.copy_takes / 2)
             self._in_the_middle("copy")
             look()
-            self._scheduler.sleep(1.0)
+            self._scheduler.sleep(self._world.copy_takes / 2)
             self._asked()
             source._asked()
         finally:

@@ -611,6 +611,8 @@ class World:
     unwritten_at: float = float("-inf")
     #: Who makes secondaries.
     cloud: SimulatedCloud = field(default_factory=SimulatedCloud)
+    #: Seconds that a copy of a container to another secondary takes.
+    copy_takes: float = 2.0
     ways_that_hang: set[str] = field(default_factory=set)
     ways_that_fail: set[str] = field(default_factory=set)
 
