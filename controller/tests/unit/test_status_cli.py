@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from view_program import PATIENCE, Reader, command, env, on_a_terminal, only
 from view_program import vcrecovery as started
 from warm_program import vcrecovery
 
+from lab.waiting import wait_for
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.modes import Mode
 from vcrecovery.standby.modes import ChosenModes
@@ -108,6 +112,49 @@ def test_check_says_what_needs_somebody(failed_over: Path) -> None:
     assert nagios.returncode == 2
     assert nagios.stdout.startswith("VCRECOVERY CRITICAL - web: ")
     assert "|" not in nagios.stdout
+
+
+def test_a_watcher_that_watches_no_more_is_said(local_plan: Path) -> None:
+    """Where none has ever run, as beside Zabbix's actions alone, none is missed."""
+    asked = [("status",), ("status", "web"), ("status", "--check"), ("status", "--json"), ("status", "--check", "web")]
+    vcrecovery("suspend", "web", "--plan", local_plan)
+    vcrecovery("resume", "web", "--plan", local_plan)
+    sign = local_plan.parent / "state/watching"
+
+    def missed() -> list[bool]:
+        return ["not at work since" in vcrecovery(*words, "--plan", local_plan).stdout for words in asked]
+
+    assert not any(missed())
+    with started_watcher(local_plan):
+        wait_for(sign.exists, "its first sign of life", PATIENCE)
+    assert not any(missed())
+    # Its last one is two minutes old by now.
+    long_ago = time.time() - 120
+    os.utime(sign, (long_ago, long_ago))
+    assert all(missed())
+    done = vcrecovery("status", "--check", "--plan", local_plan)
+    assert done.returncode == ExitCode.ATTENTION
+    assert "attention: watcher: not at work since " in done.stdout
+    assert "`systemctl status vcrecovery-watch`" in done.stdout
+
+
+@contextmanager
+def started_watcher(plan: Path) -> Iterator[None]:
+    with subprocess.Popen(
+        command("watch", "--plan", plan), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=env()
+    ) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("words", [("status", ""), ("status", "--check", "")])
+def test_an_empty_name_is_no_name(local_plan: Path, words: tuple[str, ...]) -> None:
+    """As that of a variable that is not set."""
+    done = vcrecovery(*words, "--plan", local_plan)
+    assert done.returncode == ExitCode.USAGE
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_check_that_cannot_look_is_an_error(local_plan: Path) -> None:

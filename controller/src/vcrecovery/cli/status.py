@@ -59,17 +59,19 @@ def status(
     from vcrecovery.report.look import look
     from vcrecovery.report.query_pool import QueryPool
     from vcrecovery.report.secondaries import of_secondaries
+    from vcrecovery.report.watcher import of_the_watcher
 
     if (check or nagios) and (as_json or again):
         raise UsageError(
             "choose one of --check, --nagios, --json and --watch", "of these only --watch and --json go together"
         )
     plan = read_plan(plan_path)
-    names = [known_service(plan, plan_path, service)] if service else list(plan.services)
+    names = [known_service(plan, plan_path, service)] if service is not None else list(plan.services)
     env, asker = Environment(plan), QueryPool()
 
     def seen() -> Seen:
-        return look(env, names, asker, within), [] if service else [*of_secondaries(env), *_not_told(env)]
+        views, of_all = look(env, names, asker, within), of_the_watcher(env)
+        return views, of_all if service is not None else [*of_all, *of_secondaries(env), *_not_told(env)]
 
     if check or nagios:
         sys.exit(_check(seen(), nagios=nagios))
@@ -94,7 +96,7 @@ def _lines(seen: Seen, *, detailed: bool) -> list[str]:
     from vcrecovery.report.status import detail, table
 
     views, more = seen
-    return detail(views[0], width(), paint) if detailed else table(views, width(), paint, more)
+    return detail(views[0], width(), paint, more) if detailed else table(views, width(), paint, more)
 
 
 def _as_json(seen: Seen, indent: int | None = 2) -> str:

@@ -48,6 +48,7 @@ from vcrecovery.standby.keeper import StandbyKeeper
 from vcrecovery.standby.package_watch import PackageWatch
 from vcrecovery.standby.restore_point_loop import keep_making
 from vcrecovery.store.load_book import LoadBook
+from vcrecovery.store.watcher_beat import WatcherBeat
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -199,11 +200,17 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, disk_u
     threading.Thread(target=keep_drilling, args=(drills, argv, stop), name="drills", daemon=True).start()
     noting = threading.Thread(target=keep_noting, args=(Environment(plan), stop), name="freshness", daemon=True)
     noting.start()
+    signs = WatcherBeat(plan.state_dir)
+
+    def beat() -> None:
+        signs.give()
+        sign_of_life()
+
     watching(
         Environment(plan, disk_unit=disk_unit),
         stop,
         lambda: tell_systemd("READY=1"),
-        sign_of_life,
+        beat,
         lambda health: _tell_others(plan, health, drills.clock.now, stop),
     )
     # It writes what it has not written yet.

@@ -121,8 +121,10 @@ def _row(texts: Sequence[str], widths: Sequence[int], width: int | None) -> str:
 # -- one service -----------------------------------------------------------------------------------------------
 
 
-def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint) -> list[str]:
-    """All about one service."""
+def detail(
+    view: ServiceView, width: int | None = None, paint: Paint = no_paint, more: Sequence[Finding] = ()
+) -> list[str]:
+    """All about one service. `more`: what is about all of them."""
     found = findings(view)
     lines = [paint(f"{view.name}  {view.verdict.kind.value}", shade(view, found))]
 
@@ -164,6 +166,8 @@ def detail(view: ServiceView, width: int | None = None, paint: Paint = no_paint)
     for finding in found:
         text = finding.sentence + (f"; {finding.hint}" if finding.hint else "")
         say("now" if finding.level is Level.ATTENTION else "later", text)
+    for finding in more:
+        say("now" if finding.level is Level.ATTENTION else "later", str(finding))
     return lines
 
 

@@ -27,6 +27,7 @@ from vcrecovery.report.proposals import advice_view
 from vcrecovery.report.query_pool import QueryPool
 from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.report.targets import Reached, of_drill, of_episode
+from vcrecovery.report.watcher import of_the_watcher
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.freshness_book import HOUR, FreshnessBook
 from vcrecovery.store.outages import OutageBook
@@ -57,7 +58,7 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
         made_at=now,
         begin=begin,
         services=services,
-        findings=all_findings(views, of_secondaries(env)),
+        findings=all_findings(views, [*of_the_watcher(env), *of_secondaries(env)]),
         operations=operations,
         left_out=left_out,
         drills=_drills(env, begin),
