@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def run_module(root: Path, *words: str, **arguments: Any) -> dict[str, Any]:
     arguments = {"root": str(root), "lists": {"lsyncd": str(root.parent / "exclude.lsyncd")}, **arguments}
     done = subprocess.run(
         [
-            str(CHECKOUT / ".venv/bin/ansible"), "localhost", "-i", "localhost,", "-c", "local",
+            str(Path(sys.executable).with_name("ansible")), "localhost", "-i", "localhost,", "-c", "local",
             "-m", "vcrecovery.standby.exclude_list", "-a", json.dumps(arguments), *words,
         ],
         cwd=CHECKOUT,
