@@ -8,12 +8,12 @@ from itertools import chain
 
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import Blocked, Close, Run
-from vcrecovery.core.episode import Episode, Request, Step, StepRecord
+from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.hooks import Moment
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.first_look import first_look
 from vcrecovery.operations.hooks import OperatorsHooks
 from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
@@ -92,11 +92,7 @@ def _as_placed(env: Environment, state: ServiceState, cause: str, request: Reque
             # On the way back.
             left = [following.step]
         return DryRun(service, under_way=open_episode.epoch, steps=_timed(left, history))
-    actuator, now = FailoverSteps(env, service), env.clock.now()
-    episode = Episode(0, service, max(state.epoch, actuator.epoch_elsewhere()) + 1, cause, request, now)
-    proof = actuator.carry_out(Step.CONFIRM, episode)
-    looked = StepRecord(Step.CONFIRM, now, env.clock.now(), ok=True, evidence=proof)
-    decision = decide(replace(episode, steps=(looked,)), policy, env.clock.now())
+    proof, decision = first_look(env, state, cause, request)
     if isinstance(decision, Close | Blocked):
         return DryRun(service, proof.summary, refused=decision.sentence, hint=decision.hint)
     if request.leaves is not None:

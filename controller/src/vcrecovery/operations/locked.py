@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
+from vcrecovery.core.decisions import Close
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, Symptom
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Side
@@ -12,6 +13,7 @@ from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import Gate, ProgressReporter, fail_over
 from vcrecovery.operations.failover_steps import FailoverSteps
+from vcrecovery.operations.first_look import first_look
 from vcrecovery.operations.places import aimed, on_its_way
 from vcrecovery.operations.policy import policy_for
 from vcrecovery.operations.secondary_power import be_asked
@@ -63,12 +65,7 @@ def fail_over_locked(
                 cause = f"{cause}: its standby does not answer"
         _refuse_beside_another(state, request)
         request = _as_begun(state, replace(request, again=_is_again(state) and not request.back))
-        if request.again and request.restore_point is not None:
-            raise RefusedError(
-                f"the standby of {service} has served since epoch {state.epoch}: a restore point would throw away what "
-                "it has written",
-                f"`vcrecovery failover {service}` brings it up as it is",
-            )
+        _refuse_to_restore_one_that_has_served(state, request)
 
         def tell(episode: Episode, text: str) -> None:
             reporter.further(episode, env.clock.now(), text)
@@ -92,6 +89,15 @@ def fail_over_locked(
                 _withdraw_orders(env, service)
 
 
+def _refuse_to_restore_one_that_has_served(state: ServiceState, request: Request) -> None:
+    if request.again and request.restore_point is not None:
+        raise RefusedError(
+            f"the standby of {state.service} has served since epoch {state.epoch}: a restore point would throw away "
+            "what it has written",
+            f"`vcrecovery failover {state.service}` brings it up as it is",
+        )
+
+
 def _without_a_failback(env: Environment, state: ServiceState, request: Request) -> ServiceState:
     """A failback that is open goes on, unless a failover is to be made and nothing forbids to give it up for that."""
     episode = state.open_episode
@@ -100,11 +106,28 @@ def _without_a_failback(env: Environment, state: ServiceState, request: Request)
     if not episode.has_acted:
         # The standby serves, or did: who has nothing to do about that leaves the failback alone.
         if not request.planned and _is_to_be_done(env, replace(state, open_episode=None), request):
+            _refuse_what_would_be_refused(env, state, request)
             return _given_up(env, state, episode)
         return replace(state, open_episode=None)
     if _insists(request) and episode.done(Step.HAND_OVER) is not None:
+        _refuse_what_would_be_refused(env, state, request)
         return _given_up(env, state, episode)
     return state
+
+
+def _refuse_what_would_be_refused(env: Environment, state: ServiceState, request: Request) -> None:
+    """Before what is open is given up for it: nobody would be left to bring that to its end.
+
+    What the watcher finds is journalled, and told to people, also where it comes to nothing.
+    """
+    if request.automatic:
+        return
+    request = replace(request, again=state.side is Side.STANDBY)
+    _refuse_to_restore_one_that_has_served(state, request)
+    with on_its_way(env, request, state.service):
+        _, decision = first_look(env, state, "", request)
+    if isinstance(decision, Close):
+        raise RefusedError(decision.sentence, decision.hint)
 
 
 def _given_up(env: Environment, state: ServiceState, episode: Episode) -> ServiceState:
@@ -139,7 +162,7 @@ def _without_one_to_elsewhere(env: Environment, state: ServiceState, request: Re
         return state
     put(env.plan, state.service, state.placed_on)
     is_there = env.plan.services[state.service].standby.secondary == request.to
-    if episode.request.back or is_there:
+    if episode.request.back or is_there or state.side is Side.PRIMARY:
         return state
     with on_its_way(env, request, state.service):
         # What would be refused then leaves nobody to bring the other one to its end.

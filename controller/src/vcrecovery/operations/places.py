@@ -41,6 +41,8 @@ def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
         )
     if request.to is None:
         return request
+    if state.side is Side.PRIMARY and episode is not None and episode.has_acted:
+        raise RefusedError(*episode.goes_on_first)
     if state.side is Side.PRIMARY:
         raise RefusedError(
             f"{name} is served by its primary: only a standby that serves fails over to another secondary",
