@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import pytest
 from simulated.observed import Observed
 from simulated.site import Site
 from simulated.world import Service
+from vcrecovery.cli.watch import LogTimeline
 from vcrecovery.core.episode import How, Outcome, Step
+from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import STOPPED
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.rebalance import carry_out
 
 #: Six steps with four boundaries each, and one in the middle of each of three passes.
 EVERY_BOUNDARY = range(1, 28)
@@ -111,6 +116,73 @@ def test_killed_at(boundary: int, who: str, memory_path: Path) -> None:
             site.watch(15.0)
             placed = site.journal.state("web").placed_on or "sec1"
             assert [place.secondary for place in places(site) if place.serves] == [placed], site.log
+
+
+@pytest.mark.parametrize("boundary", EVERY_BOUNDARY)
+def test_one_that_the_watcher_began_itself(boundary: int, memory_path: Path) -> None:
+    """Killed anywhere: the next watcher brings it to its end, if the stop has taken it from where it was."""
+    site = Observed(memory_path, world={"spare": "sec2"}, plan={"balance": {"do": "move"}})
+    site.watch(3.0)
+    site.kill_watcher()
+    site.kill_at = site.boundaries + boundary
+    is_moved_by_the_watcher(site)
+    site.kill_at = None
+    site.watch(60.0)
+    assert site.journal.state("web").open_episode is None, site.log
+    assert len([place for place in places(site) if place.takes_files]) == 1, site.log
+
+
+def is_moved_by_the_watcher(site: Site) -> None:
+    process, env = site.process("balance")
+
+    def work() -> None:
+        with suppress(ExternalError):
+            carry_out(env, "web", "sec2", "sec1 is overloaded", BALANCE, LogTimeline())
+
+    site.scheduler.spawn(process, work, "balance")
+    site.do(process)
+
+
+def test_one_that_cannot_be_taken_back_yet_is_not_given_up(memory_path: Path) -> None:
+    site = Observed(memory_path, world={"spare": "sec2"}, plan={"balance": {"do": "move"}})
+    site.watch(3.0)
+    home, _ = places(site)
+    site.then["before last copy"] = [lambda: setattr(home, "lxd_answers", False)]
+    is_moved_by_the_watcher(site)
+    site.watch(20.0)
+    home.lxd_answers = True
+    site.watch(60.0)
+    assert site.journal.state("web").open_episode is None, site.log
+    assert len([place for place in places(site) if place.takes_files]) == 1, site.log
+
+
+def test_a_vm_that_fails_while_its_standby_goes_elsewhere_is_noticed(memory_path: Path) -> None:
+    """That its files are all there takes hours at times."""
+    when_down = {"on_service_down": {"do": "failover", "after": "10s"}}
+    site = Observed(memory_path, world={"spare": "sec2"}, plan={"service": when_down})
+    site.watch(3.0)
+    home, spare = places(site)
+    home.compares_for = 3600.0
+    process = site.begin_failover(verb="move", to="sec2")
+    site.then["before sync"] = [lambda: site.change(["web"], {"primary_ports_open": False, "unit_state": "failed"})]
+    site.watch(120.0, to_the_end=False)
+    assert process.is_over, site.log
+    assert any("web: the primary does not answer" in line for line in site.log), site.log
+    assert [place.secondary for place in (home, spare) if place.serves], "\n".join(site.log)
+
+
+def test_that_nobody_takes_its_heartbeats_meanwhile_is_no_sign_of_a_failure(memory_path: Path) -> None:
+    """Its port does not answer, since a firewall is in the way."""
+    when_down = {"on_service_down": {"do": "failover", "after": "10s"}}
+    site = Observed(memory_path, world={"spare": "sec2"}, plan={"service": when_down})
+    site.watch(3.0)
+    home, spare = places(site)
+    site.world.copy_takes = 120.0
+    site.begin_failover(verb="move", to="sec2")
+    site.then["before last copy"] = [lambda: setattr(home, "primary_ports_open", False)]
+    site.watch(600.0)
+    assert any("web: the primary does not answer" in line for line in site.log), site.log
+    assert not [place.secondary for place in (home, spare) if place.serves], site.log
 
 
 @pytest.mark.parametrize("step", ["copy", "sync"])

@@ -277,8 +277,13 @@ def carry_out(env: Environment, service: str, to: str, why: str, by: str, report
 
 
 def give_up(env: Environment, service: str, why: str) -> None:
-    """Ends a move that nobody asked for and that has done nothing yet: the next choice is free. Raises BusyError."""
+    """Ends a move that nobody asked for and that has done nothing yet: the next choice is free. Raises BusyError.
+
+    One that waits is taken from where it was by the stop: from then on somebody has to bring it to its end.
+    """
     with service_lock(env.plan.state_dir, service, brief=True, clock=env.clock):
         episode = env.journal.state(service).open_episode
-        if episode is not None and episode.request.moves and episode.request.by == BALANCE and not episode.has_acted:
+        if episode is None or not (episode.request.moves and episode.request.by == BALANCE):
+            return
+        if not (episode.has_acted or episode.tried(Step.STOP)):
             env.journal.close(episode, Outcome.GIVEN_UP, why, env.clock.now())

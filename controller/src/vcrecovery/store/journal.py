@@ -51,6 +51,8 @@ _OFF_KEPT = 30 * 86400.0
 #: Of an episode: a failback; one after which the standby serves; and a failover among these, no switchover.
 _BACK = """request LIKE '%"back": true%'"""
 _MOVE = """request LIKE '%"planned": true%' AND request LIKE '%"to": "%'"""
+#: Of a move of a standby that waits.
+_LEAVES = """request LIKE '%"leaves": "%'"""
 _TO_THE_STANDBY = f"outcome = 'done' AND NOT ({_BACK}) AND NOT ({_MOVE})"
 _FAILED_OVER = f"""{_TO_THE_STANDBY} AND request NOT LIKE '%"planned": true%'"""
 
@@ -215,9 +217,9 @@ class Journal:
     def who_serves(self) -> dict[str, Serving]:
         """Of all services that have a history; of the others, the primary does."""
         rows = self.rows(
-            # While its VM fetches, or another secondary, a standby serves as ever.
+            # While its VM fetches, or another secondary, a standby serves as ever; while its standby goes elsewhere, a VM.
             "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "  # noqa: S608
-            f"AND NOT (({_BACK} OR {_MOVE}) "
+            f"AND NOT {_LEAVES} AND NOT (({_BACK} OR {_MOVE}) "
             f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))), standby_on FROM service"
         )
         with self._understood():
