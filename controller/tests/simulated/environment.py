@@ -159,8 +159,8 @@ class SimulatedJournal(Journal):
         with super().transaction() as db:
             yield db
 
-    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
-        number = super().begin(episode, step, at, sentence)
+    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "", on: str | None = None) -> int:
+        number = super().begin(episode, step, at, sentence, on)
         self._running = (episode, step)
         self._at(f"journalled {step}", episode)
         self._at(f"before {step}", episode)

@@ -267,6 +267,8 @@ def test_the_watcher_keeps_the_same_order_and_tries_again(shop: Path, monkeypatc
         def __init__(self, _env: Environment, name: str, _tell: object, _let_go: object) -> None:
             self.name = name
 
+        secondary = "sec1"
+
         def epoch_elsewhere(self) -> int:
             return 0
 
@@ -305,6 +307,8 @@ def test_a_pause_between_two_tries_ends_it_until_the_fence(shop: Path, monkeypat
 
     class LxdIsAway:
         def __init__(self, _env: Environment, _name: str, _tell: object, _let_go: object) -> None: ...
+
+        secondary = "sec1"
 
         def epoch_elsewhere(self) -> int:
             return 0

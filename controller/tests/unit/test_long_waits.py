@@ -24,6 +24,8 @@ class Silent:
 
     neighbours: tuple[str, ...] = ("shop (10.0.0.2:443)",)
 
+    secondary = "sec1"
+
     def epoch_elsewhere(self) -> int:
         return 0
 

@@ -203,6 +203,8 @@ class Actuator:
         self.services = services
         self.service = service
 
+    secondary = "sec1"
+
     def epoch_elsewhere(self) -> int:
         return 0
 

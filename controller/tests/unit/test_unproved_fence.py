@@ -180,6 +180,8 @@ def test_what_another_controller_has_withdrawn_between_two_tries_is_not_begun_an
     class TheFenceFails:
         def __init__(self, _env: Environment, _name: str, _tell: object, _let_go: object) -> None: ...
 
+        secondary = "sec1"
+
         def epoch_elsewhere(self) -> int:
             return 0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from vcrecovery.drivers.clock import Clock, SystemClock
 from vcrecovery.drivers.runtime import THREADS, Runtime
+from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.store.journal import Journal
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class Provisioner(Protocol):
 class Environment:
     """What is outside, as the plan describes it. Nothing is connected to, nor its driver loaded, before it is used.
 
-    Where standbys have spares, the journal is read, which says where they are. Raises RefusedError, and ExternalError.
+    The journal, if there is one, says where standbys are. Raises ExternalError.
     """
 
     def __init__(self, plan: Plan, clock: Clock | None = None, runtime: Runtime = THREADS, disk_unit: str = "") -> None:
@@ -86,17 +88,24 @@ class Environment:
         self.disk_unit = disk_unit
         self.clock: Clock = clock or SystemClock()
         self.runtime = runtime
+        #: Services whose standby is where the plan has no place for it, and why that is. Nothing is done to these.
+        self.misplaced: dict[str, RefusedError] = {}
         self.place_standbys()
 
     def place_standbys(self) -> None:
         """Has the plan say where they are now, as the journal does; whoever shares it sees that from then on.
 
-        Raises RefusedError for one that serves where the plan has no place for it, and ExternalError.
+        One for which the plan has no place holds up no other. Raises ExternalError.
         """
         elastic = self.plan.balance.elastic
         spares = any(service.standby.spare is not None for service in self.plan.services.values())
-        if not (elastic or spares) or not self.has_a_journal():
+        if not self.has_a_journal():
             return
+        # Without these it only tells of a plan that was changed under a standby; whoever needs it says what is wrong.
+        with nullcontext() if elastic is not None or spares else suppress(ExternalError):
+            self._place_standbys(elastic)
+
+    def _place_standbys(self, elastic: Elastic | None) -> None:
         if elastic is not None:
             from vcrecovery.plan.leased import lend
             from vcrecovery.store.leases import LeaseBook
@@ -112,8 +121,13 @@ class Environment:
         from vcrecovery.plan.places import put
 
         elsewhere = self.journal.standbys_elsewhere()
+        misplaced = {}
         for name in self.plan.services:
-            put(self.plan, name, elsewhere.get(name))
+            try:
+                put(self.plan, name, elsewhere.get(name))
+            except RefusedError as error:
+                misplaced[name] = error
+        self.misplaced = misplaced
 
     def has_a_journal(self) -> bool:
         """Nobody makes one by looking; who may not read it can do nothing either."""

@@ -39,6 +39,10 @@ class Actuator(Protocol):
     ) -> tuple[HookRun, ...]:
         """Runs the operator's commands for that moment which are not among `ran`. Raises nothing."""
 
+    @property
+    def secondary(self) -> str:
+        """Where the standby is."""
+
     def restore_problem(self, episode: Episode) -> str:
         """Why the restore point that `episode` asks for cannot be had; empty when it can."""
 
@@ -274,7 +278,7 @@ def _run(
 ) -> None:
     """`ran`: what was run before it, for its evidence."""
     step = run.step
-    row = journal.begin(episode, step, clock.now(), run.sentence)
+    row = journal.begin(episode, step, clock.now(), run.sentence, on=actuator.secondary)
     try:
         evidence = actuator.carry_out(step, episode)
     except VCRecoveryError as error:

@@ -63,6 +63,10 @@ class FailoverSteps:
     ) -> tuple[HookRun, ...]:
         return self._hooks.run(moment, episode, ran, reason)
 
+    @property
+    def secondary(self) -> str:
+        return self._subject.service.standby.secondary
+
     def restore_problem(self, episode: Episode) -> str:
         return find_restore_point(self._subject, episode)[1]
 

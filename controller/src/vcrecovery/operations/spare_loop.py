@@ -6,12 +6,14 @@ A standby that waits is in one place, too: a move of it that was cut off goes on
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from vcrecovery.core.episode import Episode, Outcome
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import took
 from vcrecovery.drivers.lxd.instances import STOPPED, Instance
 from vcrecovery.drivers.runtime import Event
+from vcrecovery.errors import ExternalError
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover import ALONE, ProgressReporter
@@ -33,7 +35,8 @@ COPIED_WITHIN = 6 * 3600.0
 def keep_copying(env: Environment, stop: Event, reporter: ProgressReporter) -> None:
     """Returns when `stop` is set. One copy at a time: what it takes of the two machines, services there lack."""
     may_be_lent = env.plan.balance.elastic is not None
-    names = [name for name, service in env.plan.services.items() if may_be_lent or service.standby.spare is not None]
+    begun = _waiting_moves(env)
+    names = [n for n, one in env.plan.services.items() if may_be_lent or one.standby.spare is not None or n in begun]
     keep(
         names,
         lambda name: see_to_its_places(env, name, reporter),
@@ -42,6 +45,13 @@ def keep_copying(env: Environment, stop: Event, reporter: ProgressReporter) -> N
         say=SayOnce(log),
         trouble="its copy is not refreshed",
     )
+
+
+def _waiting_moves(env: Environment) -> set[str]:
+    """Services with one that is open; the place where it goes may have left the plan."""
+    with suppress(ExternalError):
+        return {episode.service for episode in env.journal.open_episodes() if episode.request.leaves is not None}
+    return set()
 
 
 def see_to_its_places(env: Environment, name: str, reporter: ProgressReporter) -> None:

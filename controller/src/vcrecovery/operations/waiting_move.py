@@ -10,6 +10,7 @@ from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.failover_steps import FailoverSteps
 from vcrecovery.operations.places import on_its_way
+from vcrecovery.plan.places import places_of, put
 from vcrecovery.standby.container import ROLE_KEY, STANDBY
 
 _FIRST = "something else comes first"
@@ -23,10 +24,15 @@ def end_waiting_move(env: Environment, name: str, request: Request) -> None:
     episode = env.journal.state(name).open_episode
     if episode is None or episode.request.leaves is None:
         return
-    if request.moves and (request.to == episode.request.to or episode.tried(Step.STOP)):
+    has_place = episode.request.to in places_of(env.plan.services[name])
+    if request.moves and has_place and (request.to == episode.request.to or episode.tried(Step.STOP)):
         return
     if not episode.tried(Step.STOP):
         env.journal.close(episode, Outcome.GIVEN_UP, _FIRST, env.clock.now())
+        return
+    if not has_place:
+        put(env.plan, name, episode.request.leaves)
+        _take_back(env, episode)
         return
     with on_its_way(env, episode.request, name):
         episode = _forward(env, episode)
@@ -34,10 +40,13 @@ def end_waiting_move(env: Environment, name: str, request: Request) -> None:
             to = episode.request.to
             env.journal.close(episode, Outcome.DONE, f"the standby of {name} waits on {to}; {_FIRST}", env.clock.now())
             return
-        episode = _act(env, episode, Step.TAKE_BACK)
-        leaves = episode.request.leaves
-        said = f"the standby of {name} waits on {leaves} as before: {_FIRST}"
-        env.journal.close(episode, Outcome.TAKEN_BACK, said, env.clock.now())
+        _take_back(env, episode)
+
+
+def _take_back(env: Environment, episode: Episode) -> None:
+    episode = _act(env, episode, Step.TAKE_BACK)
+    said = f"the standby of {episode.service} waits on {episode.request.leaves} as before: {_FIRST}"
+    env.journal.close(episode, Outcome.TAKEN_BACK, said, env.clock.now())
 
 
 def _forward(env: Environment, episode: Episode) -> Episode:

@@ -18,6 +18,11 @@ class LeasedSecondary(Secondary):
     addresses: dict[str, IPv4Address]
 
 
+def is_made_for_a_while(secondary: str) -> bool:
+    """By its name, which no other may have."""
+    return re.fullmatch(r"elastic-[0-9]+", secondary) is not None
+
+
 def may_leave(service: Service) -> bool:
     """Whether its names follow it to any other secondary."""
     standby = service.standby
@@ -41,7 +46,7 @@ def leased_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
             if secondary.network.address.network.overlaps(network.network):
                 yield key, f"{network} overlaps that of secondary {name}"
     for name in plan.secondaries if elastic is not None else ():
-        if re.fullmatch(r"elastic-[0-9]+", name):
+        if is_made_for_a_while(name):
             yield ("secondaries", name), "is a name of those that balance.elastic makes"
 
 

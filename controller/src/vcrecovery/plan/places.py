@@ -6,7 +6,7 @@ A plan is of the one moment for which it was placed.
 from __future__ import annotations
 
 from vcrecovery.errors import RefusedError
-from vcrecovery.plan.leased import LeasedSecondary
+from vcrecovery.plan.leased import LeasedSecondary, is_made_for_a_while
 from vcrecovery.plan.model import Plan, Service, Spare, Standby
 
 
@@ -120,10 +120,10 @@ def may_be_lent(plan: Plan, name: str, secondary: str) -> bool:
 def put(plan: Plan, name: str, secondary: str | None) -> None:
     """The same. Raises RefusedError where it has no such place."""
     if not place(plan, name, secondary):
-        raise RefusedError(
-            f"the standby of {name} is on {secondary}, which the plan does not name as its spare",
-            f"put `spare: {{secondary: {secondary}, address: ...}}` back into its standby",
-        )
+        back = f"put `spare: {{secondary: {secondary}, address: ...}}` back into its standby"
+        if secondary is not None and is_made_for_a_while(secondary):
+            back = f"put `balance.elastic` back, then `vcrecovery drain {secondary}` has it go home"
+        raise RefusedError(f"the standby of {name} is on {secondary}, where the plan has no place for it", back)
 
 
 def is_elsewhere(service: Service) -> bool:

@@ -131,7 +131,8 @@ class StandbyKeeper:
 
         Raises ExternalError, and BusyError while it is failed over or another keeper is at work on it.
         """
-        self._place(service)
+        if not self._place(service):
+            return Looked(True, "left alone: it is where the plan has no place for it")
         entry = self._plan.services[service]
         lxd = self._lxd[entry.standby.secondary]
         found, mode = lxd.get(service), self._chosen.of(service, entry)
@@ -164,14 +165,13 @@ class StandbyKeeper:
                     pass
                 return Looked(False, _CHANGED)
 
-    def _place(self, service: str) -> None:
-        """Where the journal has it by now: another process may have moved it. Whoever shares the plan sees it, too."""
-        if self._plan.services[service].standby.spare is None:
-            return
+    def _place(self, service: str) -> bool:
+        """Where the journal has it by now: another process may have moved it. Whoever shares the plan sees it, too.
+
+        False: the plan has no place there, which `status` says.
+        """
         state = self._journal.state(service)
-        if state.open_episode is None:
-            # One that the plan has no place for is told of by whoever brings it up.
-            place(self._plan, service, state.placed_on)
+        return state.open_episode is not None or place(self._plan, service, state.placed_on)
 
     def _if_still_wanted(self, act: Act, service: str, entry: Service, lxd: LxdServer) -> tuple[Mode, Instance] | None:
         """The mode and the container by now; None when it was promoted or changed since, and that ends the need."""

@@ -51,6 +51,8 @@ _OFF_KEPT = 30 * 86400.0
 #: Of an episode: a failback; one after which the standby serves; and a failover among these, no switchover.
 _BACK = """request LIKE '%"back": true%'"""
 _MOVE = """request LIKE '%"planned": true%' AND request LIKE '%"to": "%'"""
+#: The secondary on which a standby is, if that was written down: it was moved there, or started at home.
+_ON = "COALESCE(standby_on, started_on)"
 #: Of a move of a standby that waits.
 _LEAVES = """request LIKE '%"leaves": "%'"""
 _TO_THE_STANDBY = f"outcome = 'done' AND NOT ({_BACK}) AND NOT ({_MOVE})"
@@ -132,6 +134,7 @@ class Journal:
             ("service", "seen_at", "REAL"),
             ("service", "seen_on", "TEXT"),
             ("service", "standby_on", "TEXT"),
+            ("service", "started_on", "TEXT"),
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
             ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
@@ -200,7 +203,7 @@ class Journal:
             # What was planned is no failure: the next one that is may be failed over at once.
             f"(SELECT closed_at FROM episode WHERE service = name AND {_FAILED_OVER} ORDER BY id DESC LIMIT 1), "
             "(SELECT closed_at FROM episode WHERE service = name AND outcome = 'withdrawn' ORDER BY id DESC LIMIT 1), "
-            "standby_on, seen_power, seen_reason, seen_since, seen_at, seen_on "
+            f"{_ON}, seen_power, seen_reason, seen_since, seen_at, seen_on "
             "FROM service WHERE name = ?",
             service,
         )
@@ -217,17 +220,17 @@ class Journal:
     def who_serves(self) -> dict[str, Serving]:
         """Of all services that have a history; of the others, the primary does."""
         rows = self.rows(
-            # While its VM fetches, or another secondary, a standby serves as ever; while its standby goes elsewhere, a VM.
+            # While its VM fetches, or another secondary, a standby serves as ever; so does a VM whose standby is moved.
             "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "  # noqa: S608
             f"AND NOT {_LEAVES} AND NOT (({_BACK} OR {_MOVE}) "
-            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))), standby_on FROM service"
+            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))), {_ON} FROM service"
         )
         with self._understood():
             return {name: Serving(Side(side), epoch, bool(at_work), on) for name, side, epoch, at_work, on in rows}
 
     def standbys_elsewhere(self) -> dict[str, str]:
-        """The secondary whose container counts, of standbys that are not where they stand by; see `placed_on`."""
-        found = dict(self.rows("SELECT name, standby_on FROM service WHERE standby_on IS NOT NULL"))
+        """The secondary whose container counts, of standbys that have been started, or moved; see `placed_on`."""
+        found = dict(self.rows(f"SELECT name, {_ON} FROM service WHERE {_ON} IS NOT NULL"))  # noqa: S608
         for episode in self._episodes("closed_at IS NULL AND request LIKE ?", '%"to": "%'):
             if episode.has_acted and episode.request.to is not None:
                 found[episode.service] = episode.request.to
@@ -322,7 +325,7 @@ class Journal:
             for episode in self._episodes("service = ? AND closed_at IS NULL", service):
                 if Outcome.GIVEN_UP in allowed(episode):
                     self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
-            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None)
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None, started_on=None)
 
     # -- episodes ----------------------------------------------------------------------------------------------
 
@@ -372,9 +375,10 @@ class Journal:
                 f"this is a bug of VCRecovery: please report it with the output of `vcrecovery explain {episode.id}`",
             )
 
-    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "") -> int:
+    def begin(self, episode: Episode, step: Step, at: float, sentence: str = "", on: str | None = None) -> int:
         """Says that `step` is about to act, and why; the row's number. The epoch is spent with the first act.
 
+        `on`: of a start, the secondary. Whatever the plan says from now on, the container there may be the live one.
         Raises InternalError when it must not begin now.
         """
         with self.transaction() as db:
@@ -383,6 +387,8 @@ class Journal:
                 self._thin_out(db, episode)
             if step in (Step.FENCE, Step.STOP):
                 self._set(db, episode.service, epoch=episode.epoch)
+            if step is Step.START and on is not None and episode.request.to is None:
+                self._set(db, episode.service, started_on=on)
             cursor = db.execute(
                 "INSERT INTO step (episode, service, epoch, step, begun_at, sentence) VALUES (?, ?, ?, ?, ?, ?)",
                 (episode.id, episode.service, episode.epoch, step.value, at, sentence),
@@ -424,7 +430,7 @@ class Journal:
         if step == Step.START:
             self._set(db, service, side=Side.STANDBY.value)
         elif step == Step.HAND_OVER:
-            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None)
+            self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None, started_on=None)
         elif step == Step.RECEIVE:
             self._set(db, service, standby_on=json.loads(request)["to"])
         elif step == Step.TAKE_BACK and (leaves := json.loads(request).get("leaves")) is not None:
@@ -451,6 +457,10 @@ class Journal:
         with self.transaction() as db:
             self._allow(episode, outcome)
             self._close(db, episode.id, outcome, reason, at)
+            db.execute(
+                "UPDATE service SET started_on = NULL WHERE name = ? AND side = ?",
+                (episode.service, Side.PRIMARY.value),
+            )
             left_there = outcome is Outcome.GIVEN_UP and episode.tried(Step.START)
             if episode.request.to is not None and (outcome is Outcome.DONE or left_there):
                 self._set(db, episode.service, standby_on=episode.request.to)

@@ -198,8 +198,11 @@ def _refuse_one_that_is_off(subject: Subject) -> None:
 
 def take_back(subject: Subject, episode: Episode) -> TakenBack:
     """It takes files where it was. The other one counts no more, also where it cannot be told so now."""
-    name, epoch, (source, _) = subject.name, episode.epoch, moving.where_it_was(subject)
-    if episode.tried(Step.RECEIVE):
+    name, epoch = subject.name, episode.epoch
+    # Where it was to go may have left the plan.
+    other_is_gone = subject.lxd.name == episode.request.leaves
+    source = subject.lxd if other_is_gone else moving.where_it_was(subject)[0]
+    if episode.tried(Step.RECEIVE) and not other_is_gone:
         # Of the two, its primary takes the one that was taken back; the watcher puts the other one aside later on.
         with suppress(ExternalError):
             copies.put_aside(subject.lxd, name, epoch, waits_on=source.name)
