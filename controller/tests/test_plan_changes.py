@@ -1,4 +1,4 @@
-"""The plan is changed while a standby is where it had it: what runs there stays the one that counts, or nothing is done."""
+"""The plan is changed while a standby is where it had it: what runs there stays the one that counts."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_where_a_move_was_going_leaves_the_plan(place: str, then: str, memory_pa
     site.do(site.begin_failover(verb="move", to="sec2"))
     assert site.journal.state("web").open_episode is not None, site.log
     changed(site, spare=None)
-    home, spare = places(site)
+    home, _ = places(site)
     match then:
         case "a failure":
             site.crash("web")

@@ -31,7 +31,7 @@ from vcrecovery_lab.run import run
 
 from .flavours import VARIABLE, chosen
 from .loaded_program import LOADED
-from .own_standby import Ground
+from .own_standby import Ground, printed_in
 from .zabbix_stack import zabbix60, zabbix70, zabbix_each  # noqa: F401 - fixtures
 
 BLANK = "vcrlab-blank"
@@ -77,7 +77,7 @@ class Lab:
 
     def inside(self, *command: str) -> str:
         """What a command prints in the standby."""
-        return self.lxc("exec", SERVICE, "--", *command).stdout
+        return printed_in(self.lxd, SERVICE, command)
 
     def dig(self, name: str, kind: str) -> list[str]:
         words = ["dig", f"@{self.layout.name_server}", "+short", "+tcp", "+time=10", "+tries=3", name, kind]

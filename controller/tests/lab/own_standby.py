@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,6 +46,13 @@ class Ground(Protocol):
 
     def lxc(self, *words: str, timeout: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
         """What an operator calls."""
+
+
+def printed_in(lxd: LxdServer, instance: str, command: Sequence[str]) -> str:
+    """What a command prints there. `lxc exec` loses what it printed at times, on a machine that is busy."""
+    status, printed = lxd.ask(instance, command, 120)
+    assert status == 0, (command, printed)
+    return printed
 
 
 class OwnStandby:
@@ -148,7 +155,7 @@ class OwnStandby:
         return run(self.rsync(*options), timeout=100, check=False)
 
     def inside(self, *command: str) -> str:
-        return self.ground.lxc("exec", self.name, "--", *command).stdout
+        return printed_in(self.lxd, self.name, command)
 
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """The evidence of each finished step of the newest episode."""

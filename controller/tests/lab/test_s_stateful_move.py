@@ -23,7 +23,7 @@ from .small_site import started
 from .test_r_killed_move import WEB, KillableTwo
 from .waiting import wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.reaches_out]
 
 MOVE = ["move", WEB, "--to", "sec2", "--how", "stateful"]
 
