@@ -247,7 +247,7 @@ def test_what_cannot_be_destroyed_is_said_loudly_and_tried_again(site: Site, fau
     before = site.cloud.calls.count("destroy")
     site.go_on(50)
     assert site.cloud.calls.count("destroy") == before
-    site.go_on(600)
+    site.go_on(3600)
     assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
 
 
@@ -390,6 +390,26 @@ def test_what_went_home_leaves_its_files_behind(site: Site) -> None:
     begin_release(site.env, "elastic-1")
     site.go_on(5)
     assert site.lease.state is LeaseState.GONE
+
+
+def test_one_that_has_left_the_plan_is_not_paid_for_without_end(site: Site) -> None:
+    """Nobody can have it go home. As long as its files are there they are kept."""
+    site.ask()
+    site.go_on(5)
+    goes_there(site, done=True)
+    del site.env.plan.services["web"]
+    DrainedBook(site.env.journal).write("elastic-1", Drained(1.0, "root"))
+    site.lxd.found = [SimpleNamespace(name="web", status="Stopped")]
+    site.go_on(30)
+    assert site.lease.state is not LeaseState.GONE
+    assert "web (which is not in the plan any more) serves there" in site.said()[1]
+    site.lxd.up = False
+    site.go_on(2000)
+    assert site.lease.state is not LeaseState.GONE
+    # `lxc delete web` there, once it is not needed any more.
+    site.lxd.up, site.lxd.found = True, []
+    site.go_on(3600)
+    assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
 
 
 def test_of_one_that_does_not_answer_nobody_knows(site: Site) -> None:

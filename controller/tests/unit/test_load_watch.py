@@ -33,6 +33,7 @@ from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, Usage
 from vcrecovery.operations.elastic.room import growth_of, would_make
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.rebalance import loads_over, proposed, request_of
+from vcrecovery.operations.serving import failing_over
 from vcrecovery.operations.steps import moving
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.modes import Mode
@@ -135,6 +136,14 @@ class Site:
 
     def seen(self) -> Any:
         return LoadBook(self.env.plan.state_dir).read(self.clock.now())
+
+
+def test_a_failover_of_what_has_left_the_plan_holds_nobody_up(plan_file: Path) -> None:
+    env = Environment(load_plan(plan_file))
+    env.journal.open("web", "x", Request(), 1.0)
+    assert failing_over(env) == ["web"]
+    del env.plan.services["web"]
+    assert failing_over(env) == []
 
 
 @pytest.fixture
@@ -464,6 +473,7 @@ def test_a_failover_ends_a_copy_that_nobody_waits_for(
     subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
     episode = journal.open("web", "x", request_of("sec2", by), here.clock.now())
     moving.copy(subject, episode, lambda _text: None)
+    here.env.plan.services["mail"] = here.env.plan.services["web"]
     journal.open("mail", "its VM has crashed", Request(automatic=True), here.clock.now())
     if goes_on:
         moving.copy(subject, episode, lambda _text: None)

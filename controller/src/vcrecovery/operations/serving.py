@@ -55,5 +55,9 @@ def standby_serves(env: Environment, name: str) -> bool:
 
 
 def failing_over(env: Environment) -> list[str]:
-    """The services that are: what nobody waits for comes after them. Raises ExternalError."""
-    return sorted(one.service for one in env.journal.open_episodes() if one.request.verb == "failover")
+    """The services that are: what nobody waits for comes after them. Raises ExternalError.
+
+    Nobody brings one to its end whose service has left the plan.
+    """
+    are = (one.service for one in env.journal.open_episodes() if one.request.verb == "failover")
+    return sorted(name for name in are if name in env.plan.services)

@@ -51,7 +51,13 @@ def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:
 
 def _lent(env: Environment) -> list[Finding]:
     leases = LeaseBook(env.journal).open()
-    return lent(leases, {lease.name: env.journal.bound_to(lease.name) for lease in leases})
+    known = env.plan.services
+
+    def on(lease: Lease) -> list[str]:
+        names = env.journal.bound_to(lease.name)
+        return [name if name in known else f"{name} (which is not in the plan any more)" for name in names]
+
+    return lent(leases, {lease.name: on(lease) for lease in leases})
 
 
 def lent(leases: Sequence[Lease], serving: Mapping[str, Sequence[str]]) -> list[Finding]:

@@ -177,19 +177,19 @@ class LeaseKeeper:
             return self._containers_there(lease)
         except ExternalError:
             since = lease.releasing_at if lease.releasing_at is not None else self._now()
-            if self._now() - since < self._elastic.join_within:
+            if self._now() - since < self._elastic.join_within or self._env.journal.bound_to(lease.name):
                 raise
-            # It is dead, and nobody serves there.
+            # It is dead, and nobody serves there, nor did one that has left the plan.
             return ""
 
     def _services_there(self, lease: Lease) -> str:
-        services = self._env.journal.bound_to(lease.name)
+        services = [name for name in self._env.journal.bound_to(lease.name) if name in self._env.plan.services]
         return f"{', '.join(services)} serves there, or goes there" if services else ""
 
     def _containers_there(self, lease: Lease) -> str:
-        """Beside what services that went home have left behind."""
-        there = self._env.lxd[lease.name].all()
-        found = [one.name for one in there if one.status != STOPPED or one.name not in lease.addresses]
+        """Beside what services that went home have left behind. One that has left the plan may have served there."""
+        there, known = self._env.lxd[lease.name].all(), lease.addresses.keys() & self._env.plan.services.keys()
+        found = [one.name for one in there if one.status != STOPPED or one.name not in known]
         return f"there are containers: {', '.join(sorted(found))}" if found else ""
 
 
