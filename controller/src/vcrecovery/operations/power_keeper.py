@@ -62,6 +62,8 @@ class PowerKeeper:
                     self._power.power_off()
                 except RefusedError as error:  # needed since
                     log.info("%s", error)
+                # It may have been needed, or booted again, before the next look.
+                self._unused_since = None
             case PowerAct.MOUNT:
                 self._power.mount()
 
