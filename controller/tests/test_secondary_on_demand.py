@@ -449,19 +449,21 @@ def test_whatever_happens_one_of_the_two_has_the_disk(seed: int, memory_path: Pa
     site.watch(1)
     for _ in range(12):
         name = random.choice(["web", "db"])
-        match random.randrange(7):
+        match random.randrange(8):
             case 0:
                 site.crash(name)
             case 1:
                 vm.ends(random.choice(["crashed", "destroyed", ""]))
             case 2:
                 site.kill_watcher()
-            case 3 if site.journal.state(name).standby_serves and vm.power is Power.RUNNING:
+            case 3 if site.journal.state(name).standby_serves and vm.lxd_up:
                 site.serve_from_primary(name)
             case 4:
                 site.kill_at = site.boundaries + random.randrange(1, 12)
             case 5:
                 vm.is_killed_after = 8.0
+            case 6:
+                vm.overlooks = vm.requests + 1
             case _:
                 site.failover(name=name)
         site.watch(random.choice([2, 15, 60, 120]), to_the_end=False)

@@ -36,6 +36,10 @@ class SecondaryVm:
     #: Seconds until its LXD answers; None: it hangs. And until it is off, once it is asked.
     boots_within: float | None = 20.0
     shuts_down_within: float | None = 3.0
+    #: So many requests to shut down are overlooked; how many came; and what happens at each.
+    overlooks: int = 0
+    requests: int = 0
+    when_asked: Callable[[], None] = lambda: None
     #: The receiver hands files on to it while it is on.
     relays: bool = True
     #: So many boots hang.
@@ -91,14 +95,15 @@ class SecondaryVm:
                 place.disk_is_elsewhere = not self.relays
             self.comes_back(self.name)
 
-    def ends(self, reason: str, boot: int | None = None) -> None:
+    def ends(self, reason: str, boot: int | None = None, *, excused: bool = False) -> None:
+        """`excused`: nobody could know that it would."""
         if self.power in OFF or boot not in (None, self.boots):
             return
         self.told(f"the VM of {self.name} is off ({reason})")
         self.power, self.reason, self.lxd_up = Power.SHUTOFF, reason, False
         for place in self.there():
             place.disk_is_elsewhere = True
-            if reason == "shutdown" and place.serves:
+            if reason == "shutdown" and place.serves and not excused:
                 self.violated(f"{self.name} is shut down while {place.name} serves there")
             place.container.status = STOPPED
             place.answered.clear()
@@ -111,7 +116,9 @@ class SecondaryVm:
 
     def is_asked_to_shut_down(self) -> None:
         boot = self.boots
-        if self.shuts_down_within is not None:
+        self.requests += 1
+        self.when_asked()
+        if self.requests > self.overlooks and self.shuts_down_within is not None:
             self.scheduler.at(self.scheduler.time + self.shuts_down_within, lambda: self.ends("shutdown", boot))
 
 

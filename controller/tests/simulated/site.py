@@ -64,7 +64,7 @@ def _on_demand(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "lxd": {"url": f"https://{name}:8443", **files},
         "power": "on-demand",
-        "vm": {**vm, "address": "192.0.2.20/24"},
+        "vm": {**vm, "address": f"192.0.2.{19 + int(name.removeprefix('sec'))}/24"},
         **more.get("secondary", {}),
     }
 
@@ -287,6 +287,7 @@ class Site:
         """Off, as the watcher leaves it."""
         there = partial(self.world.in_lxd, name)
         vm = SecondaryVm(name, self.scheduler, there, self._violated, self.say, self.world.machine_is_back)
+        vm.uuid = vm.uuid[:-4] + f"{0xFFFF - len(self.world.secondary_vms):04x}"
         vm.mount()
         folder = place_of_disk(self.plan, name)
         folder.folder.mkdir(parents=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +25,7 @@ from vcrecovery.keeping import SayOnce, keep, take_turns
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.problems import PlanError
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.powered import Powered, PoweredBook
 from vcrecovery.transfer import receiver
 from vcrecovery.transfer.freshness import read_freshness
 
@@ -42,6 +45,11 @@ ON = SeenSecondary("sec1", Power.RUNNING)
         (replace(OFF, mounted=False, serving=("web",), reason=""), 0, PowerAct.POWER_ON, False),
         (replace(OFF, mounted=False, serving=("web",), reason="crashed"), 0, PowerAct.POWER_ON, False),
         (replace(OFF, mounted=False, serving=("web",), reason="destroyed"), 0, None, True),
+        (replace(OFF, mounted=False, serving=("web",), reason="shutdown"), 0, None, True),
+        # We have asked for that, before web needed it.
+        (replace(OFF, mounted=False, serving=("web",), reason="shutdown", asked_off=True), 0, PowerAct.POWER_ON, False),
+        (replace(OFF, mounted=False, serving=("web",), reason="destroyed", asked_off=True), 0, None, True),
+        (replace(OFF, mounted=False, asked_off=True), 0, PowerAct.MOUNT, False),
         (ON, 599, None, False),
         (ON, 600, PowerAct.POWER_OFF, False),
         (replace(ON, serving=("web",)), 9999, None, False),
@@ -86,6 +94,44 @@ def test_what_is_done_with_it(seen: SeenSecondary, unused_for: float, act: Power
 )
 def test_what_is_read_of_it(seen: SeenSecondary, unused_for: float, said: str) -> None:
     assert decide_power(seen, unused_for, 600.0).sentence == said
+
+
+def test_a_request_to_shut_down_is_one_of_the_boot_that_it_ends(tmp_path: Path) -> None:
+    book = PoweredBook(Journal(tmp_path / "journal.db"))
+    assert book.now("sec1") is None
+    book.is_on("sec1", 100.0, "web")
+    book.is_asked_off("sec1", 200.0)
+    book.is_asked_off("sec1", 230.0)
+    assert book.now("sec1") == Powered(100.0, None, "web", 230.0)
+    book.is_off("sec1", 240.0)
+    book.is_on("sec1", 300.0, "db")
+    assert book.of("sec1") == [Powered(100.0, 240.0, "web", 230.0), Powered(300.0, None, "db")]
+    # One that somebody started, and nobody has seen.
+    book.is_asked_off("sec2", 400.0)
+    assert book.now("sec2") == Powered(400.0, None, "", 400.0)
+    book.has_overlooked_it("sec2")
+    assert book.now("sec2") == Powered(400.0, None)
+    assert book.of("sec1")[0].asked_off_at == 230.0
+
+
+def test_a_journal_of_before_takes_a_request_to_shut_down(tmp_path: Path) -> None:
+    file = tmp_path / "journal.db"
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute(
+            "CREATE TABLE powered (id INTEGER PRIMARY KEY AUTOINCREMENT, secondary TEXT NOT NULL, "
+            "on_at REAL NOT NULL, off_at REAL, why TEXT NOT NULL DEFAULT '') STRICT"
+        )
+        db.execute("INSERT INTO powered (secondary, on_at, why) VALUES ('sec1', 100.0, 'web')")
+        db.commit()
+    book = PoweredBook(Journal(file))
+    book.is_asked_off("sec1", 200.0)
+    assert book.now("sec1") == Powered(100.0, None, "web", 200.0)
+
+
+@pytest.mark.parametrize(("now", "within"), [(199.9, False), (200.0, True), (229.9, True), (230.0, False)])
+def test_how_long_ago_it_was_asked_to_shut_down(now: float, within: bool) -> None:
+    assert Powered(100.0, None, "web", 200.0).asked_off_within(30.0, now) is within
+    assert not Powered(100.0, None, "web").asked_off_within(30.0, now)
 
 
 CONFIG = {"user.vcrecovery.role": "standby", "user.vcrecovery.ready": "true", "volatile.last_state.idmap": "[]"}

@@ -36,7 +36,7 @@ def secondary() -> None:
 )
 @plan_option
 def on(name: str, seconds: float | None, plan_path: Path) -> None:
-    """Boot SECONDARY, and return once its LXD answers. No files arrive while it is on and nothing serves there."""
+    """Boot SECONDARY, and return once its LXD answers. Files go on arriving: they are handed on to it."""
     power = _power(plan_path, name)[1]
     if seconds is not None:
         power.keep_on(seconds)

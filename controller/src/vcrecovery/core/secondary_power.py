@@ -23,7 +23,7 @@ class SeenSecondary:
     """`saved`: its memory is on its hypervisor's disk. `mounted`: its disk is, and takes files.
 
     `serving`: services whose standby is to serve there. `at_work`: those with an operation that is not finished.
-    `kept_on`: somebody wants it to stay on.
+    `kept_on`: somebody wants it to stay on. `asked_off`: a controller has asked it to shut down, since it booted last.
     """
 
     name: str
@@ -35,6 +35,7 @@ class SeenSecondary:
     serving: tuple[str, ...] = ()
     at_work: tuple[str, ...] = ()
     kept_on: bool = False
+    asked_off: bool = False
 
     @property
     def needed(self) -> str:
@@ -66,7 +67,9 @@ def decide_power(seen: SeenSecondary, unused_for: float, power_off_after: float)
     if (trouble := unusable(seen)) is not None:
         return PowerDecision(trouble, wrong=True)
     if seen.serving:
-        if seen.reason in ASKED:
+        # One that we have asked to shut down goes down as if by somebody's wish, also when it is needed by then.
+        ours = seen.asked_off and seen.reason == "shutdown"
+        if seen.reason in ASKED and not ours:
             who = listed(seen.serving)
             said = f"it is to serve {who}, and was ended by somebody ({seen.reason}): left alone"
             return PowerDecision(f"{said}; `vcrecovery secondary on {seen.name}` boots it", wrong=True)

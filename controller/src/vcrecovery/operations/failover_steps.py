@@ -81,7 +81,7 @@ class FailoverSteps:
                 return self._of_a_move(step, episode)
         match step:
             case Step.CONFIRM:
-                be_asked(subject.env, subject.name)
+                be_asked(subject.env, subject.name, lambda text: self._tell(episode, text))
                 return confirm(subject, episode, self._ports.take())
             case Step.SHUTDOWN:
                 return shut_down(subject)

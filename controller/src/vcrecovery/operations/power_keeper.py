@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from vcrecovery.core.power import Power
-from vcrecovery.core.secondary_power import PowerAct, PowerDecision, decide_power
+from vcrecovery.core.secondary_power import PowerAct, PowerDecision, SeenSecondary, decide_power
 from vcrecovery.drivers.runtime import Event, each
 from vcrecovery.errors import RefusedError
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.secondary_power import SecondaryPower, on_demand_secondaries
+from vcrecovery.operations.secondary_power import SHUTS_DOWN_WITHIN, SecondaryPower, on_demand_secondaries
 from vcrecovery.store.powered import PoweredBook
 
 log = logging.getLogger("vcrecovery.watch")
@@ -42,6 +42,7 @@ class PowerKeeper:
             # Whoever has started it.
             self._book.is_on(self._name, self._env.clock.now(), "")
         self._noted_on = seen.power is Power.RUNNING
+        self._forget_a_request_of_long_ago(seen)
         unused_for = 0.0 if self._unused_since is None else now - self._unused_since
         decision = decide_power(seen, unused_for, self._off_after)
         if decision.wrong:
@@ -51,6 +52,13 @@ class PowerKeeper:
             self._say.well(self._name)
             self._do(decision.act)
         return decision
+
+    def _forget_a_request_of_long_ago(self, seen: SeenSecondary) -> None:
+        """Else we would take somebody's own shutdown for ours."""
+        if seen.asked_off and seen.power is Power.RUNNING:
+            boot = self._book.now(self._name)
+            if boot is None or not boot.asked_off_within(SHUTS_DOWN_WITHIN, self._env.clock.now()):
+                self._book.has_overlooked_it(self._name)
 
     def _do(self, act: PowerAct) -> None:
         match act:
@@ -62,6 +70,8 @@ class PowerKeeper:
                     self._power.power_off()
                 except RefusedError as error:  # needed since
                     log.info("%s", error)
+                # It may have been needed, or booted again, before the next look.
+                self._unused_since = None
             case PowerAct.MOUNT:
                 self._power.mount()
 

@@ -8,7 +8,9 @@ writes into them. Who hands it over does this, each with a lock that others wait
 - off: LXD, in which nothing runs any more, is asked for the last time, and that is noted; the VM shuts down; then the
   disk is mounted, the receiver is told where the standbys are, and `takes_files` comes.
 
-Whoever is killed in between has left a state from which the next one goes on: each act looks first.
+Whoever is killed in between has left a state from which the next one goes on: each act looks first. A request to shut
+down cannot be taken back, and LXD answers for some seconds after it: it is noted before it is made, and LXD's answer
+counts only where no request may still be followed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcrecovery.core.episode import Step
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import PoweredOn
 from vcrecovery.core.power import OFF, Power
 from vcrecovery.core.secondary_power import PowerAct, SeenSecondary, decide_power, unusable
@@ -30,7 +32,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.standbys_disk import StandbysDisk
 from vcrecovery.plan.on_demand import domain_of, is_on_demand
 from vcrecovery.store.lock import service_lock
-from vcrecovery.store.powered import Powered, PoweredBook
+from vcrecovery.store.powered import PoweredBook
 
 log = logging.getLogger("vcrecovery.watch")
 
@@ -39,8 +41,11 @@ DISK_ENDS_WITH = "-standbys.img"
 #: Seconds for a VM to begin, and for one that holds nothing to shut down.
 STARTS_WITHIN = 60.0
 SHUTS_DOWN_WITHIN = 180.0
-#: Seconds after which it is asked to shut down once more: a system that has just booted overlooks its power button.
+#: Seconds after which one that goes on has overlooked the request to shut down, as a system that has just booted does.
+#: It is asked once more then, unless something needs it by now.
 ASK_AGAIN_AFTER = 30.0
+#: Seconds for which somebody who powers it is waited for, before the next look.
+SOON = 1.0
 #: Why it was started again: a boot that hangs after that is for a person to look at.
 RESET = "its boot before hung"
 #: So often one is started that ends during its boot.
@@ -54,11 +59,11 @@ def on_demand_secondaries(env: Environment) -> list[str]:
     return [name for name, secondary in env.plan.secondaries.items() if is_on_demand(secondary)]
 
 
-def be_asked(env: Environment, service: str) -> None:
+def be_asked(env: Environment, service: str, tell: Callable[[str], None] | None = None) -> None:
     """Of the secondary of a service, where that is on demand: see `SecondaryPower.be_asked`."""
     name = env.plan.services[service].standby.secondary
     if is_on_demand(env.plan.secondaries[name]):
-        SecondaryPower(env, name).be_asked()
+        SecondaryPower(env, name).be_asked(tell)
 
 
 class SecondaryPower:
@@ -88,6 +93,7 @@ class SecondaryPower:
 
     def _seen(self, vm: NamedVm | None, otherwise: Power, detail: str) -> SeenSecondary:
         serving, at_work = self._services()
+        boot = self._book.now(self.name)
         return SeenSecondary(
             self._domain,
             otherwise if vm is None else vm.reading.power,
@@ -98,15 +104,19 @@ class SecondaryPower:
             serving,
             at_work,
             self._kept_on_until() > self._env.clock.now(),
+            boot is not None and boot.asked_off_at is not None,
         )
 
     def _services(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Those that are to serve there: from when a start was tried, their files are live. And those at work."""
-        journal, names = self._env.journal, set(self._disk.services)
-        open_ones = [one for one in journal.open_episodes() if one.service in names]
-        serving = {name for name, found in journal.who_serves().items() if found.side is Side.STANDBY}
+        names, open_ones = set(self._disk.services), self._open_episodes()
+        serving = {name for name, found in self._env.journal.who_serves().items() if found.side is Side.STANDBY}
         serving |= {one.service for one in open_ones if one.tried(Step.START) and not one.request.back}
         return tuple(sorted(serving & names)), tuple(sorted(one.service for one in open_ones))
+
+    def _open_episodes(self) -> list[Episode]:
+        names = set(self._disk.services)
+        return [one for one in self._env.journal.open_episodes() if one.service in names]
 
     def keep_on(self, seconds: float) -> None:
         """From now on; 0: as its services need it."""
@@ -129,14 +139,17 @@ class SecondaryPower:
             raise ExternalError(f"hypervisor {self._host.name} has no VM {self._domain}", "site.yml makes it")
         return vm
 
+    def _lock(self, patience: float) -> contextlib.AbstractContextManager[None]:
+        """Holds its power. Raises BusyError when another still does after so many seconds."""
+        state_dir, clock = self._env.plan.state_dir, self._env.clock
+        return service_lock(state_dir, self.name, brief=True, part="power", patience=patience, clock=clock)
+
     @contextmanager
     def _alone(self, patience: float) -> Iterator[None]:
         """Holds its power. Raises ExternalError when another still does after so many seconds."""
-        state_dir, clock = self._env.plan.state_dir, self._env.clock
         with contextlib.ExitStack() as held:
             try:
-                lock = service_lock(state_dir, self.name, brief=True, part="power", patience=patience, clock=clock)
-                held.enter_context(lock)
+                held.enter_context(self._lock(patience))
             except BusyError as error:
                 said = f"another controller powers secondary {self.name} on or off"
                 raise ExternalError(said, "run it again") from error
@@ -145,18 +158,18 @@ class SecondaryPower:
     # -- on ----------------------------------------------------------------------------------------------------
 
     def power_on(self, why: str, tell: Callable[[str], None] = lambda _text: None) -> PoweredOn:
-        """Returns once its LXD answers. Several that want it share one boot, and one reset of one that hangs.
+        """Returns once its LXD answers, and will go on to. Several share one boot, and one reset of one that hangs.
 
         Raises ExternalError when it does not come up in time. One that could not even be started has given its disk
         back; one that has started and hangs keeps it.
         """
         clock, within = self._env.clock, self._secondary.power_on_within
-        began, starts, told = clock.steady(), 0, 0.0
+        began, starts, told, goes_down = clock.steady(), 0, 0.0, False
         deadline = began + within
         while True:
             left = deadline - clock.steady()
             if self._host_says_off():
-                if starts == STARTS or left <= 0:
+                if starts == STARTS or (starts > 0 and left <= 0):
                     raise ExternalError(
                         f"the VM of secondary {self.name} ends during its boot", f"`virsh console {self._domain}`"
                     )
@@ -164,14 +177,18 @@ class SecondaryPower:
                     if self._start(why):
                         starts += 1
                         tell(f"secondary {self.name} boots")
-            if self._answers():
+            answers = self._answers()
+            if answers and self._stays_on():
                 took = clock.steady() - began
                 if starts == 0 and took < 1.0:
                     return PoweredOn(f"secondary {self.name} is on")
                 return PoweredOn(f"secondary {self.name}: LXD answers after {took:.1f} s", took)
+            if answers and not goes_down:
+                goes_down, deadline = True, max(deadline, clock.steady() + ASK_AGAIN_AFTER)
+                tell(self._waits_for_its_shutdown)
             if clock.steady() >= deadline:
                 if (more := self._left(tell)) <= 0:
-                    boot = self._boot()
+                    boot = self._book.now(self.name)
                     since = "was reset" if boot is not None and boot.why == RESET else "was to boot"
                     raise ExternalError(
                         f"LXD on secondary {self.name} does not answer {within:.0f} s after its VM {since}",
@@ -180,18 +197,25 @@ class SecondaryPower:
                 deadline = clock.steady() + more
             if clock.steady() - began - told >= TELL_EVERY:
                 told = clock.steady() - began
-                tell(f"secondary {self.name}: waiting for its LXD, {told:.0f} s")
+                tell(f"secondary {self.name}: waiting for its {'shutdown' if answers else 'LXD'}, {told:.0f} s")
             clock.sleep(LOOK_EVERY)
 
-    def be_asked(self) -> None:
+    def be_asked(self, tell: Callable[[str], None] | None = None) -> None:
         """Returns once its LXD can be asked, or the note of it: in the middle of a boot neither can.
 
-        One that ended while a standby served there is booted, and one that hangs in its boot reset, once.
+        One that ended while a standby served there is booted, and one that hangs in its boot reset, once. Whoever gives
+        `tell` has an operation open, which needs it: one that is being shut down is waited for too.
         Raises ExternalError, also after `power_on_within`.
         """
-        clock = self._env.clock
+        clock, goes_down = self._env.clock, False
         deadline = clock.steady() + self._secondary.power_on_within
-        while not self._disk.is_mounted and not self._answers():
+        while not self._disk.is_mounted:
+            if self._answers():
+                if tell is None or self._stays_on():
+                    return
+                if not goes_down:
+                    goes_down, deadline = True, max(deadline, clock.steady() + ASK_AGAIN_AFTER)
+                    tell(self._waits_for_its_shutdown)
             seen = self.look()
             if seen.power in OFF and seen.serving:
                 self.power_on("a standby is to serve there")
@@ -217,8 +241,11 @@ class SecondaryPower:
         is lost. Raises ExternalError.
         """
         within, clock = self._secondary.power_on_within, self._env.clock
-        with self._alone(5.0):
-            seen, boot = self.look(), self._boot()
+        # Who shuts it down lets go of it by then: it is needed.
+        with self._alone(ASK_AGAIN_AFTER + 5.0):
+            seen, boot = self.look(), self._book.now(self.name)
+            if seen.power in OFF or self._answers():
+                return LOOK_EVERY
             if seen.power is not Power.RUNNING or boot is None:
                 return 0.0
             left = boot.on_at + within - clock.now()
@@ -229,13 +256,8 @@ class SecondaryPower:
                 return left
             tell(f"secondary {self.name}: its LXD has not answered for {within:.0f} s: its VM is reset")
             self._host.destroy(self._vm().uuid, STARTS_WITHIN)
-            self._book.is_off(self.name, clock.now())
             self._start(RESET)
         return within
-
-    def _boot(self) -> Powered | None:
-        """The one that is not over. It has no `why` where somebody else has started it."""
-        return next((boot for boot in self._book.of(self.name) if boot.off_at is None), None)
 
     def _host_says_off(self) -> bool:
         return self._vm().reading.power is not Power.RUNNING
@@ -249,6 +271,32 @@ class SecondaryPower:
         except ExternalError:
             return False
 
+    def _stays_on(self) -> bool:
+        """Whether its LXD, which answers, will go on to. Raises ExternalError.
+
+        It may not while somebody shuts it down, and for a while after somebody who has asked for that was killed.
+        """
+        if self._was_needed_before_any_request():
+            # Whoever has its power, and may stand still with it, is not waited for.
+            return not self._host_says_off()
+        try:
+            with self._lock(SOON):
+                boot = self._book.now(self.name)
+                if boot is not None and boot.asked_off_within(ASK_AGAIN_AFTER, self._env.clock.now()):
+                    return False
+                return not self._host_says_off()
+        except BusyError:
+            return False
+
+    def _was_needed_before_any_request(self) -> bool:
+        """Nobody asks it to shut down once it is needed, and what was asked before has been overlooked by now."""
+        before = self._env.clock.now() - ASK_AGAIN_AFTER
+        return bool(self._services()[0]) or any(one.opened_at <= before for one in self._open_episodes())
+
+    @property
+    def _waits_for_its_shutdown(self) -> str:
+        return f"secondary {self.name} is being shut down: waiting until it is off, or has overlooked that"
+
     def _start(self, why: str) -> bool:
         """Whether it was off. Under its lock."""
         vm = self._vm()
@@ -259,6 +307,8 @@ class SecondaryPower:
         seen = self._seen(vm, Power.ABSENT, "")
         if (trouble := unusable(seen)) is not None:
             raise ExternalError(f"secondary {self.name} is not started: {trouble}")
+        # Of the boot before, whose end nobody may have noted: a request to shut down ends with it.
+        self._book.is_off(self.name, self._env.clock.now())
         self._disk.take(self.disk_of_one_that_is_off())
         try:
             self._host.start(vm.uuid, with_host=False, timeout=STARTS_WITHIN)
@@ -275,36 +325,41 @@ class SecondaryPower:
     def power_off(self) -> bool:
         """Shuts it down, and mounts its disk here; whether it was on.
 
-        Raises RefusedError while something needs it, and ExternalError.
+        Raises RefusedError while something needs it, also where it has overlooked the request; and ExternalError.
         """
         with self._alone(5.0):
             vm = self._vm()
             if vm.reading.power in OFF:
                 self._open(vm)
                 return False
-            # A failover that begins after this waits for the lock.
-            if why := self.look().needed:
-                raise RefusedError(f"secondary {self.name} stays on: {why}")
+            self._refuse_while_needed()
             self.place.write(self._lxd.to_note(self._secondary.storage_pool))
             self._shut_down(vm)
             self._book.is_off(self.name, self._env.clock.now())
             self._open(self._vm())
         return True
 
+    def _refuse_while_needed(self) -> None:
+        if why := self.look().needed:
+            raise RefusedError(f"secondary {self.name} stays on: {why}")
+
     def _shut_down(self, vm: NamedVm) -> None:
         clock = self._env.clock
         began, asked = clock.steady(), 0
         while True:
             waited = clock.steady() - began
-            if waited >= asked * ASK_AGAIN_AFTER:
-                asked += 1
-                self._host.shut_down(vm.uuid)
-            if self._vm().reading.power in OFF:
-                return
             if waited >= SHUTS_DOWN_WITHIN:
                 raise ExternalError(
                     f"secondary {self.name} has not shut down within {waited:.0f} s", f"`virsh console {self._domain}`"
                 )
+            if waited >= asked * ASK_AGAIN_AFTER:
+                # An operation may have begun since, and waits for the lock.
+                self._refuse_while_needed()
+                asked += 1
+                self._book.is_asked_off(self.name, clock.now())
+                self._host.shut_down(vm.uuid)
+            if self._vm().reading.power in OFF:
+                return
             clock.sleep(LOOK_EVERY)
 
     def mount(self) -> None:

@@ -139,6 +139,7 @@ class Journal:
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
             ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
             ("standby_end", "started_at", "REAL"),
+            ("powered", "asked_off_at", "REAL"),
         ):
             if self._has(table, column):
                 continue

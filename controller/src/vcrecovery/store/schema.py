@@ -65,11 +65,11 @@ CREATE TABLE IF NOT EXISTS drained (
     secondary TEXT PRIMARY KEY, since REAL NOT NULL, asked_by TEXT NOT NULL
 ) STRICT;
 """
-#: When a secondary on demand was on; `off_at` is NULL while it is.
+#: When a secondary on demand was on; `off_at` is NULL while it is. `asked_off_at`: a controller asked it to shut down.
 POWERED_SCHEMA = """
 CREATE TABLE IF NOT EXISTS powered (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    secondary TEXT NOT NULL, on_at REAL NOT NULL, off_at REAL, why TEXT NOT NULL DEFAULT ''
+    secondary TEXT NOT NULL, on_at REAL NOT NULL, off_at REAL, why TEXT NOT NULL DEFAULT '', asked_off_at REAL
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_power ON powered (secondary) WHERE off_at IS NULL;
 """
