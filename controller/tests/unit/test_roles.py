@@ -87,7 +87,7 @@ ZONES = {
     "keys": {"failover": {"name": "failover.key", "secret_file": "/etc/vcrecovery/tsig/failover.key"}},
     "zones": {"Example.net.": {"servers": ["localhost"], "key": "failover"}},
 }
-#: Whether BIND serves the plan's zone, whether the role has made that, whether it is included; and whether it is refused.
+#: Whether BIND serves the plan's zone, the role has made that, and it is included; and whether it is refused.
 SERVED = {
     "new host": (False, False, False, False),
     "served": (True, False, False, True),
