@@ -120,6 +120,15 @@ def test_plan_check_warns_of_a_long_ttl(plan_file: Path) -> None:
     assert len(warnings) == 1
 
 
+def test_plan_check_online_looks_for_your_commands(plan_file: Path) -> None:
+    fence = "{fence: {command: [/usr/local/sbin/power-offf, hv1]}, uri: "
+    plan_file.write_text(plan_file.read_text().replace("{uri: ", fence, 1))
+    # A plan may be checked on another machine than the controller's.
+    assert "power-offf" not in vcrecovery("plan", "check", plan_file).stdout
+    said = vcrecovery("plan", "check", "--online", plan_file).stdout
+    assert "warning: hypervisors.hv1.fence.command: this machine has no command /usr/local/sbin/power-offf" in said
+
+
 def test_plan_check_online_finds_what_is_down(plan_file: Path) -> None:
     done = vcrecovery("plan", "check", "--online", plan_file)
     assert done.returncode == ExitCode.USAGE

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.plan.commands import missing_commands
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.load import load_plan, load_with_warnings
 from vcrecovery.plan.names import sides_of
@@ -242,6 +243,31 @@ def test_one_name_may_have_several_types(plan_file: Path) -> None:
     assert [sides_of(record, service) for record in service.dns] == [
         ("10.10.0.10", "10.20.0.10"),
         ("fd00::1", "fd00::2"),
+    ]
+
+
+def test_commands_that_this_machine_does_not_have_are_named(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    for old, new in (
+        (
+            "ports: [80, {tcp: 443}]",
+            "ports: [80, {command: [/nowhere/check, '{address}']}, {command: [cat, '{address}']}]",
+        ),
+        (
+            "    max_staleness: 2m",
+            "    max_staleness: 2m\n    hooks: {after_switch: [{command: [true]}, {command: [nowhere]}]}",
+        ),
+        ("services:", "hooks: {before_start: [{command: [/etc/passwd]}]}\nservices:"),
+        ("{uri: ", "{fence: {command: [/usr/local/sbin/power-offf, hv1]}, uri: "),
+    ):
+        assert old in text, old
+        text = text.replace(old, new.replace("[true]", "['true']"), 1)
+    plan_file.write_text(text)
+    assert [line.partition(" that it can run")[0] for line in missing_commands(load_plan(plan_file))] == [
+        "hypervisors.hv1.fence.command: this machine has no command /usr/local/sbin/power-offf",
+        "hooks.before_start[0].command: this machine has no command /etc/passwd",
+        "services.web.ports[1].command: this machine has no command /nowhere/check",
+        "services.web.hooks.after_switch[1].command: this machine has no command nowhere",
     ]
 
 

@@ -212,7 +212,7 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (
             view(reading=RUNNING, state=replace(SERVED, suspension=REBUILT), standby=standby(state="running")),
             Level.WARNING,
-            "runs beside the standby, as you have allowed until further notice; `vcrecovery failback web` returns to it",
+            "beside the standby, as you have allowed until further notice; `vcrecovery failback web` returns to it",
         ),
         (
             view(reading=SUSPENDED, state=replace(SERVED, suspension=FOR_AN_HOUR), standby=standby(state="running")),
