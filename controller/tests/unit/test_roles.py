@@ -14,6 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 ROLES = ("controller", "dns", "hypervisor", "monitoring", "primary", "secondary")
 PLAN = {
     "dns": {"servers": {"ns1": {}}, "keys": {}, "zones": {}},
+    "hypervisors": {"localhost": {"uri": "qemu+ssh://vcrecovery@192.0.2.31/system"}},
     "secondaries": {"sec1": {}},
     "services": {"web": {}},
     "zabbix": {"api": {"url": "https://zabbix.example.net"}},
@@ -23,8 +24,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "controller": ({"controller_plan": {}}, "no plan with services is given; set vcrecovery_plan for all hosts"),
     "dns": ({"dns_server": "ns3"}, "dns_server is ns3, but the plan's dns.servers are ns1"),
     "hypervisor": (
-        {"hypervisor_snmp_agent": "vcrecovery", "hypervisor_snmp_auth": "short"},
+        {
+            "hypervisor_fencing_keys": ["ssh-ed25519 AAAA"],
+            "hypervisor_snmp_agent": "vcrecovery",
+            "hypervisor_snmp_auth": "short",
+        },
         "set vcrecovery_snmp_auth and vcrecovery_snmp_privacy (in a vault)",
+    ),
+    "hypervisor, without a key": (
+        {},
+        "the plan has qemu+ssh://vcrecovery@192.0.2.31/system for localhost, and hypervisor_fencing_keys is empty: run",
     ),
     "monitoring": ({}, "monitoring_engine zabbix needs zabbix.api.url and zabbix.api.token_file in the plan"),
     "primary": ({"primary_service": "wbe"}, "primary_service is wbe, but the plan's services are web"),
@@ -67,7 +76,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         (own / part).symlink_to(CHECKOUT / part)
     tasks = [
         {
-            "ansible.builtin.include_role": {"name": f"vcrecovery.standby.{role}", "tasks_from": "preflight"},
+            "ansible.builtin.include_role": {
+                "name": f"vcrecovery.standby.{role.partition(',')[0]}",
+                "tasks_from": "preflight",
+            },
             "vars": variables,
         }
         for role, (variables, _) in WRONG.items()
