@@ -169,3 +169,10 @@ def test_the_first_file_of_a_role_is_a_table_of_contents(main: Path) -> None:
         assert task["tags"], task["name"]
         if isinstance(included := task.get("ansible.builtin.include_tasks"), dict):
             assert included["apply"]["tags"] == task["tags"], task["name"]
+
+
+@pytest.mark.parametrize("folder", ["playbooks", "roles"])
+def test_no_key_is_merged_and_given_again(folder: str) -> None:
+    """Ansible 2.19 warns of each such key at every run."""
+    merging = [path.name for path in (CHECKOUT / folder).rglob("*.yml") if "<<:" in path.read_text()]
+    assert not merging
