@@ -252,6 +252,15 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (view(standby=standby(detail="a file went away")), Level.WARNING, "may lack something: a file went away"),
         (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is out of date: dpkg"),
         (
+            view(
+                standby=StandbyView(
+                    "unreachable", "sec1 does not know the certificate of this controller", hint="add it there"
+                )
+            ),
+            Level.ATTENTION,
+            "does not know the certificate of this controller; add it there; until then nothing can take over",
+        ),
+        (
             view(standby=StandbyView("missing", "secondary sec1 has no container web")),
             Level.ATTENTION,
             "role `secondary`",

@@ -238,7 +238,8 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
         return Finding(Level.ATTENTION, name, sentence, hint, topic)
 
     if standby.state == "unreachable":
-        yield now(standby.detail, "start LXD there: without it nothing can take over")
+        hint = f"{standby.hint}; until then nothing can take over" if standby.hint else ""
+        yield now(standby.detail, hint or "start LXD there: without it nothing can take over")
     elif standby.state == "missing":
         yield now(standby.detail, "the role `secondary` makes it")
     elif not view.protected:
