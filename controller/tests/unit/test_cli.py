@@ -57,6 +57,20 @@ def test_errors(plan_file: Path, words: list[str], code: ExitCode, said: str) ->
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["failover", "web", "--primary-is-down"], "requires an argument; see `vcrecovery failover --help`"),
+        (["pause", "web", "--for"], "requires an argument; see `vcrecovery suspend --help`"),
+        (["--plan", "x.yml", "status"], "--plan stands behind the verb: `vcrecovery status --plan FILE`"),
+        (["--forse", "status"], "; see `vcrecovery --help`"),
+    ],
+)
+def test_help_is_that_of_the_verb(words: list[str], said: str) -> None:
+    done = vcrecovery(*words)
+    assert (done.returncode, done.stderr.strip().endswith(said)) == (ExitCode.USAGE, True), done.stderr
+
+
 def test_a_missing_plan_is_named(tmp_path: Path) -> None:
     done = vcrecovery("status", "--plan", tmp_path / "none.yml")
     assert done.returncode == ExitCode.USAGE
