@@ -121,8 +121,9 @@ ALERTS: Sequence[Alert] = (
         "old-primary",
         "critical",
         "has its old primary running beside its standby",
-        "Shut it down. Its files are older than what the standby has served since.",
-        expr='vcrecovery_service_verdict{verdict="stale primary"} == 1 unless on (service) vcrecovery_primary_held == 1',
+        "`vcrecovery status <name>` says how to shut it down. Its files are older than what the standby has served since.",
+        expr='vcrecovery_service_verdict{verdict="stale primary"} == 1 unless on (service) vcrecovery_primary_held == 1\n'
+        "unless on (service) vcrecovery_service_suspended == 1",
         lasts="1m",
         zabbix="min(<vcr.oldprimary>,{$VCR.FAILED.FOR})=1 and count(<vcr.oldprimary>,{$VCR.FAILED.FOR})>=2",
     ),

@@ -90,7 +90,7 @@ _SERVICES_PROTOTYPES = [
     _service("vcr.health", "Health of {#SERVICE}",
         "Slow: it takes longer to answer than the plan's detection.slow_after. Unknown: nobody could ask, or a failover is"
         " at work on it.", "service-down", "service-unknown", words="Health"),
-    _service("vcr.oldprimary", "Old primary of {#SERVICE}", "Whether it runs although the standby serves.",
+    _service("vcr.oldprimary", "Old primary of {#SERVICE}", "Whether it runs although the standby serves. Not while automatic failover is suspended.",
         "old-primary", of="$.old_primary", words="Yes or no"),
     _service("vcr.operation", "Operation on {#SERVICE}", "What is under way, and its last step; empty when nothing is.",
         of="$.operation", value_type="TEXT"),

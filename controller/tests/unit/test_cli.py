@@ -57,6 +57,20 @@ def test_errors(plan_file: Path, words: list[str], code: ExitCode, said: str) ->
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["failover", "web", "--primary-is-down"], "requires an argument; see `vcrecovery failover --help`"),
+        (["pause", "web", "--for"], "requires an argument; see `vcrecovery suspend --help`"),
+        (["--plan", "x.yml", "status"], "--plan stands behind the verb: `vcrecovery status --plan FILE`"),
+        (["--forse", "status"], "; see `vcrecovery --help`"),
+    ],
+)
+def test_help_is_that_of_the_verb(words: list[str], said: str) -> None:
+    done = vcrecovery(*words)
+    assert (done.returncode, done.stderr.strip().endswith(said)) == (ExitCode.USAGE, True), done.stderr
+
+
 def test_a_missing_plan_is_named(tmp_path: Path) -> None:
     done = vcrecovery("status", "--plan", tmp_path / "none.yml")
     assert done.returncode == ExitCode.USAGE
@@ -118,6 +132,15 @@ def test_plan_check_warns_of_a_long_ttl(plan_file: Path) -> None:
     assert "warning: line 23: services.web.dns[0].ttl: " in done.stdout
     warnings = json.loads(vcrecovery("plan", "check", "--json", plan_file).stdout)["warnings"]
     assert len(warnings) == 1
+
+
+def test_plan_check_online_looks_for_your_commands(plan_file: Path) -> None:
+    fence = "{fence: {command: [/usr/local/sbin/power-offf, hv1]}, uri: "
+    plan_file.write_text(plan_file.read_text().replace("{uri: ", fence, 1))
+    # A plan may be checked on another machine than the controller's.
+    assert "power-offf" not in vcrecovery("plan", "check", plan_file).stdout
+    said = vcrecovery("plan", "check", "--online", plan_file).stdout
+    assert "warning: hypervisors.hv1.fence.command: this machine has no command /usr/local/sbin/power-offf" in said
 
 
 def test_plan_check_online_finds_what_is_down(plan_file: Path) -> None:

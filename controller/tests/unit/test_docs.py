@@ -158,3 +158,9 @@ def test_commands_are_found() -> None:
 def test_every_target_of_make_exists(text: Path) -> None:
     targets = set(re.findall(r"(?m)^([a-z-]+):", (CHECKOUT / "Makefile").read_text()))
     assert set(re.findall(r"(?:`|^ {4})make ([a-z-]+)", text.read_text(), re.MULTILINE)) <= targets
+
+
+def test_the_inventory_is_named_so_that_nothing_else_is_read_as_one() -> None:
+    """`-i my-site` has Ansible read `my-site/plan.yml` as an inventory, and warn of its keys at every run."""
+    named = {word for text in WRITTEN for word in re.findall(r"-i (my-site\S*)", text.read_text())}
+    assert named == {"my-site/hosts.yml"}

@@ -137,7 +137,7 @@ def test_a_change_that_was_given_up_is_not_made_later(host: LibvirtHost, domain:
         (
             "qemu+ssh://kim@hv1/system",
             "Cannot recv data: Host key verification failed.: Connection reset by peer",
-            "see that it is up, and that root's SSH key and its host key are known",
+            "see that it is up, that hypervisor_fencing_keys of its role has root's SSH key, and root its host key",
         ),
         ("qemu+ssh://kim@hv1/system", "Failed to connect socket to 'x': No such file", "start libvirtd there"),
         ("qemu:///system", "Cannot recv data: Connection reset by peer", "start libvirtd there"),

@@ -220,7 +220,7 @@ def test_unprotected_for_long_and_well_again(memory_path: Path) -> None:
     assert title.startswith("web: LXD on secondary sec1")
     body = here.world.told[0][2]
     assert "it needs attention now" in body
-    assert "Next: start LXD there: without it nothing can take over." in body
+    assert "Next: start it, and try `lxc list` there; until then nothing can take over." in body
     here.kill_watcher()
     here.watch(300)
     assert len(titles(here)) == 1

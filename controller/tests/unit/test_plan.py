@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.plan.commands import missing_commands
 from vcrecovery.plan.fields import parse_duration
 from vcrecovery.plan.load import load_plan, load_with_warnings
 from vcrecovery.plan.names import sides_of
@@ -242,6 +243,82 @@ def test_one_name_may_have_several_types(plan_file: Path) -> None:
     assert [sides_of(record, service) for record in service.dns] == [
         ("10.10.0.10", "10.20.0.10"),
         ("fd00::1", "fd00::2"),
+    ]
+
+
+def test_commands_that_this_machine_does_not_have_are_named(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    for old, new in (
+        (
+            "ports: [80, {tcp: 443}]",
+            "ports: [80, {command: [/nowhere/check, '{address}']}, {command: [cat, '{address}']}]",
+        ),
+        (
+            "    max_staleness: 2m",
+            "    max_staleness: 2m\n    hooks: {after_switch: [{command: [true]}, {command: [nowhere]}]}",
+        ),
+        ("services:", "hooks: {before_start: [{command: [/etc/passwd]}]}\nservices:"),
+        ("{uri: ", "{fence: {command: [/usr/local/sbin/power-offf, hv1]}, uri: "),
+    ):
+        assert old in text, old
+        text = text.replace(old, new.replace("[true]", "['true']"), 1)
+    plan_file.write_text(text)
+    assert [line.partition(" that it can run")[0] for line in missing_commands(load_plan(plan_file))] == [
+        "hypervisors.hv1.fence.command: this machine has no command /usr/local/sbin/power-offf",
+        "hooks.before_start[0].command: this machine has no command /etc/passwd",
+        "services.web.ports[1].command: this machine has no command /nowhere/check",
+        "services.web.hooks.after_switch[1].command: this machine has no command nowhere",
+    ]
+
+
+def _doubts(file: Path, *changes: tuple[str, str]) -> list[str]:
+    text = file.read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    file.write_text(text)
+    return [str(warning) for warning in load_with_warnings(file)[1]]
+
+
+@pytest.mark.parametrize(
+    ("staleness", "sync", "said"),
+    [
+        ("5s", "", "is 5 s, and sync.heartbeat and sync.delay together are 11 s: "),
+        ("15m", "heartbeat: 1h", "is 900 s, and sync.heartbeat and sync.delay together are 3601 s: "),
+        ("2m", "engine: periodic, reconcile: 1m, heartbeat: 2m", "is 120 s, and sync.heartbeat is 120 s: "),
+        ("12s", "", ""),
+        ("11s", "heartbeat: 3s, delay: 5s", ""),
+    ],
+)
+def test_a_standby_that_is_too_old_by_design_is_warned_of(
+    plan_file: Path, staleness: str, sync: str, said: str
+) -> None:
+    new = f"    max_staleness: {staleness}\n    sync: {{{sync}}}"
+    found = _doubts(plan_file, ("    max_staleness: 2m", new))
+    assert [f"services.web.max_staleness: {said}" in line for line in found] == ([True] if said else [])
+
+
+def test_two_primaries_with_one_address_are_warned_of(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    other = (
+        text[text.index("  web:") :]
+        .replace("web:", "mail:")
+        .replace("0001", "0002")
+        .replace("10.20.0.10", "10.20.0.11")
+    )
+    plan_file.write_text(text + other.replace("www.", "mail."))
+    (found,) = _doubts(plan_file)
+    assert "services.mail.primary.address: 10.10.0.10 is that of service web too" in found
+
+
+def test_what_a_controller_does_not_do_over_https_is_warned_of(plan_file: Path) -> None:
+    old, more = "    max_staleness: 2m", "    restore_points: {keep: 2}\n    drill: {every: 7d}"
+    assert _doubts(plan_file, (old, f"{old}\n{more}")) == []
+    url = "{url: 'https://192.0.2.5:8443', certificate: c, key: k, server_certificate: s}"
+    found = _doubts(plan_file, (f"{plan_file.parent}/no-lxd.socket", url))
+    assert [line.partition(": services.web.")[2] for line in found] == [
+        "restore_points.keep: needs a controller on sec1 itself; over HTTPS none is made",
+        "drill.every: needs a controller on sec1 itself; over HTTPS none is made",
     ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reference_pages import metric_page
 from reference_pages.pages import CHECKOUT, PAGES
 
 
@@ -21,3 +22,7 @@ def test_a_page_made_of_code_is_current(path: Path, monkeypatch: pytest.MonkeyPa
         path.write_text(made)
     written = path.read_text() if path.exists() else ""
     assert made == written, f"{path.relative_to(CHECKOUT)} is not current: run `make docs`, and commit what it writes"
+
+
+def test_every_metric_shows_its_labels() -> None:
+    assert [family.name for family in metric_page.shown() if not family.samples] == []

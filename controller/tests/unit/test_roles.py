@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 ROLES = ("controller", "dns", "hypervisor", "monitoring", "primary", "secondary")
 PLAN = {
     "dns": {"servers": {"ns1": {}}, "keys": {}, "zones": {}},
+    "hypervisors": {"localhost": {"uri": "qemu+ssh://vcrecovery@192.0.2.31/system"}},
     "secondaries": {"sec1": {}},
     "services": {"web": {}},
     "zabbix": {"api": {"url": "https://zabbix.example.net"}},
@@ -22,8 +24,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "controller": ({"controller_plan": {}}, "no plan with services is given; set vcrecovery_plan for all hosts"),
     "dns": ({"dns_server": "ns3"}, "dns_server is ns3, but the plan's dns.servers are ns1"),
     "hypervisor": (
-        {"hypervisor_snmp_agent": "vcrecovery", "hypervisor_snmp_auth": "short"},
+        {
+            "hypervisor_fencing_keys": ["ssh-ed25519 AAAA"],
+            "hypervisor_snmp_agent": "vcrecovery",
+            "hypervisor_snmp_auth": "short",
+        },
         "set vcrecovery_snmp_auth and vcrecovery_snmp_privacy (in a vault)",
+    ),
+    "hypervisor, without a key": (
+        {},
+        "the plan has qemu+ssh://vcrecovery@192.0.2.31/system for localhost, and hypervisor_fencing_keys is empty: run",
     ),
     "monitoring": ({}, "monitoring_engine zabbix needs zabbix.api.url and zabbix.api.token_file in the plan"),
     "primary": ({"primary_service": "wbe"}, "primary_service is wbe, but the plan's services are web"),
@@ -66,7 +76,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         (own / part).symlink_to(CHECKOUT / part)
     tasks = [
         {
-            "ansible.builtin.include_role": {"name": f"vcrecovery.standby.{role}", "tasks_from": "preflight"},
+            "ansible.builtin.include_role": {
+                "name": f"vcrecovery.standby.{role.partition(',')[0]}",
+                "tasks_from": "preflight",
+            },
             "vars": variables,
         }
         for role, (variables, _) in WRONG.items()
@@ -79,6 +92,63 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("role", WRONG)
 def test_what_is_wrong_is_said_with_the_way_out(role: str, said: str) -> None:
     assert WRONG[role][1] in said
+
+
+ZONES = {
+    "servers": {"localhost": {"address": "192.0.2.53"}},
+    "keys": {"failover": {"name": "failover.key", "secret_file": "/etc/vcrecovery/tsig/failover.key"}},
+    "zones": {"Example.net.": {"servers": ["localhost"], "key": "failover"}},
+}
+#: Whether BIND serves the plan's zone, the role has made that, and it is included; and whether it is refused.
+SERVED = {
+    "new host": (False, False, False, False),
+    "served": (True, False, False, True),
+    "served, and a run was cut off before the include": (True, True, False, True),
+    "ours": (True, True, True, False),
+    "ours is another one": (True, False, True, True),
+}
+
+
+@pytest.mark.parametrize("check", ["0", "1"], ids=["played", "rehearsed"])
+def test_a_zone_that_the_name_server_serves_already_is_not_made_anew(tmp_path: Path, check: str) -> None:
+    """BIND does not start with two zones of one name, and then serves none of its zones."""
+    own = tmp_path / "ansible_collections/vcrecovery/standby"
+    own.mkdir(parents=True)
+    for part in ("galaxy.yml", "meta", "plugins", "roles"):
+        (own / part).symlink_to(CHECKOUT / part)
+    (tmp_path / "bin").mkdir()
+    stub = tmp_path / "bin/named-checkconf"
+    stub.write_text("#!/bin/sh\necho '. IN _default hint'\necho ${SERVED?} IN _default primary\n")
+    stub.chmod(0o755)
+    play: list[dict[str, Any]] = []
+    for case, (served, made, included, _) in SERVED.items():
+        folder = tmp_path / case.replace(" ", "-").replace(",", "")
+        folder.mkdir()
+        name = "Example.net." if made else "other.net"
+        (folder / "zones.conf").write_text(f'# made\n\nzone "{name}" {{\n  type primary;\n}};\n')
+        line = f'include "{folder}/zones.conf";'
+        (folder / "named.conf.local").write_text(line if included else f"// {line}\n")
+        role = {"name": "vcrecovery.standby.dns", "tasks_from": "preflight"}
+        where = {"dns_config_dir": str(folder), "dns_include_in": f"{folder}/named.conf.local"}
+        if case == "new host":
+            where = {"dns_config_dir": f"{folder}/none", "dns_include_in": f"{folder}/none/local"}
+        play.append(
+            {
+                "block": [
+                    {"ansible.builtin.include_role": role, "vars": where},
+                    {"ansible.builtin.debug": {"msg": f"{case}: taken"}},
+                ],
+                "rescue": [{"ansible.builtin.debug": {"msg": f"{case}: refused, {{{{ ansible_failed_result.msg }}}}"}}],
+                "environment": {"SERVED": "EXAMPLE.net"} if served else {},
+            }
+        )
+    variables = {"vcrecovery_plan": {**PLAN, "dns": ZONES}}
+    text = [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": play, "check_mode": check == "1"}]
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    said = plays_here(tmp_path, text, PATH=path, ANSIBLE_PYTHON_INTERPRETER="/usr/bin/python3", ANSIBLE_NOCOLOR="1")
+    for case, (*_, refused) in SERVED.items():
+        wanted = f"{case}: refused, localhost serves example.net already" if refused else f"{case}: taken"
+        assert wanted in said
 
 
 def test_what_the_role_primary_lays_out_is_on_the_disk_when_it_ends() -> None:
@@ -99,3 +169,10 @@ def test_the_first_file_of_a_role_is_a_table_of_contents(main: Path) -> None:
         assert task["tags"], task["name"]
         if isinstance(included := task.get("ansible.builtin.include_tasks"), dict):
             assert included["apply"]["tags"] == task["tags"], task["name"]
+
+
+@pytest.mark.parametrize("folder", ["playbooks", "roles"])
+def test_no_key_is_merged_and_given_again(folder: str) -> None:
+    """Ansible 2.19 warns of each such key at every run."""
+    merging = [path.name for path in (CHECKOUT / folder).rglob("*.yml") if "<<:" in path.read_text()]
+    assert not merging

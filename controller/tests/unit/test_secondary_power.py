@@ -351,7 +351,7 @@ SPARE = {
         ({"fence": {"command": ["off"]}}, {}, "for a secondary that has a spare"),
         ({}, {"mode": "frozen"}, "its standbys are cold"),
         ({}, {"restore_points": {"keep": 2}}, "makes no snapshots"),
-        ({}, {"drill": {"every": "7d"}}, "drill by hand"),
+        ({}, {"drill": {"every": "7d"}}, "no drill is possible there; a switchover"),
         ({}, SPARE, "is refused with a secondary on demand"),
     ],
 )

@@ -37,6 +37,8 @@ POLICY = Policy(max_staleness=120.0)
 SERVED = ServiceState("web", epoch=3, side=Side.STANDBY, seen_running_at=NOW - 9999)
 SUSPENDED = DomainReading(Power.PAUSED)
 UNDER_MAINTENANCE = ServiceState("web", seen_running_at=NOW - 9999, suspension=Suspension(NOW - 9, None, "x"))
+REBUILT = Suspension(NOW - 9, None, "rebuilt")
+FOR_AN_HOUR = Suspension(NOW - 9, NOW + 3600, "work")
 HELD = Quarantine(1, "web", 3, PLAN.uuid, NOW - 60.1, NOW - 60)
 HOSTILE = "evil\x1b]0;title\x07\x1b[2J\r\nweb: all is well\u202e\x9b31m"
 
@@ -202,7 +204,21 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (view(reading=DomainReading(Power.SHUTOFF, "destroyed")), Level.ATTENTION, "not served: "),
         (view(reading=SUSPENDED, course=Course()), Level.WARNING, "the primary is paused"),
         (view(reading=SUSPENDED), Level.ATTENTION, f"connection refused; `virsh resume {PLAN.uuid}` on hv1"),
-        (view(reading=RUNNING, state=SERVED, standby=standby(state="running")), Level.ATTENTION, "shut it down"),
+        (
+            view(reading=RUNNING, state=SERVED, standby=standby(state="running")),
+            Level.ATTENTION,
+            f"is running although the standby serves; `virsh destroy {PLAN.uuid}` on hv1 shuts it down; to work in it",
+        ),
+        (
+            view(reading=RUNNING, state=replace(SERVED, suspension=REBUILT), standby=standby(state="running")),
+            Level.WARNING,
+            "beside the standby, as you have allowed until further notice; `vcrecovery failback web` returns to it",
+        ),
+        (
+            view(reading=SUSPENDED, state=replace(SERVED, suspension=FOR_AN_HOUR), standby=standby(state="running")),
+            Level.WARNING,
+            "its VM is paused beside the standby, as you have allowed until 2026-11-22 04:12:04",
+        ),
         (
             view(reading=CRASHED, state=SERVED, standby=standby(state="stopped")),
             Level.ATTENTION,
@@ -220,12 +236,12 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (
             view(reading=RUNNING, state=SERVED, standby=standby(state="running"), quarantine=HELD),
             Level.ATTENTION,
-            "the old primary is running although the standby serves: shut it down",
+            "the old primary is running although the standby serves; `virsh destroy",
         ),
         (
             view(reading=SUSPENDED, state=SERVED, standby=standby(state="running")),
             Level.ATTENTION,
-            "the old primary is paused although the standby serves: shut it down",
+            "the old primary is paused although the standby serves; `virsh destroy",
         ),
         (view(standby=standby(121.0)), Level.ATTENTION, "2 min 1 s old, more than 2 min"),
         (
@@ -235,6 +251,15 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         ),
         (view(standby=standby(detail="a file went away")), Level.WARNING, "may lack something: a file went away"),
         (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is out of date: dpkg"),
+        (
+            view(
+                standby=StandbyView(
+                    "unreachable", "sec1 does not know the certificate of this controller", hint="add it there"
+                )
+            ),
+            Level.ATTENTION,
+            "does not know the certificate of this controller; add it there; until then nothing can take over",
+        ),
         (
             view(standby=StandbyView("missing", "secondary sec1 has no container web")),
             Level.ATTENTION,

@@ -46,6 +46,12 @@ COOLS = ServiceState("web", epoch=3, seen_running_at=NOW - 9999, failed_over_at=
 SUSPENDED = ServiceState("web", seen_running_at=NOW - 9999, suspension=Suspension(NOW - 60, None, "kernel update"))
 
 
+@pytest.mark.parametrize(("suspension", "told"), [(None, 1), (Suspension(NOW - 60, None, "rebuilt"), 0)])
+def test_an_old_primary_that_the_operator_has_run_is_no_problem(suspension: Suspension | None, told: int) -> None:
+    state = ServiceState("web", epoch=3, side=Side.STANDBY, seen_running_at=NOW - 9999, suspension=suspension)
+    assert json.loads(of_service(view(state=state, standby=standby(state="running"))))["old_primary"] == told
+
+
 @pytest.mark.parametrize(
     ("seen", "level", "why"),
     [

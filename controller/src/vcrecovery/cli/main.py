@@ -113,7 +113,12 @@ def cli() -> None:
 def _said(error: click.ClickException) -> str:
     """What is wrong with the command line, as one line."""
     context = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--plan" and context and not context.parent:
+        return "error: --plan stands behind the verb: `vcrecovery status --plan FILE`"
     program = context.command_path if context is not None else "vcrecovery"
+    if context is None and (verb := FORMER.get(sys.argv[1], sys.argv[1]) if sys.argv[1:] else "") in VERBS:
+        # Of an option without its value click does not say whose it is.
+        program = f"vcrecovery {verb}"
     text = " ".join(error.format_message().split()).rstrip(".")
     return f"error: {text[:1].lower()}{text[1:]}; see `{program} --help`"
 

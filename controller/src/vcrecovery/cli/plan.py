@@ -12,6 +12,7 @@ from vcrecovery.cli.options import json_option, plan_option, seconds_of
 from vcrecovery.errors import UsageError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.preflight import check_outside, notify_warnings, warnings_outside
+from vcrecovery.plan.commands import missing_commands
 from vcrecovery.plan.fields import NAME_PATTERN
 from vcrecovery.plan.load import load_with_warnings
 from vcrecovery.plan.model import Plan
@@ -33,7 +34,11 @@ def plan() -> None:
 @json_option
 @plan_option
 def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> None:
-    """Find everything that is wrong with the plan, and say where it stands. Changes nothing."""
+    """Find everything that is wrong with the plan, and say where it stands. Changes nothing.
+
+    With --online, what the plan has run on the controller should be on this machine: fence, hooks, commands of ports.
+    None is run: try these by hand.
+    """
     path = file or plan_path
     problems: list[str] = []
     warnings: list[str] = []
@@ -49,7 +54,7 @@ def check(file: Path | None, online: bool, as_json: bool, plan_path: Path) -> No
     if loaded is not None and online:
         env = Environment(loaded)
         problems = check_outside(env)
-        warnings += warnings_outside(env)
+        warnings += [*warnings_outside(env), *missing_commands(loaded)]
     if as_json:
         click.echo(
             json.dumps({"plan": str(path), "ok": not problems, "problems": problems, "warnings": warnings}, indent=2)

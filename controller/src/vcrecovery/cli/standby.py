@@ -98,7 +98,7 @@ def reset(service: str, plan_path: Path) -> None:
     First stop the container, copy what changed in it to the VM (except what a sync excludes, such as its masked units:
     see `vcrecovery exclude-list`), and point DNS back. Then run this: the standby receives the primary's files again,
     and the service is protected. An unfinished failover is given up. A quarantined VM is resumed; to use it earlier,
-    `vcrecovery suspend SERVICE` and resume it by hand.
+    `vcrecovery suspend SERVICE --for forever` and resume it by hand.
 
     While the primary serves it has a standby wait at home again that waited on a secondary which is lost.
     """

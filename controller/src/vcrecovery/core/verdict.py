@@ -149,10 +149,8 @@ def _of_signals(state: ServiceState, power: Power, reason: str, now: float, also
         if episode is not None and episode.request.back:
             return Verdict(Kind.FAILED_OVER, f"{name}: the standby serves, and its VM is {said}, to go back to it")
         if power in (Power.RUNNING, Power.PAUSED):
-            return Verdict(
-                Kind.STALE_PRIMARY,
-                f"{name}: the old primary is {said} although the standby serves: shut it down",
-            )
+            what = "beside the standby, as suspended" if state.suspension_at(now) else "although the standby serves"
+            return Verdict(Kind.STALE_PRIMARY, f"{name}: the old primary is {said} {what}")
         return Verdict(Kind.FAILED_OVER, f"{name}: the standby serves")
     seen, last = meaning_of(power, reason), state.seen
     end, why = end_of(last.meaning if last is not None else None, seen)

@@ -15,7 +15,7 @@ from vcrecovery.plan.notify import notify_problems
 from vcrecovery.plan.on_demand import on_demand_problems
 from vcrecovery.plan.problems import Key, PlanError, Problem, dotted
 from vcrecovery.plan.references import reference_problems
-from vcrecovery.plan.services import service_problems
+from vcrecovery.plan.services import service_problems, service_warnings
 from vcrecovery.plan.shares import share_problems
 from vcrecovery.plan.validated import validated
 from vcrecovery.plan.vms import vm_problems, vm_warnings
@@ -80,4 +80,5 @@ def load_with_warnings(path: Path) -> tuple[Plan, list[Problem]]:
         problems += located(notify_problems(plan.notify))
     if problems or plan is None:
         raise PlanError(path, sorted(set(problems)))
-    return plan, sorted(located((*record_warnings(plan), *agent_warnings(plan), *vm_warnings(plan))))
+    doubts = (record_warnings, agent_warnings, vm_warnings, service_warnings)
+    return plan, sorted(located(found for doubt in doubts for found in doubt(plan)))

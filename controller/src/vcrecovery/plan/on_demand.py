@@ -61,4 +61,7 @@ def _of_service(plan: Plan, service: Service, here: Key) -> Iterator[tuple[Key, 
     if service.restore_points.keep:
         yield (*here, "restore_points", "keep"), f"is refused: {off}, and makes no snapshots"
     if service.drill.every is not None:
-        yield (*here, "drill", "every"), f"is refused: {off}; drill by hand while it is on"
+        yield (
+            (*here, "drill", "every"),
+            f"is refused: {off}, and no drill is possible there; a switchover shows as much",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface
 
-from vcrecovery.plan.model import Plan, Service, Spare, Standby
+from vcrecovery.plan.model import LxdOverHttps, Plan, Service, Spare, Standby
 from vcrecovery.plan.problems import Key
 from vcrecovery.plan.records import AaaaRecord, ARecord
 
@@ -43,6 +43,43 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
         for index, path in enumerate(service.sync.exclude):
             if not path.startswith("/") or path == "/":
                 yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
+
+
+def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
+    addresses: dict[IPv4Address, str] = {}
+    for name, service in plan.services.items():
+        here: Key = ("services", name)
+        if (other := addresses.setdefault(service.primary.address, name)) != name:
+            address = service.primary.address
+            yield (
+                (*here, "primary", "address"),
+                f"{address} is that of service {other} too: nobody can tell whose ports answer",
+            )
+        yield from _too_old_by_design(service, here)
+        secondary = plan.secondaries.get(service.standby.secondary)
+        if secondary is not None and isinstance(secondary.lxd, LxdOverHttps):
+            yield from _over_https(service, here)
+
+
+def _too_old_by_design(service: Service, here: Key) -> Iterator[tuple[Key, str]]:
+    """The age of a standby grows until the next heartbeat has arrived, behind all that was gathered before it."""
+    sync = service.sync
+    behind = sync.heartbeat + (sync.delay if sync.engine == "lsyncd" else 0.0)
+    if service.max_staleness <= behind:
+        what = "sync.heartbeat and sync.delay together are" if behind > sync.heartbeat else "sync.heartbeat is"
+        found = f"is {service.max_staleness:g} s, and {what} {behind:g} s: "
+        yield (
+            (*here, "max_staleness"),
+            f"{found}its standby is older for part of the time, and no failover is made then",
+        )
+
+
+def _over_https(service: Service, here: Key) -> Iterator[tuple[Key, str]]:
+    what = f"needs a controller on {service.standby.secondary} itself; over HTTPS none is made"
+    if service.restore_points.keep:
+        yield (*here, "restore_points", "keep"), what
+    if service.drill.every is not None:
+        yield (*here, "drill", "every"), what
 
 
 def _in_its_network(plan: Plan, place: Standby | Spare, here: Key) -> Iterator[tuple[Key, str]]:

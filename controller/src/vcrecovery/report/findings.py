@@ -80,8 +80,10 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
         return Finding(Level.WARNING, name, sentence, hint, topic)
 
     suspension = view.suspension
+    until = "until further notice"
     if suspension is not None:
-        until = f"until {day_and_time(suspension.until)}" if suspension.until is not None else "until further notice"
+        if suspension.until is not None:
+            until = f"until {day_and_time(suspension.until)}"
         yield later(f"automatic failover suspended {until} ({suspension.reason})", f"`vcrecovery resume {name}`")
     if (cools := view.cools_until) is not None and view.protected:
         yield later(
@@ -92,10 +94,18 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             since = day_and_time(view.held_since)
             yield later(
                 f"the old primary came back after its failover: quarantined (paused) since {since}",
-                f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down; to work in it "
-                f"`vcrecovery suspend {name}`, then `virsh resume`; `vcrecovery failback {name}` returns to it",
+                f"{_shut_down(view)}; to work in it `vcrecovery suspend {name} --for forever`, then `virsh resume`; "
+                f"`vcrecovery failback {name}` returns to it",
                 Topic.UNPROTECTED,
             )
+        case Kind.STALE_PRIMARY if suspension is not None:
+            what = "is paused" if view.reading.power is Power.PAUSED else "runs"
+            yield later(
+                f"its VM {what} beside the standby, as you have allowed {until}",
+                f"`vcrecovery failback {name}` returns to it",
+            )
+        case Kind.STALE_PRIMARY:
+            yield now(sentence, f"{_shut_down(view)}; to work in it `vcrecovery suspend {name} --for forever`")
         case Kind.HEALTHY if view.reading.power is Power.PAUSED:
             hint = f"`virsh resume {view.plan.uuid}` on {view.plan.hypervisor}"
             yield later("the primary is paused", hint, Topic.DOWN)
@@ -134,6 +144,10 @@ def _verdict(view: ServiceView) -> Iterator[Finding]:
             yield now(detail, hint, Topic.UNPROTECTED)
         case _:
             yield now(sentence)
+
+
+def _shut_down(view: ServiceView) -> str:
+    return f"`virsh destroy {view.plan.uuid}` on {view.plan.hypervisor} shuts it down"
 
 
 def of_the_spare(view: ServiceView) -> tuple[bool, str]:
@@ -224,7 +238,8 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
         return Finding(Level.ATTENTION, name, sentence, hint, topic)
 
     if standby.state == "unreachable":
-        yield now(standby.detail, "start LXD there: without it nothing can take over")
+        hint = f"{standby.hint}; until then nothing can take over" if standby.hint else ""
+        yield now(standby.detail, hint or "start LXD there: without it nothing can take over")
     elif standby.state == "missing":
         yield now(standby.detail, "the role `secondary` makes it")
     elif not view.protected:

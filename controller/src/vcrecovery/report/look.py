@@ -190,7 +190,7 @@ class _Questions:
         try:
             standby = patience.wait(self._standby, env.lxd[self._secondary].called)
         except ExternalError as error:
-            standby = StandbyView("unreachable", error.message)
+            standby = StandbyView("unreachable", error.message, hint=error.hint)
         with contextlib.suppress(ExternalError):
             # Last of all: what is not known of the pool is no reason to show less of the standby.
             standby = replace(standby, pool=patience.wait(self._pool, env.lxd[self._secondary].called))

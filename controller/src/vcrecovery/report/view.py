@@ -49,7 +49,7 @@ class StandbyView:
 
     `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
     `kept`: by its newest failback, if that is not committed. `pool`: None when its server has not said how full it is.
-    `client`: what an operator calls there.
+    `client`: what an operator calls there. `hint`: the way out, where its server does not answer.
     """
 
     state: str
@@ -61,6 +61,7 @@ class StandbyView:
     kept: KeptView | None = None
     pool: PoolView | None = None
     client: str = "lxc"
+    hint: str = ""
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}

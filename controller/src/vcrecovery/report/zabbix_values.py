@@ -54,9 +54,14 @@ def of_service(view: ServiceView) -> str:
         "drill": _drill(view),
         "drilled": "" if view.drills.good is None else day_and_time(view.drills.good.began_at),
         "suspended": 0 if view.suspension is None else max(1, round(view.at - view.suspension.since)),
-        "old_primary": int(view.verdict.kind is Kind.STALE_PRIMARY and view.held_since is None),
+        "old_primary": int(_runs_unasked(view)),
     }
     return json.dumps(document)
+
+
+def _runs_unasked(view: ServiceView) -> bool:
+    """The old primary, which is not quarantined; with a suspension the operator has it run."""
+    return view.verdict.kind is Kind.STALE_PRIMARY and view.held_since is None and view.suspension is None
 
 
 def of_all(views: Sequence[ServiceView], more: Sequence[Finding] = ()) -> str:

@@ -130,7 +130,7 @@ class Connection:
         # What comes of ssh, which ends before anybody has asked libvirtd.
         by_ssh = "Cannot recv data" in reason and "+ssh" in self._uri
         first = (
-            "see that it is up, and that root's SSH key and its host key are known"
+            "see that it is up, that hypervisor_fencing_keys of its role has root's SSH key, and root its host key"
             if by_ssh
             else "start libvirtd there"
         )
