@@ -108,7 +108,7 @@ def test_a_plan_is_placed_and_placed_back(plan_file: Path) -> None:
 def test_one_that_serves_where_the_plan_has_no_place_is_refused(plan_file: Path) -> None:
     plan = with_a_spare(plan_file)
     assert not place(plan, "web", "sec9")
-    with pytest.raises(RefusedError, match="is on sec9, which the plan does not name as its spare"):
+    with pytest.raises(RefusedError, match="is on sec9, where the plan has no place for it"):
         put(plan, "web", "sec9")
     assert plan.services["web"].standby.secondary == "sec1"
 
