@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from simulated.observed import Observed
+from simulated.replanned import change_place, swap_places
 from simulated.site import Site
 from simulated.world import Service
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import RUNNING
-from vcrecovery.plan.model import Spare, Standby
 from vcrecovery.report.secondaries import of_secondaries
 
 
@@ -21,26 +21,6 @@ def site_with_a_spare(folder: Path, services: Mapping[str, Mapping[str, Any]] | 
     site = Observed(folder, services or {"web": {"spare": "sec2", "spare_every": "5s"}})
     site.watch(3)
     return site
-
-
-def swapped(site: Site) -> None:
-    """What was the spare is named as the secondary, and the other way round."""
-    service = site.plan.services["web"]
-    home, spare = service.standby, service.standby.spare
-    assert spare is not None
-    other = Spare.model_construct(
-        secondary=home.secondary, address=home.address, address6=None, every=spare.every, pause=spare.pause
-    )
-    changed(site, secondary=spare.secondary, address=spare.address, spare=other)
-
-
-def changed(site: Site, **values: Any) -> None:
-    """The watcher is restarted for it, as by the role."""
-    service = site.plan.services["web"]
-    fields = {name: getattr(service.standby, name) for name in Standby.model_fields}
-    standby = Standby.model_construct(**{**fields, **values})
-    site.plan.services["web"] = service.model_copy(update={"standby": standby})
-    site.kill_watcher()
 
 
 def places(site: Site) -> tuple[Service, Service]:
@@ -62,7 +42,7 @@ def test_the_secondary_and_the_spare_change_places_while_it_serves(memory_path: 
     site.watch(40)
     only_where_it_was(site)
     written = places(site)[0].written
-    swapped(site)
+    swap_places(site)
     site.watch(60)
     only_where_it_was(site)
     assert len(site.journal.history("web")) == 1
@@ -86,7 +66,7 @@ def test_they_change_places_in_the_middle_of_a_failover(place: str, memory_path:
     site.kill_at = place
     site.crash("web")
     site.watch(1, to_the_end=False, again=False)
-    swapped(site)
+    swap_places(site)
     site.watch(60)
     only_where_it_was(site)
 
@@ -99,7 +79,7 @@ def test_another_secondary_is_named_and_the_old_one_is_gone(memory_path: Path) -
     site.watch(40)
     spare = site.plan.services["web"].standby.spare
     assert spare is not None
-    changed(site, secondary="sec2", address=spare.address, spare=None)
+    change_place(site, secondary="sec2", address=spare.address, spare=None)
     site.watch(30)
     site.failover(name="web")
     assert "the standby of web is on sec1, where the plan has no place for it" in site.log[-1]
@@ -116,7 +96,7 @@ def test_the_spare_on_which_it_is_leaves_the_plan(while_it: str, memory_path: Pa
         site.crash("web")
         site.watch(40)
     site.do(site.begin_failover(verb="move", name="web", to="sec2"))
-    changed(site, spare=None)
+    change_place(site, spare=None)
     site.crash("db")
     site.watch(20)
     home, spare = places(site)
@@ -138,7 +118,7 @@ def test_where_a_move_was_going_leaves_the_plan(place: str, then: str, memory_pa
     site.kill_at = place
     site.do(site.begin_failover(verb="move", to="sec2"))
     assert site.journal.state("web").open_episode is not None, site.log
-    changed(site, spare=None)
+    change_place(site, spare=None)
     home, _ = places(site)
     match then:
         case "a failure":

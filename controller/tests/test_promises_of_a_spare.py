@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from conftest import NEW_SEED
+from simulated.replanned import swap_places
 from simulated.world import Service
 from test_promises import CLOCKS_AHEAD, NEVER, PLACES, REFUSES, SEEDS, STEPS, Walk, for_long, walk_for_long, walks
 from vcrecovery.core.power import OFF, Power
@@ -75,6 +76,12 @@ class PromisesOfASpare(Walk):
     def crash(self) -> None:
         self.site.crash("web")
         self.watch(3.0)
+
+    @precondition(lambda self: self.site.journal.state("web").side is Side.STANDBY)
+    @rule()
+    def the_two_change_places_in_the_plan(self) -> None:
+        swap_places(self.site)
+        self.passes(8.0)
 
     @rule(seconds=st.sampled_from([3.0, 15.0]))
     def it_is_served_by_its_standby(self, seconds: float) -> None:
