@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simulated.balance import begin_balance_move
 from simulated.observed import Observed
 from simulated.site import Site
 from simulated.world import Service
-from vcrecovery.cli.watch import LogTimeline
 from vcrecovery.core.episode import How, Outcome, Step
-from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import STOPPED
-from vcrecovery.errors import ExternalError
-from vcrecovery.operations.rebalance import carry_out
 
 #: Six steps with four boundaries each, and one in the middle of each of three passes.
 EVERY_BOUNDARY = range(1, 28)
@@ -133,14 +129,7 @@ def test_one_that_the_watcher_began_itself(boundary: int, memory_path: Path) -> 
 
 
 def is_moved_by_the_watcher(site: Site) -> None:
-    process, env = site.process("balance")
-
-    def work() -> None:
-        with suppress(ExternalError):
-            carry_out(env, "web", "sec2", "sec1 is overloaded", BALANCE, LogTimeline())
-
-    site.scheduler.spawn(process, work, "balance")
-    site.do(process)
+    site.do(begin_balance_move(site, "sec2"))
 
 
 def test_one_that_cannot_be_taken_back_yet_is_not_given_up(memory_path: Path) -> None:
