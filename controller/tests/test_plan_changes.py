@@ -14,7 +14,11 @@ from simulated.site import Site
 from simulated.world import Service
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import RUNNING
-from vcrecovery.report.secondaries import of_secondaries
+from vcrecovery.report.findings import findings
+from vcrecovery.report.look import look
+from vcrecovery.report.protection import Protection, protection
+from vcrecovery.report.query_pool import QueryPool
+from vcrecovery.report.view import ServiceView
 
 
 def site_with_a_spare(folder: Path, services: Mapping[str, Mapping[str, Any]] | None = None) -> Site:
@@ -27,6 +31,16 @@ def places(site: Site) -> tuple[Service, Service]:
     web = site.world.services["web"]
     assert web.other is not None
     return web, web.other
+
+
+def seen(site: Site) -> ServiceView:
+    process, env = site.process("status")
+    found: list[ServiceView] = []
+    pool = QueryPool(runtime=env.runtime, steady=env.clock.steady)
+    site.scheduler.spawn(process, lambda: found.extend(look(env, ["web"], pool)), "status")
+    site.do(process)
+    (view,) = found
+    return view
 
 
 def only_where_it_was(site: Site) -> None:
@@ -103,10 +117,42 @@ def test_the_spare_on_which_it_is_leaves_the_plan(while_it: str, memory_path: Pa
     assert site.world.services["db"].serves, site.log
     assert not home.serves, site.log
     assert spare.serves == (while_it == "serves")
-    _, env = site.process("look")
-    (finding,) = [found for found in of_secondaries(env) if found.service == "web"]
-    assert "is on sec2, where the plan has no place for it" in str(finding)
-    assert "put `spare: {secondary: sec2, address: ...}` back" in str(finding)
+    view = seen(site)
+    said = "\n".join(str(finding) for finding in findings(view))
+    assert "is on sec2, where the plan has no place for it" in said
+    assert "put `spare: {secondary: sec2, address: ...}` back" in said
+    assert protection(view).level is Protection.UNPROTECTED
+    if while_it == "waits":
+        site.reset("web")
+        site.watch(20)
+        assert home.takes_files, site.log
+        site.crash("web")
+        site.watch(20)
+        assert home.serves, site.log
+
+
+def test_a_move_that_was_all_but_over_is_over(memory_path: Path) -> None:
+    """Its VM has sent files there since: the service waits where the plan has no place, which is said."""
+    site = site_with_a_spare(memory_path)
+    site.kill_watcher()
+    site.kill_at = "ended sync"
+    site.do(site.begin_failover(verb="move", to="sec2"))
+    change_place(site, spare=None)
+    site.watch(40)
+    state = site.journal.state("web")
+    assert (state.placed_on, state.open_episode) == ("sec2", None), site.log
+    assert "is on sec2, where the plan has no place for it" in str(findings(seen(site))[0])
+
+
+def test_what_an_older_version_left_of_a_start_says_nothing(memory_path: Path) -> None:
+    """That one went back to the primary without a word of where the standby was started."""
+    site = site_with_a_spare(memory_path)
+    with site.journal.transaction() as db:
+        db.execute("UPDATE service SET started_on = 'sec7' WHERE name = 'web'")
+    assert site.journal.state("web").placed_on is None
+    site.crash("web")
+    site.watch(20)
+    only_where_it_was(site)
 
 
 @pytest.mark.parametrize("then", ["a failure", "the watcher", "the operator"])

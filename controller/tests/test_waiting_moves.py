@@ -174,6 +174,25 @@ def test_that_nobody_takes_its_heartbeats_meanwhile_is_no_sign_of_a_failure(memo
     assert not [place.secondary for place in (home, spare) if place.serves], site.log
 
 
+@pytest.mark.parametrize("ends", ["there", "taken back"])
+def test_nor_that_its_vm_has_to_find_out_where_they_go_then(ends: str, memory_path: Path) -> None:
+    """It asks its secondaries only now and then."""
+    when_down = {"on_service_down": {"do": "failover", "after": "10s"}, "sync": {"heartbeat": "10s"}}
+    site = Observed(memory_path, world={"spare": "sec2"}, plan={"service": when_down})
+    site.watch(3.0)
+    home, spare = places(site)
+    home.compares_for = 20.0
+    site.world.copy_takes = 60.0
+    spare.receiver_is_down = ends == "taken back"
+    process = site.begin_failover(verb="move", to="sec2")
+    site.then["before last copy"] = [lambda: setattr(home, "primary_ports_open", False)]
+    site.watch(900.0)
+    assert process.is_over, site.log
+    outcome = site.journal.history("web")[0].outcome
+    assert outcome is (Outcome.TAKEN_BACK if ends == "taken back" else Outcome.DONE), site.log
+    assert not [place.secondary for place in (home, spare) if place.serves], site.log
+
+
 @pytest.mark.parametrize("step", ["copy", "sync"])
 def test_a_failover_comes_first(step: str, memory_path: Path) -> None:
     site = site_with_a_spare(memory_path)

@@ -52,6 +52,18 @@ def fail_over(env: Environment) -> None:
     finish(env.journal, episode, 2.0)
 
 
+def test_it_leads_nowhere_but_to_where_the_standby_was_started(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to the secondary that the plan names since."""
+    machine = Machine(monkeypatch)
+    fail_over(env)
+    with env.journal.transaction() as db:
+        db.execute("UPDATE service SET started_on = 'sec7' WHERE name = 'web'")
+    assert not keep_one(env, "web")
+    assert machine.taken == []
+
+
 def test_one_that_was_lost_is_taken_again(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     assert not keep_one(env, "web")

@@ -139,16 +139,22 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
 
 
 def _left_a_lost_secondary(env: Environment, state: ServiceState) -> bool:
-    """Whether its standby waited where it is no more, or nobody answers: it waits at home again, as it is there."""
+    """Whether it has its standby wait at home again, as it is there.
+
+    It waited where it is no more, or nobody answers, or the plan has no place for it.
+    """
     name = state.service
-    put(env.plan, name, state.placed_on)
-    standby = env.plan.services[name].standby
-    if state.open_episode is not None or standby.spare is None or not is_elsewhere(env.plan.services[name]):
-        return False
-    with suppress(ExternalError):
-        if env.lxd[standby.secondary].get(name) is not None:
+    if state.open_episode is None and name in env.misplaced:
+        home = env.lxd[env.plan.services[name].standby.secondary]
+    else:
+        put(env.plan, name, state.placed_on)
+        standby = env.plan.services[name].standby
+        if state.open_episode is not None or standby.spare is None or not is_elsewhere(env.plan.services[name]):
             return False
-    home = env.lxd[standby.spare.secondary]
+        with suppress(ExternalError):
+            if env.lxd[standby.secondary].get(name) is not None:
+                return False
+        home = env.lxd[standby.spare.secondary]
     stand_by_again(home, name)
     env.journal.serve_from_primary(name, env.clock.now())
     click.echo(f"{name}: its standby waits on {home.name} again, protected once its VM has compared everything there")

@@ -67,6 +67,8 @@ class HealthWatch:
         #: Those that are asked now, and since when.
         self._asking: dict[str, float] = {}
         self._turned_at = float("-inf")
+        #: Services whose standby is where the plan has no place for it: nobody knows where to ask.
+        self._nowhere: set[str] = set()
         self._due: dict[str, float] = {}
         self.serving: Mapping[str, Serving] = {}
         self._read_at = float("-inf")
@@ -137,9 +139,11 @@ class HealthWatch:
         """All who share this plan see it. Who is at work on it has his own word for where it is."""
         if serving.at_work:
             return
+        self._nowhere.discard(name)
         try:
             put(self._env.plan, name, serving.standby_on)
         except RefusedError as error:
+            self._nowhere.add(name)
             log.error("%s: %s", name, error)
 
     def _takes_over(self, name: str, serving: Serving, episode: Episode | None) -> None:
@@ -176,7 +180,7 @@ class HealthWatch:
     def _begin(self, name: str, now: float) -> None:
         serving = self.serving.get(name, Serving())
         self._due[name] = now + READ_EVERY
-        if serving.at_work:
+        if serving.at_work or (name in self._nowhere and serving.side is Side.STANDBY):
             return
         # Where no thread can be had now, it is asked a little later.
         with contextlib.suppress(RuntimeError):

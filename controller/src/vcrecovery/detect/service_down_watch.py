@@ -97,9 +97,7 @@ class ServiceDownWatch:
             return
         fresh = read_age(env.lxd[service.standby.secondary], name, env.plan.secondaries[service.standby.secondary])
         heard = None if fresh.heard_at is None else max(0.0, now - fresh.heard_at)
-        # While its standby goes elsewhere nobody takes its heartbeats, for some of the time: silence says nothing then.
-        goes = state.open_episode is not None and state.open_episode.request.leaves is not None
-        vm = FromTheVm(heard, fresh.units, None if goes else files_arrive(env, name))
+        vm = FromTheVm(heard, fresh.units, files_arrive(env, name))
         if not (unwell := vm.unwell(no_heartbeat_for(service))):
             self._left_alone(name, f"its VM works: {vm.well()}")
             return

@@ -9,6 +9,7 @@ from vcrecovery.drivers.runtime import Event
 from vcrecovery.keeping import SayOnce, keep
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
+from vcrecovery.plan.places import place
 from vcrecovery.store.lock import service_lock
 
 log = logging.getLogger("vcrecovery.watch")
@@ -51,5 +52,8 @@ def keep_one(env: Environment, name: str) -> bool:
 
 
 def _ours(env: Environment, name: str) -> bool:
+    """Not where its standby is on a secondary for which the plan has no place: it would lead elsewhere."""
     state = env.journal.state(name)
-    return state.side is Side.STANDBY and (state.open_episode is None or not state.open_episode.has_acted)
+    if state.side is not Side.STANDBY or not place(env.plan, name, state.placed_on):
+        return False
+    return state.open_episode is None or not state.open_episode.has_acted

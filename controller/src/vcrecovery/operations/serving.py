@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import ERROR
 from vcrecovery.drivers.probe import Target
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.policy import no_heartbeat_for
 from vcrecovery.plan.model import Service
 from vcrecovery.transfer.sessions import are_files_arriving
 
@@ -22,10 +25,20 @@ def targets(service: Service, side: Side) -> list[Target]:
 
 
 def files_arrive(env: Environment, name: str) -> bool | None:
-    """Whether its primary sends files now; None where its secondary is another machine. Raises ExternalError."""
-    if not env.lxd[env.plan.services[name].standby.secondary].is_here:
+    """Whether its primary sends files now; None where that is not known. Raises ExternalError.
+
+    It is not where the secondary is another machine; nor while the standby goes elsewhere, when nobody takes its files
+    for some of the time, and until its primary must have found it there.
+    """
+    service = env.plan.services[name]
+    if not env.lxd[service.standby.secondary].is_here:
         return None
-    return are_files_arriving(env.plan.state_dir, name)
+    if are_files_arriving(env.plan.state_dir, name):
+        return True
+    ended = env.journal.waiting_move_ended(name)
+    if ended is not None and (ended == inf or abs(env.clock.now() - ended) < no_heartbeat_for(service)):
+        return None
+    return False
 
 
 def standby_runs(env: Environment, name: str) -> bool:

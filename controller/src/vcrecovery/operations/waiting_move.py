@@ -30,6 +30,10 @@ def end_waiting_move(env: Environment, name: str, request: Request) -> None:
     if not episode.tried(Step.STOP):
         env.journal.close(episode, Outcome.GIVEN_UP, _FIRST, env.clock.now())
         return
+    if not has_place and episode.done(Step.SYNC) is not None:
+        # It waits there, with all that its VM has sent since.
+        _is_there(env, episode)
+        return
     if not has_place:
         put(env.plan, name, episode.request.leaves)
         _take_back(env, episode)
@@ -37,10 +41,14 @@ def end_waiting_move(env: Environment, name: str, request: Request) -> None:
     with on_its_way(env, episode.request, name):
         episode = _forward(env, episode)
         if Outcome.DONE in allowed(episode):
-            to = episode.request.to
-            env.journal.close(episode, Outcome.DONE, f"the standby of {name} waits on {to}; {_FIRST}", env.clock.now())
-            return
-        _take_back(env, episode)
+            _is_there(env, episode)
+        else:
+            _take_back(env, episode)
+
+
+def _is_there(env: Environment, episode: Episode) -> None:
+    said = f"the standby of {episode.service} waits on {episode.request.to}; {_FIRST}"
+    env.journal.close(episode, Outcome.DONE, said, env.clock.now())
 
 
 def _take_back(env: Environment, episode: Episode) -> None:

@@ -120,7 +120,10 @@ def may_be_lent(plan: Plan, name: str, secondary: str) -> bool:
 def put(plan: Plan, name: str, secondary: str | None) -> None:
     """The same. Raises RefusedError where it has no such place."""
     if not place(plan, name, secondary):
-        back = f"put `spare: {{secondary: {secondary}, address: ...}}` back into its standby"
+        back = (
+            f"put `spare: {{secondary: {secondary}, address: ...}}` back into its standby; while its primary serves, "
+            f"`vcrecovery standby reset {name}` has one wait where the plan has it"
+        )
         if secondary is not None and is_made_for_a_while(secondary):
             back = f"put `balance.elastic` back, then `vcrecovery drain {secondary}` has it go home"
         raise RefusedError(f"the standby of {name} is on {secondary}, where the plan has no place for it", back)

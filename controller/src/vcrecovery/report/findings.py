@@ -51,8 +51,15 @@ class Finding:
 
 def findings(view: ServiceView) -> list[Finding]:
     """What is to be done about one service, the most urgent first."""
-    found = [*_verdict(view), *_answers(view), *_episode(view), *_standby(view), *_names(view)]
-    found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
+    found = [*_verdict(view), *_episode(view)]
+    if view.no_place:
+        # What is seen where the plan has it says nothing.
+        sentence, hint = view.no_place
+        said = f"{sentence}: nothing is done to it, also when it fails"
+        found.append(Finding(Level.ATTENTION, view.name, said, hint, Topic.UNPROTECTED))
+    else:
+        found += [*_answers(view), *_standby(view), *_names(view)]
+        found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 

@@ -215,6 +215,7 @@ class _Questions:
             quarantine=QuarantineBook(env.journal).open(name),
             end=self._end if self._end is not None and self._end.epoch == state.epoch else None,
             spare=self._spare_view(patience),
+            no_place=(misplaced.message, misplaced.hint) if (misplaced := env.misplaced.get(name)) is not None else (),
         )
 
     def _spare_view(self, patience: _Patience) -> SpareView | None:

@@ -32,6 +32,8 @@ def protection(view: ServiceView) -> Protected:
     """By what is found of the service; while its standby serves, the copy on a spare protects it."""
     if (episode := view.state.open_episode) is not None and not episode.leaves_it_alone:
         return Protected(Protection.UNPROTECTED, f"a {episode.request.verb} is not finished")
+    if view.no_place:
+        return Protected(Protection.UNPROTECTED, view.no_place[0])
     if not view.protected:
         protects, what = of_the_spare(view)
         if not protects:

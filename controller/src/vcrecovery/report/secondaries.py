@@ -9,7 +9,6 @@ from vcrecovery.core.lease import Lease, LeaseState
 from vcrecovery.core.notice import Topic
 from vcrecovery.core.secondary_power import decide_power
 from vcrecovery.core.text import day_and_time
-from vcrecovery.errors import RefusedError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.secondary_power import SecondaryPower, on_demand_secondaries
 from vcrecovery.report.findings import Finding, Level
@@ -24,18 +23,7 @@ def of_secondaries(env: Environment) -> list[Finding]:
         return []
     loads = LoadBook(env.plan.state_dir).read(env.clock.now())
     drained = {name: one for name, one in DrainedBook(env.journal).all().items() if name in env.plan.secondaries}
-    elsewhere = misplaced(env.misplaced)
-    return [*elsewhere, *overloaded(loads), *being_drained(drained), *_not_powered_as_they_should_be(env), *_lent(env)]
-
-
-def misplaced(found: Mapping[str, RefusedError]) -> list[Finding]:
-    """Services for whose standby the plan has no place any more. Pure."""
-    return [
-        Finding(
-            Level.ATTENTION, name, f"{error.message}: nothing is done to it, also when it fails", error.hint, Topic.DOWN
-        )
-        for name, error in found.items()
-    ]
+    return [*overloaded(loads), *being_drained(drained), *_not_powered_as_they_should_be(env), *_lent(env)]
 
 
 def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:

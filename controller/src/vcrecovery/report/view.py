@@ -139,6 +139,7 @@ class ServiceView:
     good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
     `end`: why its standby, which is to serve, does not run. `drills`: its rehearsals. `spare`: who
     takes over where the secondary fails on which it serves; None while its primary does, or without one.
+    `no_place`: that its standby is where the plan has no place for it, and the way out; empty where it has.
     """
 
     name: str
@@ -158,6 +159,7 @@ class ServiceView:
     end: StandbyEnd | None = None
     drills: DrillsOf = NO_DRILLS
     spare: SpareView | None = None
+    no_place: tuple[str, str] | tuple[()] = ()
 
     @property
     def suspension(self) -> Suspension | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,12 @@ _OFF_KEPT = 30 * 86400.0
 #: Of an episode: a failback; one after which the standby serves; and a failover among these, no switchover.
 _BACK = """request LIKE '%"back": true%'"""
 _MOVE = """request LIKE '%"planned": true%' AND request LIKE '%"to": "%'"""
-#: The secondary on which a standby is, if that was written down: it was moved there, or started at home.
-_ON = "COALESCE(standby_on, started_on)"
+#: The secondary on which a standby is, if that was written down: it was moved there, or is at home and was started.
+#: What an older version, which does not know of starts, has left of one says nothing once the primary serves.
+_ON = """COALESCE(standby_on, CASE WHEN side = 'standby' OR EXISTS (
+    SELECT 1 FROM episode AS o JOIN step AS s ON s.episode = o.id
+    WHERE o.service = service.name AND o.closed_at IS NULL AND s.step = 'start'
+) THEN started_on END)"""
 #: Of a move of a standby that waits.
 _LEAVES = """request LIKE '%"leaves": "%'"""
 _TO_THE_STANDBY = f"outcome = 'done' AND NOT ({_BACK}) AND NOT ({_MOVE})"
@@ -505,6 +510,14 @@ class Journal:
         """The newest failover or switchover that was done."""
         found = self._episodes(f"service = ? AND {_TO_THE_STANDBY} ORDER BY id DESC LIMIT 1", service)
         return found[0] if found else None
+
+    def waiting_move_ended(self, service: str) -> float | None:
+        """When the newest move of its standby ended that was made while that waited; infinity while one is open."""
+        found = self.rows(
+            f"SELECT closed_at FROM episode WHERE service = ? AND {_LEAVES} ORDER BY id DESC LIMIT 1",  # noqa: S608
+            service,
+        )
+        return (inf if found[0][0] is None else found[0][0]) if found else None
 
     def failbacks(self, service: str, limit: int = 10) -> list[Episode]:
         """Newest first."""
