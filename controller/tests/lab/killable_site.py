@@ -166,7 +166,11 @@ class KillableSite(SmallSite):
         }
 
     def _journal(self) -> list[str]:
-        with closing(sqlite3.connect(self.state / "journal.db")) as db:
+        file = self.state / "journal.db"
+        if not file.exists():
+            # Nobody makes one by looking, nor do we.
+            return []
+        with closing(sqlite3.connect(file)) as db:
             return list(db.iterdump())
 
     def episodes(self) -> list[dict[str, Any]]:
