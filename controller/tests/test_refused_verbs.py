@@ -12,6 +12,7 @@ from simulated.site import Site
 from vcrecovery.core.episode import Outcome
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
+from vcrecovery.drivers.lxd.instances import STOPPED
 
 
 def test_a_failover_whose_secondary_is_away(memory_path: Path) -> None:
@@ -62,3 +63,23 @@ def test_a_failback(place: str, words: dict[str, Any], memory_path: Path) -> Non
     assert site.journal.state("web").side is Side.PRIMARY
     assert site.world.services["web"].dns_address == "primary", site.log
     assert site.journal.history("web")[0].outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("words", [{}, {"force": True}], ids=["plain", "forced"])
+@pytest.mark.parametrize("place", ["after boot", "before copy", "after copy"])
+def test_a_standby_that_ends_while_its_vm_fetches_is_brought_up(
+    place: str, words: dict[str, Any], memory_path: Path
+) -> None:
+    """The failback is given up for that: its VM, which runs, holds nothing of its own, and ends."""
+    site = Site(memory_path)
+    site.watch(3)
+    site.crash("web")
+    site.watch(30)
+    site.kill_watcher()
+    site.kill_at = place
+    site.failback()
+    web = site.world.services["web"]
+    assert web.power is Power.RUNNING, site.log
+    web.container_becomes(STOPPED, "root over unix")
+    site.failover(**words)
+    assert (web.serves, web.power) == (True, Power.SHUTOFF), site.log

@@ -106,16 +106,16 @@ def _without_a_failback(env: Environment, state: ServiceState, request: Request)
     if not episode.has_acted:
         # The standby serves, or did: who has nothing to do about that leaves the failback alone.
         if not request.planned and _is_to_be_done(env, replace(state, open_episode=None), request):
-            _refuse_what_would_be_refused(env, state, request)
+            _refuse_what_would_be_refused(env, state, episode, request)
             return _given_up(env, state, episode)
         return replace(state, open_episode=None)
     if _insists(request) and episode.done(Step.HAND_OVER) is not None:
-        _refuse_what_would_be_refused(env, state, request)
+        _refuse_what_would_be_refused(env, state, episode, request)
         return _given_up(env, state, episode)
     return state
 
 
-def _refuse_what_would_be_refused(env: Environment, state: ServiceState, request: Request) -> None:
+def _refuse_what_would_be_refused(env: Environment, state: ServiceState, episode: Episode, request: Request) -> None:
     """Before what is open is given up for it: nobody would be left to bring that to its end.
 
     What the watcher finds is journalled, and told to people, also where it comes to nothing.
@@ -124,6 +124,9 @@ def _refuse_what_would_be_refused(env: Environment, state: ServiceState, request
         return
     request = replace(request, again=state.side is Side.STANDBY)
     _refuse_to_restore_one_that_has_served(state, request)
+    if _was_booted_to_fetch(episode):
+        # It runs now, and will have ended by then.
+        return
     with on_its_way(env, request, state.service):
         _, decision = first_look(env, state, "", request)
     if isinstance(decision, Close):
@@ -140,11 +143,14 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
     if episode.done(Step.HAND_OVER) is not None:
         # Also where the failover is refused afterwards.
         let_files_in(subject.lxd, lambda: subject.startable(episode))
-    booted = episode.tried(Step.BOOT) and not episode.has_acted
-    if booted and subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
+    if _was_booted_to_fetch(episode) and subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
         subject.host.destroy(subject.uuid, subject.service.timeouts.fence)
     env.journal.close(episode, Outcome.GIVEN_UP, "given up for a failover", env.clock.now())
     return env.journal.state(state.service)
+
+
+def _was_booted_to_fetch(episode: Episode) -> bool:
+    return episode.tried(Step.BOOT) and not episode.has_acted
 
 
 def _withdraw_orders(env: Environment, service: str) -> None:
