@@ -39,6 +39,17 @@ def test_a_failover_whose_secondary_is_away(memory_path: Path) -> None:
     assert web.serves, site.log
 
 
+def stopped_in_its_failback(folder: Path, place: str) -> Site:
+    site = Site(folder)
+    site.watch(3)
+    site.crash("web")
+    site.watch(30)
+    site.kill_watcher()
+    site.kill_at = place
+    site.failback()
+    return site
+
+
 #: Where a failback is stopped, with the VM serving again from the first one on.
 FAILED_BACK = ["before probe", "before switch", "before keep"]
 
@@ -46,13 +57,7 @@ FAILED_BACK = ["before probe", "before switch", "before keep"]
 @pytest.mark.parametrize("words", [{"restore_point": "typo"}, {"primary_is_down": True}], ids=["restore", "word"])
 @pytest.mark.parametrize("place", FAILED_BACK)
 def test_a_failback(place: str, words: dict[str, Any], memory_path: Path) -> None:
-    site = Site(memory_path)
-    site.watch(3)
-    site.crash("web")
-    site.watch(30)
-    site.kill_watcher()
-    site.kill_at = place
-    site.failback()
+    site = stopped_in_its_failback(memory_path, place)
     begun = site.journal.state("web").open_episode
     assert begun is not None, site.log
     assert begun.request.back
@@ -71,13 +76,7 @@ def test_a_standby_that_ends_while_its_vm_fetches_is_brought_up(
     place: str, words: dict[str, Any], memory_path: Path
 ) -> None:
     """The failback is given up for that: its VM, which runs, holds nothing of its own, and ends."""
-    site = Site(memory_path)
-    site.watch(3)
-    site.crash("web")
-    site.watch(30)
-    site.kill_watcher()
-    site.kill_at = place
-    site.failback()
+    site = stopped_in_its_failback(memory_path, place)
     web = site.world.services["web"]
     assert web.power is Power.RUNNING, site.log
     web.container_becomes(STOPPED, "root over unix")

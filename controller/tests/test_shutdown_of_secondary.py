@@ -11,6 +11,7 @@ from simulated.secondary_vm import SecondaryVm
 from simulated.site import Site
 from test_secondary_on_demand import failed_over, takes_files
 from vcrecovery.core.power import OFF, Power
+from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.secondary_power import ASK_AGAIN_AFTER, SecondaryPower
 from vcrecovery.store.powered import PoweredBook
 
@@ -117,14 +118,20 @@ def test_one_that_hangs_in_its_shutdown_is_reset_for_a_failover(memory_path: Pat
     serves_again(site, vm, boots=2)
 
 
-def test_one_that_goes_down_late_by_our_request_is_booted_again(memory_path: Path) -> None:
-    site, vm = about_to_be_shut_down(memory_path)
+def shut_down_after_it_overlooked_that(folder: Path, seconds: float) -> tuple[Site, SecondaryVm]:
+    """It went on to serve, and goes down as if by our request, so long after everything began."""
+    site, vm = about_to_be_shut_down(folder)
     vm.overlooks = 1
     crashes_once_it_is_asked(site, vm, 0.2)
-    site.watch(110)
+    site.watch(seconds)
     serves_again(site, vm, boots=1)
     vm.ends("shutdown", excused=True)
     site.watch(60)
+    return site, vm
+
+
+def test_one_that_goes_down_late_by_our_request_is_booted_again(memory_path: Path) -> None:
+    site, vm = shut_down_after_it_overlooked_that(memory_path, 110)
     serves_again(site, vm, boots=2)
     # Whoever ends this boot is somebody else.
     vm.ends("shutdown", excused=True)
@@ -133,13 +140,7 @@ def test_one_that_goes_down_late_by_our_request_is_booted_again(memory_path: Pat
 
 
 def test_one_that_somebody_shuts_down_long_after_our_request_is_left_alone(memory_path: Path) -> None:
-    site, vm = about_to_be_shut_down(memory_path)
-    vm.overlooks = 1
-    crashes_once_it_is_asked(site, vm, 0.2)
-    site.watch(400)
-    serves_again(site, vm, boots=1)
-    vm.ends("shutdown", excused=True)
-    site.watch(60)
+    site, vm = shut_down_after_it_overlooked_that(memory_path, 400)
     assert (vm.power, vm.boots) == (Power.SHUTOFF, 1)
     assert any("ended by somebody (shutdown): left alone" in line for line in site.log), site.log
 
@@ -189,7 +190,7 @@ def test_a_failover_while_an_operator_powers_it_off(overlooks: int, memory_path:
         power.keep_on(0.0)
         try:
             power.power_off()
-        except Exception as error:  # noqa: BLE001
+        except VCRecoveryError as error:
             site.say(f"operator: {error}")
 
     site._begin("operator", off)
@@ -225,7 +226,7 @@ def test_one_that_ignores_its_power_button_is_said_to_whoever_powers_it_on(memor
     def on(env: SimulatedEnvironment) -> None:
         try:
             SecondaryPower(env, "sec1").power_on("by hand")
-        except Exception as error:  # noqa: BLE001
+        except VCRecoveryError as error:
             failures.append(str(error))
 
     def asked() -> None:

@@ -39,7 +39,7 @@ BLANK_UUID = "6f1c2a54-7c0d-4a7e-9a51-0d3b1f7e00ff"
 LIBVIRT = Path("/run/libvirt/libvirt-sock")
 PROGRAM = CHECKOUT / ".venv/bin/vcrecovery"
 #: Several lanes of test_lab.sh have the same files; each runs those of which it made a folder in here.
-SHARED_IN = os.environ.get("VCRECOVERY_SHARED_IN")
+SHARED_IN = os.environ.get("VCRECOVERY_SHARED_IN") or None
 
 
 @dataclass
