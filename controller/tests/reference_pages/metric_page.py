@@ -45,7 +45,7 @@ _LOAD = Load(
 _ARRIVED = standby()
 _STANDBY = replace(_ARRIVED, fresh=replace(_ARRIVED.fresh, sent=1) if _ARRIVED.fresh is not None else None)
 _STEPS = (StepDone(DrillStep.START, 1.0, 1.0), StepDone(DrillStep.PORTS, 2.0, 2.0))
-_GOOD = Drill(1, "web", 0.0, "watch", 9.0, DrillOutcome.PASSED, "", _STEPS)
+_GOOD = Drill(1, "web", 0.0, "the watcher", 9.0, DrillOutcome.PASSED, "", _STEPS)
 _SPARE = SpareView("sec2", "stopped", 60.0, NOW, whole=True)
 SEEN = {"sec1": Seen(0.0, _LOAD)}
 #: More words than these are data, such as a version or an address.

@@ -530,10 +530,7 @@ def test_a_secondary_on_demand_is_paid_for_while_it_is_on(shop: Shop) -> None:
     secondary = shop.plan["secondaries"]["sec1"]
     secondary["cost"] = {"machine": "t3.large"}
     always = alternatives(*shop.loaded(), 1)[0]
-    files = {name: f"/{name}" for name in ("certificate", "key", "server_certificate")}
-    secondary["lxd"] = {"url": "https://192.0.2.20:8443", **files}
-    vm = {"hypervisor": "hv1", "standbys_disk": "9GiB", "image": "/i", "network": "br0", "address": "192.0.2.20/24"}
-    secondary |= {"power": "on-demand", "vm": vm}
+    is_on_demand(shop, "t3.large")
     plan, book = shop.loaded()
     this = alternatives(plan, book, 1)[0]
     assert this.title == "this plan: 1 secondary, sec1 off until a failure"
@@ -550,6 +547,47 @@ def test_a_secondary_on_demand_is_paid_for_while_it_is_on(shop: Shop) -> None:
     assert "sec1: on for 7 h, booted twice" in month_table(
         found, "USD", split(plan, found.so_far), split(plan, found.forecast)
     )
+
+
+@pytest.mark.parametrize(
+    ("price", "so_far"),
+    [
+        ({"per_hour": {"on-demand": "0.0425"}}, (0, "15.30", "30.60")),
+        ({"per_month": {"on-demand": "31.00"}}, (0, "15.50", "31.00")),
+    ],
+    ids=("by the hour", "by the month"),
+)
+def test_a_rented_one_is_paid_for_by_the_hours_that_it_was_on(
+    shop: Shop, price: dict[str, Any], so_far: tuple[str, ...]
+) -> None:
+    shop.prices["machines"]["rented"] = {"cores": 2, "memory": "8GiB", **price}
+    found = [month_on_demand(shop, "rented", hours) for hours in (0.0, 360.0, 720.0)]
+    assert [round(each, 2) for each in found] == [Decimal(amount) for amount in so_far]
+
+
+def test_hardware_of_ones_own_is_paid_for_while_it_is_off(shop: Shop) -> None:
+    # 876 a year for it and 262.80 for its power, of 8,760 hours, of which this month has 720; 20 a month for the rack.
+    assert {round(month_on_demand(shop, "closet", hours), 2) for hours in (0.0, 360.0, 720.0)} == {Decimal("113.60")}
+
+
+def month_on_demand(shop: Shop, machine: str, hours: float) -> Decimal:
+    """What a month of 720 hours has cost, in which a secondary on demand was on for so many."""
+    is_on_demand(shop, machine)
+    plan, book = shop.loaded()
+    month = Month("2026-11", 0.0, 720 * 3600.0, 720 * 3600.0)
+    lines, by_service = alternatives(plan, book, 1)[0].lines, {name: Served(0, 0) for name in plan.services}
+    found = spent(plan, book, month, lines, by_service, {}, {"sec1": OnFor(hours, 1)})
+    so_far, forecast = (sum((line.a_month for line in each), Decimal(0)) for each in (found.so_far, found.forecast))
+    assert so_far == forecast
+    return so_far
+
+
+def is_on_demand(shop: Shop, machine: str) -> None:
+    secondary = shop.plan["secondaries"]["sec1"]
+    files = {name: f"/{name}" for name in ("certificate", "key", "server_certificate")}
+    vm = {"hypervisor": "hv1", "standbys_disk": "9GiB", "image": "/i", "network": "br0", "address": "192.0.2.20/24"}
+    secondary |= {"lxd": {"url": "https://192.0.2.20:8443", **files}, "power": "on-demand", "vm": vm}
+    secondary["cost"] = {"machine": machine}
 
 
 def test_one_that_is_made_for_a_while_is_paid_for_while_it_is_there(shop: Shop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -178,9 +179,17 @@ def test_one_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     wait_until(lambda: not stat.exists() or stat.read_text().split()[2] == "Z", "the end of its child", 20)
 
 
-def test_the_command_by_hand() -> None:
-    command = CommandProvisioner(["/usr/local/sbin/my cloud", "eu"], 5.0)
-    assert command.by_hand({"lease": "x"}) == """echo '{"lease": "x"}' | '/usr/local/sbin/my cloud' eu destroy"""
+def test_the_command_by_hand_gives_what_the_watcher_gives(tmp_path: Path) -> None:
+    cloud, given = tmp_path / "my cloud", tmp_path / "given"
+    cloud.write_text(f'#!/bin/sh\necho "$@" > {given}; cat >> {given}; echo \'{{"machines": []}}\'\n')
+    cloud.chmod(0o755)
+    command = CommandProvisioner([str(cloud), "eu"], 30.0)
+    order = {"lease": "x", "options": {"name": "a\\nb '%s'"}}
+    command.destroy(order)
+    by_the_watcher = given.read_text()
+    subprocess.run(["sh", "-c", command.by_hand(order)], check=True, timeout=30, stdout=subprocess.DEVNULL)
+    assert given.read_text() == by_the_watcher
+    assert by_the_watcher.startswith('eu destroy\n{"version": 1, ')
 
 
 def test_one_that_prints_without_end_is_killed() -> None:

@@ -114,7 +114,9 @@ def test_a_standby_that_only_came_up_again_lost_nothing_of_its_primary() -> None
 
 def test_a_drill_is_measured_from_the_start_of_its_clone() -> None:
     steps = (StepDone(DrillStep.START, NOW + 1, 2.0), StepDone(DrillStep.PORTS, NOW + 2, 1.5))
-    drill = Drill(3, "web", NOW, "watch", NOW + 9, DrillOutcome.PASSED, "", steps)
+    drill = Drill(3, "web", NOW, "the watcher", NOW + 9, DrillOutcome.PASSED, "", steps)
+    assert of_drill(drill, 3.0).automatic
+    assert not of_drill(replace(drill, asked_by="alice"), 3.0).automatic
     assert of_drill(drill, 3.0).missed
     assert not of_drill(drill, 4.0).missed
     failed = of_drill(replace(drill, outcome=DrillOutcome.FAILED, reason="no table"), 4.0)

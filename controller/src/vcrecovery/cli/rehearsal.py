@@ -10,7 +10,7 @@ from pathlib import Path
 from vcrecovery.cli.drill_timeline import EXIT_CODES, LiveDrill, SilentDrill, for_machines, missing
 from vcrecovery.cli.options import known_service, operator, read_plan
 from vcrecovery.cli.output import say
-from vcrecovery.core.drill import clone_name, step_plan
+from vcrecovery.core.drill import WATCHER, clone_name, step_plan
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.probe import label_of
 from vcrecovery.errors import ExitCode, UsageError, VCRecoveryError
@@ -22,9 +22,6 @@ from vcrecovery.operations.several import worst
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.problems import suggest
 from vcrecovery.store.lock import drill_lock
-
-#: In the journal, for a drill that nobody typed.
-WATCHER = "the watcher"
 
 
 class DrillFailedError(VCRecoveryError):

@@ -16,6 +16,8 @@ _LONGEST_NAME = 63
 _EARLY = 0.9
 #: After one that did not pass, and for at most so long, the watcher waits before it tries again.
 AGAIN_AFTER = 3600.0
+#: Who has asked for a drill that nobody typed.
+WATCHER = "the watcher"
 #: Bytes that stay free in the pool beside the copies: what clones write while they boot, and what syncs bring.
 MARGIN = 256 * 2**20
 

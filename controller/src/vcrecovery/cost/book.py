@@ -48,7 +48,8 @@ class Of:
 class Line:
     """One thing that is paid for each month: `quantity` in units of the price, by one of `shared_by` who share it.
 
-    `of`: what needs it; `why`: how the quantity comes about. `rate`: to the bill's currency.
+    `of`: what needs it; `why`: how the quantity comes about. `rate`: to the bill's currency. `while_on`: only while the
+    machine is on; all else is paid for in any case.
     """
 
     of: Of
@@ -57,6 +58,7 @@ class Line:
     why: str
     rate: Rate
     shared_by: int = 1
+    while_on: bool = False
 
     @property
     def a_month(self) -> Decimal:
@@ -126,7 +128,7 @@ class PriceBook:
                 quantity, why = hours / 12, f"{MONTH_HOURS} hours" if always else f"{float(hours):.4g} hours a year"
             else:
                 quantity, why = hours / YEAR_HOURS, "a month" if always else f"{float(hours):.4g} hours a year"
-            yield Line(of, price, quantity, why, self._rate(price), shared_by)
+            yield Line(of, price, quantity, why, self._rate(price), shared_by, while_on=not always)
 
     def _rate(self, price: Price) -> Rate:
         return self._rates.between(price.currency, self.currency, self.on)

@@ -71,7 +71,7 @@ def spent(
         # Of a service's own, only its traffic is in a plan.
         if line.of.owner is Owner.SERVICE and line.of.name in counted:
             now, end = _counted(line, month, counted[line.of.name])
-        elif line.of.owner is Owner.SECONDARY and line.price.per is Per.HOUR and on and line.of.name in on:
+        elif line.of.owner is Owner.SECONDARY and line.while_on and on and line.of.name in on:
             now, end = _while_on(line, month, on[line.of.name])
         else:
             now, end = _in_hours(line, past, whole), _in_hours(line, whole, whole)
@@ -97,8 +97,10 @@ def _leased(plan: Plan, book: PriceBook, leased: Mapping[str, float], whole: Dec
 
 def _while_on(line: Line, month: Month, on: OnFor) -> tuple[Line, Line]:
     """Of a secondary on demand: the hours that it was on, and for the rest of the month the plan's figure."""
-    so_far = Decimal(str(on.hours))
-    rest = Decimal(str(month.hours - month.past_hours)) * line.quantity / MONTH_HOURS
+    of_all = Decimal(1) if line.price.per is Per.HOUR else Decimal(str(month.hours))
+    so_far = Decimal(str(on.hours)) / of_all
+    left = Decimal(str(month.hours - month.past_hours))
+    rest = left * line.quantity / (MONTH_HOURS if line.price.per is Per.HOUR else of_all)
     why = f"{on.hours:.4g} hours on"
     return replace(line, quantity=so_far, why=why), replace(
         line, quantity=so_far + rest, why=f"{why}, going on as planned"

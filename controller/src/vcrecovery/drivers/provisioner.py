@@ -47,12 +47,11 @@ class CommandProvisioner:
         return self._call("destroy", order)
 
     def by_hand(self, order: Mapping[str, Any]) -> str:
-        return f"echo {shlex.quote(json.dumps(order))} | {shlex.join(self._command)} destroy"
+        return f"printf '%s\\n' {shlex.quote(_given(order))} | {shlex.join(self._command)} destroy"
 
     def _call(self, verb: str, order: Mapping[str, Any]) -> list[Made]:
         said = f"`{self._command[0]} {verb}`"
-        given = json.dumps({"version": 1, **order}).encode() + b"\n"
-        ended = run_and_end([*self._command, verb], timeout=self._timeout, stdin=given)
+        ended = run_and_end([*self._command, verb], timeout=self._timeout, stdin=f"{_given(order)}\n".encode())
         lines = [line.strip() for line in ended.last_words.decode(errors="replace").splitlines() if line.strip()]
         last = plain(lines[-1])[:_LONGEST] if lines else "it printed nothing"
         if ended.status is None:
@@ -66,6 +65,10 @@ class CommandProvisioner:
             return [_made(one) for one in machines]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ExternalError(f"{said} answers with something else than machines: {last}") from error
+
+
+def _given(order: Mapping[str, Any]) -> str:
+    return json.dumps({"version": 1, **order})
 
 
 def _made(said: Any) -> Made:

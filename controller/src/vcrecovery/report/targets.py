@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vcrecovery.core.drill import Drill, DrillOutcome
+from vcrecovery.core.drill import WATCHER, Drill, DrillOutcome
 from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord
 from vcrecovery.core.evidence import Restored
 
@@ -113,7 +113,7 @@ def of_drill(drill: Drill, rto_target: float | None) -> Reached:
         began_at=drill.began_at,
         outcome=drill.outcome.value if drill.outcome else "not finished",
         reason=drill.reason,
-        automatic=drill.asked_by == "watch",
+        automatic=drill.asked_by == WATCHER,
         rto=drill.recovery if passed else None,
         until="ports open" if passed and drill.recovery is not None else "",
         rto_target=rto_target,
