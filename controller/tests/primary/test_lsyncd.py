@@ -146,6 +146,18 @@ def test_many_files_at_once(pair: Lsyncd) -> None:
         wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 180)
 
 
+def test_only_the_heartbeat_makes_probes(pair: Lsyncd) -> None:
+    """Anybody in the VM may call a file like one."""
+    with pair.running():
+        (pair.tree / "home/vcrecovery").mkdir(parents=True)
+        (pair.tree / "home/vcrecovery/probe-999999999999999").touch()
+        wait_until((pair.run_dir / "lsyncd/sent").exists, "the transfer's end", 60)
+        assert not (pair.run_dir / "lsyncd/sent").read_text()
+        (pair.tree / "var/lib/vcrecovery").mkdir(parents=True)
+        (pair.tree / "var/lib/vcrecovery/probe-000000000000001").touch()
+        wait_until((pair.run_dir / "lsyncd/sent").read_text, "that of the heartbeat's", 60)
+
+
 def test_a_file_that_stays_open_is_sent(pair: Lsyncd) -> None:
     with pair.running(), (pair.tree / "log").open("w", buffering=1) as log:
         pair.reconcile()

@@ -202,6 +202,7 @@ def beats(vm: Vm, *turns: Callable[[], None]) -> list[dict[str, object]]:
             sleep,
             programs=lambda _words, _timeout: "",
             receivers=vm.settings.receivers,
+            steady=lambda: time,
         )
     return found
 

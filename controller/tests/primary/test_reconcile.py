@@ -200,6 +200,14 @@ def test_periodic_vouches_for_the_time_before_it_looked(tmp_path: Path) -> None:
     assert json.loads((pair.standby / "var/lib/v/reconcile.json").read_text())["error"] is None
 
 
+def test_periodic_vouches_by_the_clock_as_it_is_in_the_end(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, engine="periodic", source=str(tmp_path / "tree"), state_dir=str(tmp_path / "tree/var/lib/v"))
+    ticks = iter([100.0, 130.0])
+    wall = iter([10_000.0, *[6_430.0] * 9])  # set back by an hour in a sync of 30 s
+    reconcile(pair.settings, run, lambda: None, lambda line: None, lambda: next(wall), lambda: next(ticks))
+    assert json.loads((pair.standby / "var/lib/v/heartbeat").read_text())["at"] == 6_400
+
+
 def test_hooks_surround_the_transfer_and_the_second_runs_in_any_case(tmp_path: Path) -> None:
     log = tmp_path / "log"
     hook = Hook(f"echo before >> {log}; cat {tmp_path}/tree/file >> {log}", f"echo after >> {log}", 10)

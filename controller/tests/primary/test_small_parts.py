@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def beats(folder: Path, script: list[str | None]) -> list[dict[str, float | None
     state, run = folder / "state", folder / "run"
     (run / "lsyncd").mkdir(parents=True, exist_ok=True)
     sent, seen = run / "lsyncd/sent", []
-    clock = iter(range(100, 200))
+    clock, ticks = iter(range(100, 200)), iter(range(1000))
     steps = iter([*script, "stop"])
 
     def step(seconds: float) -> None:
@@ -37,7 +38,7 @@ def beats(folder: Path, script: list[str | None]) -> list[dict[str, float | None
             (run / mark).touch()
 
     with pytest.raises(StopBeatingError):
-        beat(str(state), str(run), 1.0, lambda: float(next(clock)), step)
+        beat(str(state), str(run), 1.0, lambda: float(next(clock)), step, steady=lambda: float(next(ticks)))
     return seen
 
 
@@ -57,6 +58,93 @@ def test_a_probe_that_is_not_sent_is_no_heartbeat(tmp_path: Path) -> None:
     (tmp_path / "lsyncd/sent").write_text(left[-1])
     assert probes.sent() == 30.0
     assert not list((tmp_path / "state").iterdir())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "probe-001795874849000",  # of the version before, which had the wall clock's time there
+        "probe-99999999999999999999",
+        "x",
+    ],
+)
+def test_what_lsyncd_has_sent_of_others_says_nothing_of_a_probe(tmp_path: Path, sent: str) -> None:
+    (tmp_path / "lsyncd").mkdir()
+    probes = Probes(str(tmp_path / "state"), str(tmp_path))
+    probes.add(5.0)
+    (tmp_path / "lsyncd/sent").write_text(sent)
+    assert probes.sent() is None
+    probes.add(6.0)
+    assert probes.sent() is None
+    newest = max(path.name for path in (tmp_path / "state").iterdir())
+    (tmp_path / "lsyncd/sent").write_text(newest)
+    assert probes.sent() == 6.0
+
+
+@pytest.mark.parametrize("left", ["state/probe-000000090000000", "lsyncd/sent"])
+def test_a_restart_goes_on_behind_what_was_there(tmp_path: Path, left: str) -> None:
+    """After a boot, too: that of the kernel's clock is 0 then, and lsyncd may see the old ones being removed."""
+    for folder in ("state", "lsyncd"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / left).write_text("probe-000000090000000")
+    probes = Probes(str(tmp_path / "state"), str(tmp_path))
+    probes.add(1.0)
+    (tmp_path / "lsyncd/sent").write_text("probe-000000090000000")
+    assert probes.sent() is None
+    (tmp_path / "lsyncd/sent").write_text("probe-000000090000001")
+    assert probes.sent() == 1.0
+
+
+@pytest.mark.parametrize("step", [-3600.0, -30.0, 3600.0])
+def test_a_clock_that_is_set_does_not_make_the_files_newer(tmp_path: Path, step: float) -> None:
+    """A probe is made at each full second of the kernel's clock, and sent after the clock was set."""
+    state, sent = tmp_path / "state", tmp_path / "lsyncd/sent"
+    sent.parent.mkdir()
+    ticks, found = [0.0], list[float]()
+    sent_at = {5.0: "probe-000000000002000", 6.0: "probe-000000000002000", 8.0: "probe-000000000007000"}
+
+    def sleep(seconds: float) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            found.append(json.loads((state / "heartbeat").read_text())["at"])
+            (state / "heartbeat").unlink()
+        ticks[0] += 1
+        if ticks[0] > 9:
+            raise StopBeatingError
+        if ticks[0] in sent_at:
+            sent.write_text(sent_at[ticks[0]])
+
+    with pytest.raises(StopBeatingError):
+        beat(
+            str(state), str(tmp_path), 1.0, lambda: 10_000 + ticks[0] + (step if ticks[0] >= 4 else 0), sleep,
+            steady=lambda: ticks[0],
+        )  # fmt: skip
+    assert found == [10_002 + step, 10_007 + step]
+
+
+def test_what_was_good_gets_the_time_of_a_clock_that_is_set(tmp_path: Path) -> None:
+    def clock() -> float:
+        return 10_000 + ticks[0] - (3600 if ticks[0] >= 3 else 0)
+
+    ticks, seen = [0.0], list[dict[str, float | None]]()
+    state, sent = tmp_path / "state", tmp_path / "lsyncd/sent"
+    sent.parent.mkdir()
+
+    def sleep(seconds: float) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            seen.append(json.loads((state / "heartbeat").read_text()))
+            (state / "heartbeat").unlink()
+        ticks[0] += 1
+        sent.write_text(max(path.name for path in state.glob("probe-*")))
+        if ticks[0] == 2:
+            (tmp_path / "due").touch()
+        if ticks[0] > 4:
+            raise StopBeatingError
+
+    with pytest.raises(StopBeatingError):
+        beat(str(state), str(tmp_path), 1.0, clock, sleep, steady=lambda: ticks[0])
+    assert [(entry["at"], entry["good_until"]) for entry in seen] == [
+        (10_000, None), (10_001, 10_000), (6_402, 6_400), (6_403, 6_400),
+    ]  # fmt: skip
 
 
 def test_a_heartbeat_vouches_for_nothing_while_something_may_be_missing(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from .unit_states import unit_states
 NEVER = 0.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PROBE, _PROBES = "probe-", 8
+#: The version before had the milliseconds of the wall clock there.
+_NUMBER = re.compile(_PROBE + r"([0-9]{15})")
 #: What lsyncd writes, in the run directory.
 _LSYNCD = "lsyncd"
 _POLL_SECONDS = 0.2
@@ -43,7 +45,8 @@ def stamp(
     os.makedirs(state_dir, mode=0o755, exist_ok=True)
     path = os.path.join(state_dir, NAME)
     with open(path + ".new", "w", encoding="utf-8") as file:
-        said = {"at": round(at, 3), "good_until": good_until, "queue": queue, "units": units}
+        good = good_until if good_until is None else round(good_until, 3)
+        said = {"at": round(at, 3), "good_until": good, "queue": queue, "units": units}
         whose = {"receiver": receiver, "knows": list(knows)} if knows else {}
         json.dump({**said, "boot": boot_id(), "final": final, "sent": sent, **whose}, file)
         file.write("\n")
@@ -70,27 +73,41 @@ def last_good(state_dir: str) -> Optional[float]:
         return None
 
 
+def since_boot() -> float:
+    """Seconds, also those for which the VM was suspended: a clock that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def beat(
     state_dir: str, run_dir: str, every: float,
     now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep,
     units: Sequence[str] = (), programs: Run = run, receivers: Sequence[str] = (),
+    steady: Callable[[], float] = since_boot,
 ) -> None:  # fmt: skip
-    """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever."""
+    """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever.
+
+    What is known is known of a moment. When the clock is set, that moment gets another time: the one that a clock like
+    the new one would have shown then.
+    """
     good = last_good(state_dir) or NEVER
     vouched_for = sent_to(read_json(os.path.join(state_dir, NAME)), receivers)
     marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
     sent = SentBytes(programs)
     next_probe = 0.0
+    ahead: Optional[float] = None
     while True:
-        instant = now()
-        # A clock that was set back must not end the heartbeat.
-        if not next_probe - every <= instant < next_probe:
-            next_probe = instant + every
-            probes.add(instant)
-        at = probes.sent()
+        instant, ticks = now(), steady()
+        if ahead is not None and good != NEVER:
+            good += instant - ticks - ahead
+        ahead = instant - ticks
+        if ticks >= next_probe:
+            next_probe = ticks + every
+            probes.add(ticks)
+        made = probes.sent()
         # First: whoever has the sync go elsewhere has made a mark before.
         to = current(run_dir, receivers)
-        if at is not None:
+        if made is not None:
+            at = made + ahead
             suspect = marks.any
             good = still_vouched(good, vouched_for, to, NEVER) if suspect else at
             vouched_for = None if to is None else to.name
@@ -107,43 +124,64 @@ class Probes:
 
     A file that is written again and again could not tell that: rsync sends what it holds then, perhaps long after the
     change that it is sent for, and before others that are sent beside it.
+
+    lsyncd tells the greatest name of its life. So each is greater than all before, whatever clock is set, also after a
+    restart of this program, and beside what a boot before has left, which lsyncd sees go.
     """
 
     def __init__(self, state_dir: str, run_dir: str) -> None:
         self._state_dir, self._sent = state_dir, os.path.join(run_dir, _LSYNCD, "sent")
         self._open: Dict[str, float] = {}
+        self._last = _number(self._newest())
         os.makedirs(state_dir, mode=0o755, exist_ok=True)
         for name in os.listdir(state_dir):
             if name.startswith(_PROBE):
+                self._last = max(self._last, _number(name))
                 self._remove(name)
 
-    def add(self, at: float) -> None:
-        """Makes one. The oldest stays until it is sent, of the others as many as a backlog needs."""
-        name = f"{_PROBE}{int(at * 1000):015d}"
+    def add(self, ticks: float) -> None:
+        """Makes one, by a clock that is never set. The oldest stays until it is sent, of the others a few."""
+        self._last = max(self._last + 1, int(ticks * 1000))
+        name = f"{_PROBE}{self._last:015d}"
         if len(self._open) > _PROBES:
-            second = sorted(self._open)[1]
-            del self._open[second]
-            self._remove(second)
-        self._open[name] = at
+            self._close(sorted(self._open)[1:2])
+        self._open[name] = ticks
         os.close(os.open(os.path.join(self._state_dir, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def sent(self) -> Optional[float]:
         """When the newest was made that has been sent since the last call; None if none has."""
-        try:
-            with open(self._sent, encoding="utf-8") as file:
-                newest = file.read()
-        except OSError:
+        newest = _number(self._newest())
+        if newest > self._last:
+            # Not one of these, which can tell nothing any more. The next ones come after it.
+            self._last = newest
+            self._close(list(self._open))
             return None
-        done = [name for name in self._open if name <= newest]
+        done = [name for name in self._open if _number(name) <= newest]
         found = max((self._open[name] for name in done), default=None)
-        for name in done:
+        self._close(done)
+        return found
+
+    def _close(self, names: Sequence[str]) -> None:
+        for name in names:
             del self._open[name]
             self._remove(name)
-        return found
+
+    def _newest(self) -> str:
+        try:
+            with open(self._sent, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._state_dir, name))
+
+
+def _number(name: str) -> int:
+    """0 for what is no probe."""
+    found = _NUMBER.fullmatch(name)
+    return int(found.group(1)) if found else 0
 
 
 def queue_length(status_file: str) -> Optional[int]:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from ..excludes.errors import ExcludeError
 from .consistency import consistent_tree
 from .current import current
-from .heartbeat import stamp
+from .heartbeat import since_boot, stamp
 from .marker import NAME as HEARTBEAT_NAME
 from .marks import Marks
 from .programs import ProgramError, Run
@@ -38,7 +38,7 @@ class ReconcileError(Exception):
 
 def reconcile(
     settings: Settings, run: Run, tell_sync: Callable[[], None], say: Callable[[str], None],
-    now: Callable[[], float] = time.time,
+    now: Callable[[], float] = time.time, steady: Callable[[], float] = since_boot,
 ) -> Dict[str, Any]:  # fmt: skip
     """Brings the standby to the state of the tree; the report. Raises ReconcileError with one line."""
     with alone(settings.run_dir):
@@ -46,7 +46,7 @@ def reconcile(
         marks.begin()
         find_receiver(settings, run)
         to = current(settings.run_dir, settings.receivers)
-        began = now()
+        began, ticks = now(), steady()
         before = read_report(settings.state_dir)
         # A list that cannot be made anew is no reason not to send: the old one stands.
         list_error = _refreshed(settings, tell_sync)
@@ -64,8 +64,10 @@ def reconcile(
             raise ReconcileError(f"the standby may lack something: {error}") from None
         report.update(ended=now(), error=None, progress=None, last_good=began)
         if settings.engine == "periodic":
+            # The time of its beginning by the clock as it is now: a boot may set it meanwhile.
+            at = now() - (steady() - ticks)
             stamp(
-                settings.state_dir, began, None, sent=sent_bytes(run),
+                settings.state_dir, at, None, sent=sent_bytes(run),
                 receiver=to.name if to is not None else None, knows=settings.receivers,
             )  # fmt: skip
         marks.end()
