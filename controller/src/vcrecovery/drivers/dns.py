@@ -276,7 +276,8 @@ class Zone:
         except _REJECTED as error:
             raise ExternalError(
                 f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
-                f"make {self._key.secret_file} and the server's key the same, then run it again",
+                f"make {self._key.secret_file} and the server's key the same (if they are: restart BIND there, or run "
+                "keys_rotate.yml again), then run it again",
             ) from error
         except dns.exception.FormError as error:
             # Mostly one without a signature: it may be another's answer, and dnspython takes none since 2.9.

@@ -58,7 +58,7 @@ def findings(view: ServiceView) -> list[Finding]:
         said = f"{sentence}: nothing is done to it, also when it fails"
         found.append(Finding(Level.ATTENTION, view.name, said, hint, Topic.UNPROTECTED))
     else:
-        found += [*_answers(view), *_standby(view), *_names(view)]
+        found += [*_answers(view), *_standby(view), *_names(view), *_address(view)]
         found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
@@ -351,6 +351,19 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 "correct the record, or the plan",
                 Topic.DOWN,
             )
+
+
+def _address(view: ServiceView) -> Iterator[Finding]:
+    if view.protected or view.has_address is not False or view.state.open_episode is not None:
+        return
+    yield Finding(
+        Level.ATTENTION,
+        view.name,
+        f"the standby serves, and this machine does not have its virtual address {view.plan.virtual_ip}",
+        "the watcher tries to take it every 10 s; `journalctl -u vcrecovery-watch` says what stands in its way, such "
+        "as another machine that has it",
+        Topic.DOWN,
+    )
 
 
 def _sync(view: ServiceView) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Circumstances, Verdict, judge, with_health
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment, place_of_disk
 from vcrecovery.operations.records import Name, names_of
 from vcrecovery.operations.serving import targets
@@ -132,6 +133,9 @@ class _Questions:
             name: asker.ask(("zone", name.zone.name), name.text, partial(_values, name))
             for name in names_of(env, service, self._state.side)
         }
+        serves_at_one = self._state.side is Side.STANDBY and service.virtual_ip is not None
+        ask_here = partial(virtual_address.is_here, env, service)
+        self._address = asker.ask(("addresses",), name, ask_here) if serves_at_one else None
         lane = ("ports", zlib.crc32(name.encode()) % PORT_LANES)
         self._ports = asker.ask(lane, name, self._read_ports) if course is None else None
 
@@ -207,6 +211,7 @@ class _Questions:
             verdict=with_health(_verdict(env, state, place, now), state, course),
             standby=standby,
             names=names,
+            has_address=self._has_address(patience),
             last=state.open_episode or next(iter(env.journal.history(name, 1)), None),
             done=env.journal.newest_done(name),
             holder=holder(env.plan.state_dir, name),
@@ -217,6 +222,15 @@ class _Questions:
             spare=self._spare_view(patience),
             no_place=(misplaced.message, misplaced.hint) if (misplaced := env.misplaced.get(name)) is not None else (),
         )
+
+    def _has_address(self, patience: _Patience) -> bool | None:
+        """None also where this user, or this machine, cannot tell."""
+        if self._address is None:
+            return None
+        try:
+            return patience.wait(self._address, "netfilter")
+        except ExternalError:
+            return None
 
     def _spare_view(self, patience: _Patience) -> SpareView | None:
         spare = self._env.plan.services[self._name].standby.spare

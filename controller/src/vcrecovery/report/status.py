@@ -154,7 +154,7 @@ def detail(
     for entry in view.names:
         say("dns", f"{entry.name} -> {_points_at(entry)}")
     if plan.virtual_ip:
-        say("address", f"{plan.virtual_ip} of the controller's machine, while the standby serves")
+        say("address", f"{plan.virtual_ip} {_whose_address(view)}")
     if view.done is not None and view.done.closed_at is not None:
         begun, seconds = view.done.opened_at, took(view.done.opened_at, view.done.closed_at)
         say("failover", f"the last one {day_and_time(begun)}, in {seconds}: `vcrecovery explain {view.done.id}`")
@@ -169,6 +169,14 @@ def detail(
     for finding in more:
         say("now" if finding.level is Level.ATTENTION else "later", str(finding))
     return lines
+
+
+def _whose_address(view: ServiceView) -> str:
+    if view.protected:
+        return "of the controller's machine, while the standby serves"
+    if view.has_address is None:
+        return "of the controller's machine; whether it is there is not known here"
+    return "of this machine" if view.has_address else "is to be this machine's, and is not"
 
 
 def _files(view: ServiceView) -> str:
@@ -226,6 +234,7 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "last_failover": _done(view),
         "dns": {entry.name: None if entry.found is None else list(entry.found) for entry in view.names},
         "virtual_ip": view.plan.virtual_ip or None,
+        "has_virtual_ip": view.has_address,
         "dns_wanted": {entry.name: list(entry.wanted) for entry in view.names},
         "health": view.course.health.value,
         "down_since": view.course.since if view.course.health is Health.DOWN else None,

@@ -134,6 +134,7 @@ class PlanView:
 class ServiceView:
     """One service at the time `at`.
 
+    `has_address`: whether this machine has its virtual address, while the standby serves; None where that is not known.
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
     work on it. `course`: whether whoever serves answers. `ports`: what each of its probes said, empty when that was
     good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
@@ -150,6 +151,7 @@ class ServiceView:
     verdict: Verdict
     standby: StandbyView
     names: tuple[NameView, ...] = ()
+    has_address: bool | None = None
     last: Episode | None = None
     done: Episode | None = None
     holder: str = ""
