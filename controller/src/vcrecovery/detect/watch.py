@@ -199,7 +199,8 @@ class Watch:
             found = SeenSymptom(Symptom.LOST, "no hypervisor knows its VM")
         elif primary.reading.power is Power.RUNNING:
             found = symptom_in(primary.samples, self._detection)
-            if found is not None and found.symptom is Symptom.CPU_HIGH and self._primaries.may_boot(service, BOOT_GRACE):
+            is_busy = found is not None and found.symptom is Symptom.CPU_HIGH
+            if is_busy and self._primaries.may_boot(service, BOOT_GRACE):
                 found = None
         if found is None:
             watched.ports.forget()

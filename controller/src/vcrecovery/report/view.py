@@ -15,6 +15,7 @@ from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Verdict
+from vcrecovery.store.zone_book import NOT_TRIED, Tried
 from vcrecovery.transfer.freshness import Freshness
 
 _NOT_ASKED = Course()
@@ -99,13 +100,28 @@ class SpareView:
 
 
 @dataclass(frozen=True)
+class ServerView:
+    """What another name server of the zone says of a name (None: it does not answer so; `detail` says more)."""
+
+    server: str
+    found: tuple[str, ...] | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class NameView:
-    """A DNS name: what it holds (None: its server does not answer; `detail` says more), and what it should hold."""
+    """A DNS name: what it holds (None: its server does not answer; `detail` says more), and what it should hold.
+
+    `others`: the name servers beside the one that takes the updates. `tried`: what the watcher has last found wrong
+    with its updates, and with the zone's transfers.
+    """
 
     name: str
     found: tuple[str, ...] | None
     wanted: tuple[str, ...]
     detail: str = ""
+    others: tuple[ServerView, ...] = ()
+    tried: Tried = NOT_TRIED
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,8 @@ class PlanView:
     chosen_mode: str = ""
     refresh_every: float = 3600.0
     has_dns: bool = True
+    #: Seconds that every name server may take to show a change.
+    dns_within: float = 10.0
     virtual_ip: str = ""
     cool_down: float = 0.0
     replicated_by: Mapping[str, str] = field(default_factory=dict)
