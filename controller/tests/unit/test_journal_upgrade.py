@@ -8,9 +8,8 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from journal_cases import finish
-
 import pytest
+from journal_cases import finish
 
 from vcrecovery.core.episode import Outcome, Request, Step
 from vcrecovery.core.policy import Policy
