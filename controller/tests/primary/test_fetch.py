@@ -13,7 +13,7 @@ from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.fetch import Fetch
 from vcrecovery.primary.half_copied import is_marked, mark_path
 from vcrecovery.primary.programs import ProgramError
-from vcrecovery.primary.settings import Settings
+from vcrecovery.primary.settings import Consistency, Settings
 from vcrecovery.primary.transfer import Transfer
 
 #: What ssh would have the receiver do. rsync hands over: -F, a file, -o, an option, the host, and its command.
@@ -125,6 +125,14 @@ def test_what_the_machine_has_of_its_own_stays(pair: Pair) -> None:
     assert {path: pair.reads(path) for path in (*own, *hidden)} == dict.fromkeys((*own, *hidden), "tree")
     assert not (pair.tree / "boot/of-the-standby").exists()
     assert not (pair.tree / "var/lib/vcrecovery/probe").exists()
+
+
+def test_what_a_sync_that_was_cut_off_has_left_in_the_standby_is_not_fetched(pair: Pair) -> None:
+    pair.settings = pair.settings._replace(consistency=Consistency("snapshot"))
+    pair.there("srv/db/.~tmp~/data")
+    pair.there("srv/db/data")
+    pair.fetch()
+    assert (pair.reads("srv/db/data"), pair.reads("srv/db/.~tmp~/data")) == ("standby", None)
 
 
 @pytest.mark.parametrize("name", ["system.conf", "security.txt", "trusted.gpg"])

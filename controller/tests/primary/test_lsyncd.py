@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 class Lsyncd(Pair):
     """A pair with lsyncd between."""
 
+    open_files = "send"
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.folder = folder
@@ -36,6 +39,7 @@ class Lsyncd(Pair):
         text = template.render(
             ansible_managed="a test", primary_run_dir=str(self.run_dir), primary_source_dir=str(self.tree),
             primary_delay=1, primary_config_dir=str(self.folder), primary_bandwidth=None,
+            primary_open_files=self.open_files,
         )  # fmt: skip
         file = self.folder / "lsyncd.lua"
         text = text.replace('"receiver:/"', f'"{self.standby}/"').replace("/usr/bin/rsync", rsync)
@@ -140,3 +144,41 @@ def test_many_files_at_once(pair: Lsyncd) -> None:
             for number in range(100):
                 (pair.tree / f"d{folder}/f{number}").write_text(str(number))
         wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all files", 180)
+
+
+def test_a_file_that_stays_open_is_sent(pair: Lsyncd) -> None:
+    with pair.running(), (pair.tree / "log").open("w", buffering=1) as log:
+        pair.reconcile()
+        for line in ("one\n", "two\n", "three\n"):
+            log.write(line)
+            wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "the line", 30)
+
+
+def test_it_is_left_until_it_is_closed_where_the_plan_says_so(pair: Lsyncd) -> None:
+    pair.open_files = "when-closed"
+    with pair.running():
+        with (pair.tree / "log").open("w", buffering=1) as log:
+            pair.reconcile()
+            wait_until(
+                (pair.run_dir / "lsyncd/sent").exists, "the end of the transfer that its beginning is sent for", 60
+            )
+            log.write("a line\n")
+            (pair.tree / "later").touch()
+            wait_until((pair.standby / "later").exists, "a later file", 60)
+            assert not (pair.standby / "log").read_text()
+        wait_until((pair.standby / "log").read_text, "what was written", 60)
+
+
+def test_a_file_that_never_rests_leaves_both_machines_free_for_most_of_the_time(pair: Lsyncd) -> None:
+    slow = pair.folder / "rsync"
+    slow.write_text(f'#!/bin/sh\necho >>{pair.folder}/batches\nsleep 0.8\nexec /usr/bin/rsync "$@"\n')
+    slow.chmod(0o755)
+    with pair.running(str(slow)):
+        with (pair.tree / "log").open("w", buffering=1) as log:
+            end = time.monotonic() + 15
+            while time.monotonic() < end:
+                log.write("a line\n")
+                time.sleep(0.05)
+        # A batch a second, if it did not rest.
+        assert 4 <= len((pair.folder / "batches").read_text()) <= 8
+        wait_until(lambda: pair.files(pair.standby) == pair.files(pair.tree), "all of it", 60)

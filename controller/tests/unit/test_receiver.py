@@ -39,12 +39,20 @@ def test_what_lsyncd_sends_is_taken() -> None:
 WHOLE_TREE = "-aHAXS --numeric-ids --delete --delete-delay --force --timeout=300 --bwlimit=2048 --filter='merge {list}'"
 NAMED_PATHS = "-aHAXS --numeric-ids --no-r --dirs --delete-missing-args --force --from0 --files-from=- --timeout=300"
 NO_NODES = f"{WHOLE_TREE} --no-devices"
+TOGETHER = f"{WHOLE_TREE} --delay-updates --filter='R .~tmp~/'"
 SEED = "-aHAXS --numeric-ids --delete --force --exclude-from={list}"
 
 
 @pytest.mark.parametrize(
     "options",
-    [WHOLE_TREE, f"{WHOLE_TREE} --8-bit-output --out-format='%i %n' --info=progress2", NAMED_PATHS, SEED, NO_NODES],
+    [
+        WHOLE_TREE,
+        f"{WHOLE_TREE} --8-bit-output --out-format='%i %n' --info=progress2",
+        NAMED_PATHS,
+        SEED,
+        NO_NODES,
+        TOGETHER,
+    ],
 )
 def test_what_this_machines_rsync_sends_is_taken(options: str, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("- /x\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from vcrecovery.standby import restore_point_loop
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
 from vcrecovery.standby.restore_points import RestorePoint, age_in_words, find, make, restore_points
 from vcrecovery.store.lock import one_keeper
+from vcrecovery.transfer.freshness import RECONCILE
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 
 
@@ -34,9 +36,10 @@ class Snapshots(LxdServer):
         return self._names
 
 
-def plan(plan_file: Path, **points: object) -> Plan:
+def plan(plan_file: Path, engine: str = "lsyncd", **points: object) -> Plan:
     found = load_plan(plan_file)
     data = found.model_dump(mode="json")
+    data["services"]["web"]["sync"] |= {"engine": engine, "reconcile": 60}
     data["services"]["web"]["restore_points"] = points
     return Plan.model_validate(data)
 
@@ -86,8 +89,11 @@ class Making(Snapshots):
         config = {ROLE_KEY: STANDBY, READY_KEY: "true"}
         return Instance(instance, running=False, status="Stopped", config=config, devices={})
 
+    report: Mapping[str, object] | None = None
+
     def file(self, instance: str, path: str) -> bytes | None:
-        return json.dumps({"at": NOW - 1}).encode() if path == HEARTBEAT else None
+        found = {HEARTBEAT: {"at": NOW - 1}, RECONCILE: self.report}.get(path)
+        return json.dumps(found).encode() if found else None
 
     def take_snapshot(self, instance: str, snapshot: str, timeout: float) -> None:
         self._names.append(snapshot)
@@ -122,6 +128,25 @@ def test_none_is_made_while_a_keeper_is_at_work(plan_file: Path) -> None:
         make(wanted, "web", lxd, SetClock())
     assert lxd.snapshots("web") == []
     assert make(wanted, "web", lxd, SetClock()).point is not None
+
+
+@pytest.mark.parametrize(
+    ("engine", "ended", "error", "why"),
+    [
+        ("periodic", None, None, "not now: a sync goes on, or was cut off"),
+        ("periodic", NOW - 5, "no room", "not now: the last sync has failed: no room"),
+        ("periodic", NOW - 5, None, ""),
+        # Of a heartbeat that is whole, a comparison beside lsyncd leaves nothing in doubt.
+        ("lsyncd", None, None, ""),
+    ],
+)
+def test_none_is_made_of_a_sync_that_has_not_ended(
+    plan_file: Path, engine: str, ended: float | None, error: str | None, why: str
+) -> None:
+    wanted, lxd = plan(plan_file, engine, keep=1, every="1h"), Making()
+    lxd.report = {"began": NOW - 20, "ended": ended, "error": error}
+    made = make(wanted, "web", lxd, SetClock())
+    assert (made.point is None, made.why if why else "") == (bool(why), why)
 
 
 class SomeRounds(threading.Event):

@@ -81,6 +81,7 @@ class Primary:
             "lsyncd.lua.j2",
             primary_source_dir=str(self.tree),
             primary_delay=delay,
+            primary_open_files="send",
             primary_bandwidth=bandwidth,
             primary_receivers=list(self._others),
         )

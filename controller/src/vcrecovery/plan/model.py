@@ -243,6 +243,11 @@ class Sync(Section):
         "lsyncd", description="lsyncd: every change, after `delay`; periodic: everything, every `reconcile`"
     )
     delay: Duration = Field(1.0, description="lsyncd: how long changes are gathered before they are sent")
+    open_files: Literal["send", "when-closed"] = Field(
+        "send",
+        description="lsyncd: whether a file that stays open while it is written is sent at once, or when it is closed; "
+        "until then it is only as fresh as the last reconcile",
+    )
     reconcile: Duration = Field(1800.0, description="how often the whole tree is reconciled, whatever lsyncd says")
     bandwidth: int | None = Field(None, ge=1, description="the most that a transfer takes, in KiB/s", examples=[2048])
     exclude_profile: Annotated[str, AfterValidator(_profile)] | None = Field(

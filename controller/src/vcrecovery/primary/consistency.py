@@ -16,7 +16,7 @@ from .stopping import deferred_stop
 @contextlib.contextmanager
 def consistent_tree(settings: Settings, run: Run) -> Iterator[str]:
     """The path of the tree to send; ProgramError if it cannot be had, with everything undone."""
-    if settings.consistency.kind not in ("hook", "snapshot"):
+    if not settings.consistency.belongs_together:
         yield settings.source
         return
     with deferred_stop() as stop:

@@ -51,6 +51,9 @@ def reconcile(
         # A list that cannot be made anew is no reason not to send: the old one stands.
         list_error = _refreshed(settings, tell_sync)
         report: Dict[str, Any] = {"began": began, "list_error": list_error, "last_good": before.get("last_good")}
+        if settings.consistency.belongs_together:
+            # Should this pass be cut off, the standby can tell.
+            _tell(settings, report)
         try:
             _send(settings, run, report, _Teller(settings, report, say, now))
             if current(settings.run_dir, settings.receivers) != to:

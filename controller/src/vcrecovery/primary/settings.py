@@ -26,6 +26,11 @@ class Consistency(NamedTuple):
     mounts: Tuple[str, ...] = ("/",)
     hook: Optional[Hook] = None
 
+    @property
+    def belongs_together(self) -> bool:
+        """Whether a pass brings the state of one moment, so that half of it is worth nothing."""
+        return self.kind in ("hook", "snapshot")
+
 
 class Settings(NamedTuple):
     """`lists` are the paths of the exclude list's files by dialect; `bandwidth` is in KiB/s, None for no limit.

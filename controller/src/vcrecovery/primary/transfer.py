@@ -18,6 +18,11 @@ from .settings import Settings
 #: Times are compared to the nanosecond: a file that changed twice within a second, in the same size, would not be sent.
 KEPT = ("-aHAXS", "--no-devices", "--specials", "--numeric-ids", "--modify-window=-1")
 _DELETE = ("--delete", "--delete-delay", "--force")
+#: Where rsync keeps what has arrived, in each folder, until all is there and it renames everything.
+_WAITS_IN = ".~tmp~/"
+#: A pass that is cut off before that has replaced and deleted nothing. What it leaves is used by the next one, or
+#: deleted: rsync by itself would keep it for ever (R: at risk).
+_ALL_AT_THE_END = ("--delay-updates", f"--filter=R {_WAITS_IN}")
 #: Seconds without a byte after which rsync gives up.
 _SILENCE_SECONDS = 300
 _VANISHED = 24
@@ -46,8 +51,9 @@ class Transfer(NamedTuple):
 
 def whole_tree(tree: str, settings: Settings, tell: Callable[[Progress], None]) -> Transfer:
     """Compares everything and sends what differs; raises ProgramError for anything but success or vanished files."""
+    at_the_end = _ALL_AT_THE_END if settings.consistency.belongs_together else ()
     command = [
-        *_rsync(settings), *_DELETE, "--8-bit-output", "--out-format=%i %n",
+        *_rsync(settings), *_DELETE, *at_the_end, "--8-bit-output", "--out-format=%i %n",
         "--info=progress2", f"--filter=merge {settings.lists['rsync-filter']}", *_ends(tree, settings),
     ]  # fmt: skip
     reader = _Reader(tell)
@@ -64,8 +70,10 @@ def fetch_tree(
     files that have vanished unless this is the `last` pass: nothing changes there any more.
     """
     settings = settings._replace(bandwidth=None) if last else settings
+    # A pass to there was cut off, perhaps.
+    left = (f"--filter=- {_WAITS_IN}",) if settings.consistency.belongs_together else ()
     command = [
-        *_rsync(settings), *_DELETE, "--info=progress2", f"--filter=merge {filter_file}",
+        *_rsync(settings), *_DELETE, *left, "--info=progress2", f"--filter=merge {filter_file}",
         *_shell(settings, shared_connection(settings)), settings.target, settings.source.rstrip("/") + "/",
     ]  # fmt: skip
     reader = _Reader(tell)

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.errors import ExternalError, RefusedError
-from vcrecovery.plan.model import Plan
+from vcrecovery.plan.model import Plan, Sync
 from vcrecovery.standby.container import KEEPING_KEY, READY_KEY, ROLE_KEY, STANDBY, secondary_of
 from vcrecovery.store.lock import one_keeper
-from vcrecovery.transfer.freshness import from_the_future, read_freshness
+from vcrecovery.transfer.freshness import Reconcile, from_the_future, read_freshness
 from vcrecovery.transfer.sessions import set_aside
 
 LATEST = "latest"
@@ -164,11 +164,22 @@ def _not_now(plan: Plan, service: str, lxd: LxdServer, clock: Clock) -> str:
     fresh = read_freshness(lxd, service, secondary_of(plan, entry))
     if fresh.synced_through is None or not fresh.whole:
         return f"not now: the standby is not complete: {fresh.detail}"
+    if why := _mixed(entry.sync, fresh.reconcile):
+        return f"not now: {why}"
     if why := from_the_future(fresh, now):
         return f"not now: {why}"
     if now - fresh.synced_through > entry.max_staleness:
         return f"not now: the standby is {age_in_words(now - fresh.synced_through)} old, more than its max_staleness"
     return ""
+
+
+def _mixed(sync: Sync, last: Reconcile | None) -> str:
+    """Why the standby may hold files of two states; with lsyncd the heartbeat itself tells."""
+    if sync.engine != "periodic" or last is None:
+        return ""
+    if last.ended is None:
+        return "a sync goes on, or was cut off"
+    return f"the last sync has failed: {last.error}" if last.error else ""
 
 
 def _not_a_standby(lxd: LxdServer, service: str) -> str:
