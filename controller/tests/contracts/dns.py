@@ -240,7 +240,8 @@ def a_key_that_is_wrong(on: NameServers) -> None:
         assert error.message.startswith(f"DNS server {server} rejects TSIG key ")
         assert error.message.endswith(" (hmac-sha256)")
         assert error.hint.startswith("make ")
-        assert error.hint.endswith(" and the server's key the same, then run it again")
+        same = "the server's key the same (if they are: restart BIND there, or run keys_rotate.yml again)"
+        assert error.hint.endswith(f" and {same}, then run it again")
     holds(on, on.primary, 0)
 
 

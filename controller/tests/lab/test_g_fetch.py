@@ -119,6 +119,7 @@ class Site(MappedSite):
             "exclude": {},
             "lists": {"rsync-filter": str(self.folder / "list")},
             "source": str(self.tree),
+            "ssh_config": str(self.folder / "ssh_config"),
             "run_dir": str(self.folder / "run"),
             "state_dir": str(self.tree / "var/lib/vcrecovery"),
         }
@@ -231,10 +232,12 @@ def test_every_file_comes_back_and_the_machine_stays_itself(site: Site) -> None:
         told.wait(lambda report: report.epoch == 0 and report.boot != "")
         copy = site.orders.give(NAME, EPOCH, Order.COPY)
         told.wait(lambda report: report.has_done(copy))
+        assert (site.folder / "half-copied").exists()
         site.inside("echo three >/srv/data/file")
         site.lxd.server.stop(NAME, timeout=60)
         last = site.orders.give(NAME, EPOCH, Order.LAST)
         told.wait(lambda report: report.has_done(last))
+        assert not (site.folder / "half-copied").exists()
         site.serve_from(STANDBY)
         site.orders.withdraw(NAME)
         assert vm.wait(timeout=60) == 0, (site.folder / "vm.log").read_text()

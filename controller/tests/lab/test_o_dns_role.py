@@ -261,6 +261,30 @@ def test_the_next_run_finishes_a_rotation_that_was_cut_off(laid: Laid, cut_off: 
     assert leftovers(laid) == []
 
 
+@pytest.mark.parametrize("cut_off", ["made", "written"])
+def test_the_role_leaves_the_controllers_secrets_alone_while_a_rotation_is_unfinished(laid: Laid, cut_off: str) -> None:
+    """BIND has the secret of before, and the file the next one: the controllers would have no other."""
+    made = run(["tsig-keygen", "-a", "hmac-sha256", "vcrt.key"], timeout=30).stdout
+    (secret,) = re.findall(r'secret "(\S+)"', made)
+    (laid.folder / "ns1/key1.key.next").write_text(made)
+    if cut_off == "made":
+        # A new controller gets the one that BIND has.
+        (laid.folder / "secrets/key1").unlink()
+    else:
+        (laid.folder / "secrets/key1.next").write_text(secret + "\n")
+        for name in SERVERS:
+            (laid.folder / name / "key1.key").write_text(made)
+    printed = laid.play()
+    may_change(laid)
+    assert changes(printed) == ([1, 0] if cut_off == "made" else [0, 0])
+    assert "The replacement of key key1 is not finished" in printed
+    laid.play(*YOUNG, file="rotation.yml")
+    assert secrets(laid) == [secret] * 3
+    may_change(laid)
+    assert leftovers(laid) == []
+    assert "is not finished" not in laid.play()
+
+
 def test_a_key_that_was_removed_is_made_anew(laid: Laid) -> None:
     before = (laid.folder / "ns2/key1-transfer.key").read_text()
     (laid.folder / "ns1/key1-transfer.key").unlink()

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.probe import Probes, Result, ask
+from vcrecovery.errors import ExternalError
 from vcrecovery.plan.probes import Port
 from vcrecovery_lab.ports import free_port
 from vcrecovery_lab.run import run
@@ -168,17 +169,17 @@ def test_a_server_that_says_nothing_costs_no_more_than_its_timeout() -> None:
     over = threading.Event()
     with accepting(lambda _sock: void(over.wait(PATIENCE))) as number:
         asked = [
-            port(tls={"port": number, "name": "www.example.test"}),
-            port(http={"port": number}),
-            port(command=["sh", "-c", "sleep 60", "{address}"]),
+            port(tls={"port": number, "name": "www.example.test"}, timeout="1s"),
+            port(http={"port": number}, timeout="1s"),
+            port(command=["sh", "-c", "sleep 60", "{address}"], timeout="1s"),
         ]
         began = time.monotonic()
         results = PROBES.ask_all([(HOME, one) for one in asked], 0.5)
         took = time.monotonic() - began
         over.set()
     assert [result.reached for result in results] == [True, True, False]
-    assert [result.reason for result in results[:2]] == ["no answer within 0.5 s"] * 2
-    assert "did not finish within 0.5 s" in results[2].reason
+    assert [result.reason for result in results[:2]] == ["no answer within 1 s"] * 2
+    assert "did not finish within 1 s" in results[2].reason
     assert took < PATIENCE
 
 
@@ -269,8 +270,34 @@ def test_commands(web: int, tmp_path: Path) -> None:
     assert "10.1.2.3 check: " in str(result)
     assert "status 2: asked for 10.1.2.3" in str(result)
     assert not result.reached
-    missing = ask_here(port(command=[str(tmp_path / "none"), "{address}"]))
-    assert "is not installed" in str(missing)
+    # That says nothing about who would have answered.
+    with pytest.raises(ExternalError, match=r"127\.0\.0\.1 none cannot be asked: .*/none is not installed"):
+        ask_here(port(command=[str(tmp_path / "none"), "{address}"]))
+
+
+def test_what_answers_slowly_lives(tmp_path: Path) -> None:
+    """A failure is confirmed in half a second; who has accepted the connection by then has longer to answer."""
+
+    def act(sock: socket.socket) -> None:
+        sock.recv(4096)
+        time.sleep(0.7)
+        sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 0.7\n")
+    slow.chmod(0o755)
+    with accepting(act) as number:
+        ports = [port(http={"port": number}), port(command=[str(slow), "{address}"])]
+        assert PROBES.answering(HOME, ports, 0.3) == [f"{HOME}:{number} http /", f"{HOME} slow"]
+        assert [result.ok for result in PROBES.ask_patiently([(HOME, one) for one in ports], 0.3)] == [False, False]
+
+
+def test_what_accepts_and_never_answers_is_given_up() -> None:
+    over = threading.Event()
+    with accepting(lambda _sock: void(over.wait(PATIENCE))) as silent:
+        (result,) = PROBES.ask_all([(HOME, port(http={"port": silent}, timeout="1s"))], 0.3)
+        over.set()
+    assert (result.reason, result.reached) == ("no answer within 1 s", True)
 
 
 def test_all_are_asked_at_once(web: int) -> None:
@@ -278,7 +305,7 @@ def test_all_are_asked_at_once(web: int) -> None:
     with accepting(lambda _sock: void(over.wait(PATIENCE))) as silent:
         slow = [port(http={"port": silent}) for _ in range(30)]
         began = time.monotonic()
-        results = PROBES.ask_all([(HOME, one) for one in (port(tcp=web), *slow, port(tcp=free_port()))], 2.0)
+        results = PROBES.ask_patiently([(HOME, one) for one in (port(tcp=web), *slow, port(tcp=free_port()))], 2.0)
         took = time.monotonic() - began
         over.set()
     assert results[0].ok

@@ -154,6 +154,14 @@ def test_the_address_moves(network: Network, family: int) -> None:
     rules = network.inside("secondary", program, "-t", "nat", "-S").stdout
     assert rules.count("DNAT") == 1, rules
 
+    # A firewall that is loaded anew: the secondary itself would answer.
+    for hook in ("PREROUTING", "OUTPUT"):
+        network.inside("secondary", program, "-t", "nat", "-F", hook)
+        assert network.act("holds", family).stdout == "False\n"
+        assert network.act("take", family).stdout == "False\n"
+        assert network.act("holds", family).stdout == "True\n"
+    wait_for(lambda: network.fetch(family) == "standby", "the standby's answer again")
+
     assert network.act("give-up", family).returncode == 0
     assert network.act("holds", family).stdout == "False\n"
     assert network.fetch(family) == ""

@@ -51,7 +51,8 @@ class Site:
                 NAME: {
                     "primary": {"address": "127.0.0.1"},
                     "standby": {"secondary": "sec1", "address": "10.20.0.10"},
-                }
+                },
+                "shop": {},
             },
             "secondaries": {"sec1": {"receiver": place}},
         }
@@ -129,6 +130,27 @@ def test_a_key_is_replaced_and_what_the_old_one_has_opened_ends(site: Site) -> N
     assert site.is_rotated()
     assert site.rotate(*YOUNG) == 0
     assert site.rotate(*YOUNG, "--check") == 0
+
+
+def test_under_another_name_the_old_key_is_forgotten_too(site: Site) -> None:
+    """The VM was the primary of `before`, and its service was renamed: the line of that name comes first."""
+    line, body = site.keys.read_text().splitlines()[-1], site.old.with_suffix(".pub").read_text().split()[1]
+    of_before = line.replace(f"receive {NAME} ", "receive before ").replace(f"vcrecovery:{NAME}", "vcrecovery:before")
+    site.keys.write_text(f"{NEIGHBOUR}{of_before}\n{line.replace(f'vcrecovery:{NAME}', 'vcrecovery:before')}\n")
+    assert site.rotate() == 5
+    assert body not in site.keys.read_text()
+    assert site.is_rotated()
+
+
+def test_a_key_that_is_tied_to_another_service_of_the_plan_stays(site: Site) -> None:
+    """The VM was cloned from that one's, by a former version of the role."""
+    line = site.keys.read_text().splitlines()[-1]
+    shops = line.replace(f"receive {NAME} ", "receive shop ").replace(f"vcrecovery:{NAME}", "vcrecovery:shop")
+    site.keys.write_text(f"{NEIGHBOUR}{line.replace(f'vcrecovery:{NAME}', 'vcrecovery:shop')}\n{shops}\n")
+    site.rotate()
+    assert shops in site.keys.read_text()
+    (own,) = (line for line in site.keys.read_text().splitlines() if f"receive {NAME} " in line)
+    assert own.endswith((site.vm / "sync_key.pub").read_text().strip())
 
 
 def make_next(site: Site, comment: str = NAME) -> str:

@@ -54,7 +54,8 @@ def run_in_vm(image: Image, command: str, modules: Sequence[str], folder: Path, 
         "qemu-system-x86_64", "-accel", "tcg", "-cpu", "Nehalem,rdrand=on", "-smp", "2", "-m", "1024",
         "-object", "memory-backend-memfd,id=memory,size=1G,share=on", "-numa", "node,memdev=memory",
         "-chardev", f"socket,id=files,path={socket}", "-device", "vhost-user-fs-pci,chardev=files,tag=host",
-        "-kernel", str(image.kernel), "-initrd", str(initrd), "-append", "console=ttyS0 loglevel=1 panic=-1 no_timer_check",
+        "-kernel", str(image.kernel), "-initrd", str(initrd),
+        "-append", "console=ttyS0 loglevel=1 panic=-1 no_timer_check",
         "-nodefaults", "-display", "none", "-serial", f"file:{console}", "-no-reboot",
     ]  # fmt: skip
     log = (folder / "log").open("wb")

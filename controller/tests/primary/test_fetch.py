@@ -11,6 +11,7 @@ import pytest
 
 from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.fetch import Fetch
+from vcrecovery.primary.half_copied import is_marked, mark_path
 from vcrecovery.primary.programs import ProgramError
 from vcrecovery.primary.settings import Consistency, Settings
 from vcrecovery.primary.transfer import Transfer
@@ -33,7 +34,7 @@ class Pair:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.tree, self.standby = folder, folder / "tree", folder / "standby"
-        for path in ("tree/var/lib/vcrecovery", "standby", "run", "bin"):
+        for path in ("tree/var/lib/vcrecovery", "tree/etc/vcrecovery", "standby", "run", "bin"):
             (folder / path).mkdir(parents=True)
         self.list = folder / "list"
         self.list.write_bytes(LIST)
@@ -41,6 +42,7 @@ class Pair:
             selection=Selection(),
             lists={"rsync-filter": str(self.list)},
             source=str(self.tree),
+            ssh_config=str(self.tree / "etc/vcrecovery/ssh_config"),
             run_dir=str(folder / "run"),
             state_dir=str(self.tree / "var/lib/vcrecovery"),
         )
@@ -162,6 +164,40 @@ def test_device_nodes_and_labels_of_the_machine_stay(pair: Pair) -> None:
     assert os.getxattr(pair.tree / "file", "user.note") == b"standby"
 
 
+def test_until_the_last_pass_has_ended_well_a_mark_says_that_files_are_of_two_states(pair: Pair) -> None:
+    # Which has no such file: were this folder fetched, it would be deleted here.
+    (pair.standby / "etc/vcrecovery").mkdir(parents=True)
+    pair.both("changed")
+    assert not is_marked(pair.settings)
+    pair.on_the_way(f"assert os.path.exists({mark_path(pair.settings)!r})")
+    pair.fetch()
+    assert is_marked(pair.settings)
+    assert Path(mark_path(pair.settings)).read_text().startswith("The standby's files are being copied")
+    pair.on_the_way("sys.exit('error: the standby is not there')")
+    with pytest.raises(ProgramError):
+        pair.fetch(last=True)
+    assert is_marked(pair.settings)
+    pair.on_the_way("")
+    pair.fetch(last=True)
+    assert not is_marked(pair.settings)
+
+
+def test_what_cannot_be_marked_is_not_begun(pair: Pair) -> None:
+    pair.both("changed")
+    Path(mark_path(pair.settings)).mkdir()
+    with pytest.raises(IsADirectoryError):
+        pair.fetch()
+    assert pair.reads("changed") == "tree"
+
+
+def test_a_configuration_elsewhere_stays_too(pair: Pair) -> None:
+    pair.settings = pair.settings._replace(ssh_config=str(pair.tree / "srv/vcr/ssh_config"))
+    pair.both("srv/vcr/sync_key")
+    pair.fetch()
+    assert pair.reads("srv/vcr/sync_key") == "tree"
+    assert is_marked(pair.settings)
+
+
 def test_a_file_that_vanishes_matters_once_the_standby_has_stopped(pair: Pair) -> None:
     rsync = pair.folder / "bin/rsync"
     rsync.write_text("#!/bin/sh\necho 'file has vanished: \"/x\"' >&2\nexit 24\n")
@@ -193,6 +229,13 @@ def test_a_file_system_that_is_not_mounted_stops_the_pass(pair: Pair) -> None:
     with pytest.raises(ProgramError, match=r"/srv/data two is in /etc/fstab and not mounted: `mount /.*/srv/data two`"):
         pair.fetch()
     assert pair.reads("srv/data/file") is None
+
+
+def test_a_pass_that_touches_nothing_marks_nothing(pair: Pair) -> None:
+    pair.fstab.write_text(f"/dev/vdc {pair.tree}/srv/data ext4 nofail\n")
+    with pytest.raises(ProgramError, match="not mounted"):
+        pair.fetch()
+    assert not is_marked(pair.settings)
 
 
 @pytest.mark.parametrize("content", [None, b""])

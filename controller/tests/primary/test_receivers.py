@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -108,6 +109,78 @@ def test_ssh_is_led_there_with_that_ones_own_key(vm: Vm) -> None:
     )
     (vm.run_dir / "receiver").write_text("# sec9\nHost receiver\n")
     assert vm.current == Current("sec1")
+
+
+def plan_has(vm: Vm, **receivers: tuple[str, int]) -> None:
+    """What the role writes: of each the address and port, where its standby is at home first."""
+    blocks = [f"Include {vm.run_dir}/receiver"]
+    for name, (address, port) in receivers.items():
+        alias = "" if name == next(iter(receivers)) else f"-{name}"
+        blocks.append(
+            f"Host receiver-{name}\n  HostName {address}\n  Port {port}\n  HostKeyAlias vcrecovery-receiver{alias}"
+        )
+    address, port = next(iter(receivers.values()))
+    blocks.append(f"Host receiver\n  HostName {address}\n  Port {port}\n  HostKeyAlias vcrecovery-receiver\n")
+    Path(vm.settings.ssh_config).write_text("\n".join(blocks))
+    vm.settings = vm.settings._replace(receivers=tuple(receivers) if len(receivers) > 1 else ())
+
+
+def led_to(vm: Vm) -> str:
+    """What ssh itself makes of it."""
+    words = ["ssh", "-G", "-F", vm.settings.ssh_config, "receiver"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout
+    found = dict(line.partition(" ")[::2] for line in said.splitlines())
+    return f"{found['hostname']}:{found['port']} {found['hostkeyalias']}"
+
+
+@pytest.mark.parametrize(("address", "port"), [("192.0.2.2", 2223), ("192.0.2.12", 2222)])
+def test_a_receiver_with_another_address_is_found_at_the_next_question(vm: Vm, address: str, port: int) -> None:
+    plan_has(vm, sec1=("192.0.2.1", 2222), sec2=("192.0.2.2", 2222))
+    vm.find(sec1="elsewhere", sec2="primary rank=2 has-all-of=sec1")
+    (vm.run_dir / DUE).unlink()
+    plan_has(vm, sec1=("192.0.2.1", 2222), sec2=(address, port))
+    said: list[str] = []
+    until_found(vm.settings, vm.run, said.append)
+    assert said == ["the standby waits on sec2"]
+    assert led_to(vm) == f"{address}:{port} vcrecovery-receiver-sec2"
+    # It has what it had: nothing is compared for that.
+    assert vm.current == Current("sec2", "sec1")
+    assert not (vm.run_dir / DUE).exists()
+    before = (vm.run_dir / "receiver").stat().st_ino
+    assert vm.find(sec2="primary rank=2") == "sec2"
+    assert (vm.run_dir / "receiver").stat().st_ino == before
+
+
+def test_at_home_again_it_heeds_another_port_too(vm: Vm) -> None:
+    plan_has(vm, sec1=("192.0.2.1", 2222), sec2=("192.0.2.2", 2222))
+    vm.find(sec1="elsewhere", sec2="primary rank=2")
+    vm.find(sec1="primary rank=4", sec2="elsewhere")
+    plan_has(vm, sec1=("192.0.2.1", 2223), sec2=("192.0.2.2", 2222))
+    vm.find(sec1="primary rank=4", sec2="elsewhere")
+    assert led_to(vm) == "192.0.2.1:2223 vcrecovery-receiver"
+
+
+@pytest.mark.parametrize("answers", [{"sec1": "primary rank=5", "sec3": "elsewhere"}, {}])
+def test_a_spare_that_has_left_the_plan_is_sent_nothing(vm: Vm, answers: dict[str, str]) -> None:
+    plan_has(vm, sec1=("192.0.2.1", 2222), sec2=("192.0.2.2", 2222))
+    vm.find(sec1="elsewhere", sec2="primary rank=2")
+    vm.vouches(100.0, "sec2")
+    (vm.run_dir / DUE).unlink()
+    plan_has(vm, sec1=("192.0.2.1", 2222), sec3=("192.0.2.3", 2222))
+    assert vm.find(**answers) == ("sec1" if answers else None)
+    assert led_to(vm) == "192.0.2.1:2222 vcrecovery-receiver"
+    assert vm.current == Current("sec1")
+    # What was sent to that one is not here.
+    assert (vm.run_dir / DUE).exists()
+    assert (vm.heartbeat["good_until"], vm.heartbeat["receiver"]) == (heartbeat.NEVER, "sec1")
+
+
+def test_without_a_spare_nothing_is_left_that_a_later_one_would_go_by(vm: Vm) -> None:
+    plan_has(vm, sec1=("192.0.2.1", 2222), sec2=("192.0.2.2", 2222))
+    vm.find(sec1="elsewhere", sec2="primary rank=2")
+    plan_has(vm, sec1=("192.0.2.1", 2222))
+    assert vm.find() is None
+    assert not (vm.run_dir / "receiver").exists()
 
 
 def test_where_there_is_one_nothing_is_asked(vm: Vm) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.fetch import Fetch, Say
+from vcrecovery.primary.half_copied import is_marked, mark
 from vcrecovery.primary.heartbeat import boot_id
 from vcrecovery.primary.programs import ProgramError
 from vcrecovery.primary.settings import Settings
@@ -19,7 +21,7 @@ from vcrecovery.primary.system_name import own_system, system_of
 from vcrecovery.primary.transfer import Transfer
 from vcrecovery.transfer.failback_orders import report_of
 
-SETTINGS = Settings(selection=Selection(), lists={})
+SETTINGS = Settings(selection=Selection(), lists={}, ssh_config="/none/ssh_config")
 BOOTED = [["systemctl", "daemon-reload"], ["systemctl", "--no-block", "default"]]
 
 
@@ -31,6 +33,7 @@ class Machine(Fetch):
 
     def __init__(self, *answers: str | None, passes: Sequence[Exception] = (), held: float = 0.0) -> None:
         super().__init__(SETTINGS)
+        self.settings = SETTINGS
         self._answers, self._passes, self._held = list(answers), list(passes), held
         self.time = 0.0
         self.asked: list[tuple[float, dict[str, Any] | None]] = []
@@ -62,7 +65,7 @@ class Machine(Fetch):
         return Transfer([], 100, 2)
 
     def go(self) -> list[Any]:
-        until_it_may_serve(SETTINGS, self.run, self.said.append, self.sleep, lambda: self.time, self)
+        until_it_may_serve(self.settings, self.run, self.said.append, self.sleep, lambda: self.time, self)
         assert self.done[-2:] == BOOTED
         return self.done[:-2]
 
@@ -77,6 +80,15 @@ def test_without_a_failback_it_only_asks() -> None:
     assert machine.told("boot") == [None, None, None, None]
     assert machine.time == 30.0
     assert machine.said == ["this VM serves again: the services start"]
+
+
+def test_a_vm_that_is_told_to_serve_has_the_files_that_count(tmp_path: Path) -> None:
+    """After a return by hand, say: the copy that had not ended is of no interest any more."""
+    machine = Machine("standby", "primary")
+    machine.settings = SETTINGS._replace(ssh_config=str(tmp_path / "ssh_config"))
+    mark(machine.settings)
+    machine.go()
+    assert not is_marked(machine.settings)
 
 
 def test_a_whole_failback() -> None:

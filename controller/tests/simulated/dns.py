@@ -65,7 +65,8 @@ class SimulatedZone(Zone):
         if not service.dns_key_good:
             raise ExternalError(
                 f"DNS server {server} rejects TSIG key {self._key.name} ({self._key.algorithm})",
-                f"make {self._key.secret_file} and the server's key the same, then run it again",
+                f"make {self._key.secret_file} and the server's key the same (if they are: restart BIND there, or run "
+                "keys_rotate.yml again), then run it again",
             )
         records = service.names[plain]["ns1"]
         for wanted in update.prerequisite:

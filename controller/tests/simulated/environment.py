@@ -45,7 +45,7 @@ class SimulatedProbes(Probes):
         self._scheduler = runtime.scheduler
         self._world = world
 
-    def ask(self, address: str, port: Port, timeout: float) -> Result:
+    def ask(self, address: str, port: Port, timeout: float, _patience: float = 0.0) -> Result:
         label = label_of(address, port)
         if address == REFERENCE:
             there = all(service.reference_answers for service in self._world.services.values())

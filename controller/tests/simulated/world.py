@@ -224,7 +224,8 @@ class Service:
     #: What LXD tells those who listen: what became of the container, and who asked for that.
     lxd_tells: Callable[[str, str], None] = lambda _what, _by: None
     _ready: bool = False
-    _cpu_time: float = 0.0
+    #: For a quarter of an hour, of all that it has, before anybody looked.
+    _cpu_time: float = 900e9
     _cpu_until: float = 0.0
 
     def __post_init__(self) -> None:

@@ -565,7 +565,7 @@ def test_a_rented_one_is_paid_for_by_the_hours_that_it_was_on(
     assert [round(each, 2) for each in found] == [Decimal(amount) for amount in so_far]
 
 
-def test_hardware_of_ones_own_is_paid_for_while_it_is_off(shop: Shop) -> None:
+def test_a_month_of_hardware_of_ones_own_costs_the_same_while_it_is_off(shop: Shop) -> None:
     # 876 a year for it and 262.80 for its power, of 8,760 hours, of which this month has 720; 20 a month for the rack.
     assert {round(month_on_demand(shop, "closet", hours), 2) for hours in (0.0, 360.0, 720.0)} == {Decimal("113.60")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -340,6 +341,22 @@ def test_an_update_that_comes_too_late(there: Zone, records: Records, rcode: dns
 
 
 # -- the key ---------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_has_not_read_its_file_is_named_as_the_way_out(
+    there: Zone, at: Server, records: Records, tmp_path: Path
+) -> None:
+    """A rotation was cut off before the restart of BIND: the files are the same, and what BIND has in memory is not."""
+    following = base64.b64encode(b"n" * 32).decode()
+    (tmp_path / "secret.next").write_text(following)
+    there.check_key({WWW: ["A"]})
+    (tmp_path / "secret").write_text(following)
+    with pytest.raises(ExternalError, match="rejects TSIG key key ") as caught:
+        there.check_key({WWW: ["A"]})
+    assert caught.value.hint == (
+        f"make {tmp_path}/secret and the server's key the same (if they are: restart BIND there, or run "
+        "keys_rotate.yml again), then run it again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from vcrecovery.core.drill import (
     clone_name,
     is_due,
     is_overdue,
-    most_due,
+    longest_waiting_first,
     overdue_sentence,
     room_problem,
     size,
@@ -119,9 +119,8 @@ def test_when_one_is_due(good: Drill | None, last: Drill | None, due: bool, over
 
 def test_the_longest_wait_comes_first() -> None:
     known = {"a": DrillsOf(last=drill(2)), "b": DrillsOf(last=drill(9)), "c": DrillsOf()}
-    assert most_due(["a", "b"], known.__getitem__) == "b"
-    assert most_due(["a", "b", "c"], known.__getitem__) == "c"
-    assert most_due([], known.__getitem__) is None
+    assert longest_waiting_first(["a", "b"], known.__getitem__) == ["b", "a"]
+    assert longest_waiting_first(["a", "b", "c"], known.__getitem__) == ["c", "b", "a"]
 
 
 def test_the_watchers_choice(plan_file: Path) -> None:
@@ -131,6 +130,20 @@ def test_the_watchers_choice(plan_file: Path) -> None:
     DrillBook(env.journal).end(numbers["web"], DrillOutcome.PASSED, "", env.clock.now())
     assert due_now(env) == []
     assert due_now(Environment(with_drill(plan_file))) == []
+
+
+@pytest.mark.parametrize(
+    ("refused", "chosen"), [((), "web"), (("web",), "mail"), (("mail",), "web"), (("web", "mail"), "web")]
+)
+def test_one_that_cannot_be_rehearsed_keeps_no_other_waiting(
+    plan_file: Path, monkeypatch: pytest.MonkeyPatch, refused: tuple[str, ...], chosen: str
+) -> None:
+    env = Environment(with_drill(plan_file, every="7d"))
+    env.plan.services["mail"] = env.plan.services["web"].model_copy(update={"needs": ()})
+    book, then = DrillBook(env.journal), env.clock.now() - 30 * DAY
+    book.end(book.begin(["mail"], then, "the watcher")["mail"], DrillOutcome.PASSED, "", then)
+    monkeypatch.setattr(drill_loop, "objections", lambda _env, names: [name for name in names if name in refused])
+    assert due_now(env) == [chosen]
 
 
 def test_who_carries_it_out() -> None:

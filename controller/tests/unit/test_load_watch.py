@@ -17,6 +17,7 @@ from set_clock import SetClock
 from test_spare import SPARE, with_a_spare
 
 from evidence_cases import proof
+from vcrecovery.balance.amounts import Amounts
 from vcrecovery.balance.choice import told
 from vcrecovery.balance.load import ContainerReading, Load, MachineReading, Reading
 from vcrecovery.cli.main import cli
@@ -32,7 +33,8 @@ from vcrecovery.drivers.lxd.flavour import INCUS, LXD, Flavour
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
 from vcrecovery.operations.elastic.room import growth_of, would_make
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.rebalance import loads_over, proposed, request_of
+from vcrecovery.operations.places import aimed
+from vcrecovery.operations.rebalance import loads_over, proposed, question, request_of
 from vcrecovery.operations.serving import failing_over
 from vcrecovery.operations.steps import moving
 from vcrecovery.plan.load import load_plan
@@ -491,7 +493,7 @@ def test_a_drain_ends_a_copy_to_it(site: Callable[[str], Site], monkeypatch: pyt
     subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
     moving.copy(subject, episode, lambda _text: None)
     DrainedBook(here.env.journal).write("sec2", Drained(1.0, "root"))
-    with pytest.raises(ExternalError, match="sec2 is drained; `vcrecovery undrain sec2`"):
+    with pytest.raises(ExternalError, match=r"sec2 is drained, by root since .*; `vcrecovery undrain sec2`"):
         moving.copy(subject, episode, lambda _text: None)
 
 
@@ -653,6 +655,91 @@ def test_one_on_which_nobody_serves_is_given_back_whatever_the_watcher_may_move(
     assert book.open()[0].state is LeaseState.RELEASING
 
 
+def lent(here: Site) -> str:
+    """One was made, and nothing is there yet."""
+    asked = LeaseBook(here.env.journal).ask("x", "x", "10.30.1.1/24", {"web": "10.30.1.2"}, here.clock.now(), 1)
+    assert asked is not None
+    return joins(here)
+
+
+def test_one_that_is_being_given_back_takes_nothing_and_nobody_undrains_it(site: Callable[[str], Site]) -> None:
+    """Its machine may be destroyed at that moment, which takes minutes."""
+    here = site(ELASTIC)
+    name = lent(here)
+    journal = here.env.journal
+    drained(here, "drain", name)
+    assert LeaseBook(journal).give_back(LeaseBook(journal).open()[0], here.clock.now())
+    undrained = drained(here, "undrain", name)
+    assert isinstance(undrained.exception, RefusedError)
+    assert f"{name} is being given back, and takes no standbys any more" in str(undrained.exception)
+    here.env.place_standbys()
+    with pytest.raises(RefusedError, match=f"{name} is being given back; name another secondary"):
+        aimed(here.env, journal.state("web"), request_of(name, "root"))
+
+
+def test_one_whose_drain_was_called_off_is_not_given_back(site: Callable[[str], Site]) -> None:
+    here = site(ELASTIC)
+    name = lent(here)
+    book = LeaseBook(here.env.journal)
+    drained(here, "drain", name)
+    (seen,) = book.open()
+    assert drained(here, "undrain", name).stdout.startswith(f"{name}: takes standbys again\n")
+    assert not book.give_back(seen, here.clock.now())
+    assert book.open()[0].state is LeaseState.JOINED
+
+
+def test_one_that_is_dead_is_given_back_once_nobody_serves_there(site: Callable[[str], Site]) -> None:
+    here = site(ELASTIC)
+    name = lent(here)
+    here.lxd["sec1"].uses(0.5, 0.1)
+    here.lxd[name].answers = False
+    here.go_on(3500)
+    assert LeaseBook(here.env.journal).open()[0].state is LeaseState.JOINED
+    here.go_on(300)
+    assert LeaseBook(here.env.journal).open()[0].state is LeaseState.RELEASING
+
+
+def test_one_that_is_dead_stays_while_somebody_serves_there(site: Callable[[str], Site]) -> None:
+    """Who that is, and whether it does, only a failover decides."""
+    here = site(ELASTIC)
+    name = lent(here)
+    here._moved(here.watched(), "web", name, "overloaded", "balance", None)
+    here.lxd[name].answers = False
+    here.go_on(2 * 3600)
+    assert LeaseBook(here.env.journal).open()[0].state is LeaseState.JOINED
+
+
+def test_one_that_is_dead_is_no_room_that_is_to_come(site: Callable[[str], Site]) -> None:
+    here = site(ELASTIC.replace("networks: [10.30.1.1/24]}", "networks: [10.30.1.1/24, 10.30.2.1/24]}\n    at_most: 2"))
+    name = lent(here)
+    here.lxd[name].answers = False
+    here.go_on(900)
+    here.lxd["sec1"].uses(0.5, 0.6)
+    here.lxd["sec2"].uses(0.0, 0.9)
+    here.go_on(600)
+    assert [lease.state for lease in LeaseBook(here.env.journal).open()] == [LeaseState.JOINED, LeaseState.ASKED]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_is_to_be_apart_is_not_brought_home_together(site: Callable[[str], Site], apart: bool) -> None:
+    here = site(ELASTIC)
+    beside_it(here, "db", apart=apart)
+    name = lent(here)
+    here._moved(here.watched(), "web", name, "overloaded", "balance", None)
+    here.lxd["sec1"].uses(0.0, 0.1)
+    here.go_on(2 * 3600)
+    assert here.env.journal.standbys_elsewhere() == {"web": name if apart else "sec1"}
+
+
+def beside_it(here: Site, name: str, *, apart: bool) -> None:
+    """Another service, whose standby serves on sec1, too."""
+    plan = here.env.plan
+    plan.services[name] = plan.services["web"].model_copy(deep=True)
+    plan.balance.apart.extend([[name, "web"]] if apart else [])
+    finish(here.env.journal, here.env.journal.open(name, "x", Request(), 1.0), 2.0)
+    here.watch = LoadWatch(here.watched(), None, Rounds())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("how", ["propose", "failed lately", "failing over"])
 def test_when_none_is_asked_for(site: Callable[[str], Site], how: str) -> None:
     here = site(ELASTIC.replace("do: move", "do: propose") if how == "propose" else ELASTIC)
@@ -672,6 +759,25 @@ def test_when_none_is_asked_for(site: Callable[[str], Site], how: str) -> None:
         assert len(book.open()) == 1
 
 
+def test_a_move_that_goes_on_is_reckoned_as_done(site: Callable[[str], Site]) -> None:
+    """Another one beside it would be one too many: here, and where both go."""
+    here = site("balance:\n  do: propose\n  cpu_high: 90\n  target: 70\n  pinned: []")
+    beside_it(here, "db", apart=False)
+    size = Amounts(2.0, 4 * GIB, 100 * GIB)
+    each = {name: Amounts(cpu, GIB / 8) for name, cpu in (("web", 0.6), ("db", 0.65))}
+    loads = {
+        "sec1": Load(size, Amounts(1.9, GIB, GIB), each, True, seconds=60),
+        "sec2": Load(size, Amounts(0.7, GIB, GIB), {}, True, seconds=60),
+    }
+    (move,) = proposed(here.env, loads, ["sec1"]).moves
+    here.env.journal.open(move.container, "x", request_of(move.to, "root"), here.clock.now())
+    found = proposed(here.env, loads, ["sec1"])
+    assert (list(found.moves), dict(found.short)) == ([], {})
+    # And whoever comes from elsewhere finds no room there.
+    (full,) = (one for one in question(here.env, loads, ["sec1"], unasked=False).machines if one.name == "sec2")
+    assert full.used.cpu == pytest.approx(0.7 + each[move.container].cpu)
+
+
 def test_rebalance_says_that_it_would_make_one(site: Callable[[str], Site]) -> None:
     here = site(ELASTIC)
     here.lxd["sec1"].uses(0.5, 0.6)
@@ -683,7 +789,7 @@ def test_rebalance_says_that_it_would_make_one(site: Callable[[str], Site]) -> N
     }
     elastic = here.env.plan.balance.elastic
     assert elastic is not None
-    said = would_make(elastic, growth_of(here.env, elastic, loads, ["sec1"]))
+    said = would_make(elastic, growth_of(here.env, elastic, loads, ["sec1"], ()))
     assert said[0] == "would make a secondary with 2 cores and 4 GiB of memory:"
     assert said[1].startswith(
         "  web to new-1: takes 0.5 cores and 256 MiB of memory off sec1; new-1 has 30 % of its cores"

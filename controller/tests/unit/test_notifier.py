@@ -42,6 +42,27 @@ def test_a_failover_is_told_when_it_begins_and_when_it_is_done(memory_path: Path
     ]
 
 
+def test_a_virtual_address_that_another_machine_has_is_told(memory_path: Path) -> None:
+    """The controller's machine has restarted, and the watcher cannot take it again."""
+    here = site(
+        memory_path,
+        {"url_file": OPS, "about": ["down"], "after": "30s"},
+        services={"web": {"virtual_ip": "10.0.0.50"}},
+    )
+    here.watch(3)
+    here.crash("web")
+    here.watch(60)
+    assert titles(here) == []
+    web = here.world.services["web"]
+    web.virtual_ip_is_here, web.virtual_ip_elsewhere = False, True
+    here.watch(90)
+    lost = "web: the standby serves, and this machine does not have its virtual address 10.0.0.50 on eth0"
+    assert titles(here) == [lost]
+    web.virtual_ip_elsewhere = False
+    here.watch(900)
+    assert titles(here)[1:] == ["web: served again"]
+
+
 def test_a_restart_tells_nothing_twice(memory_path: Path) -> None:
     here = site(memory_path)
     here.watch(3)

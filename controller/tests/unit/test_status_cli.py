@@ -114,6 +114,43 @@ def test_check_says_what_needs_somebody(failed_over: Path) -> None:
     assert "|" not in nagios.stdout
 
 
+SHOWN = """echo '[{"addr_info": [{"local": "10.10.0.50"}]}]'"""
+DENIED = "echo 'Could not fetch rule set generation id: Permission denied (you must be root)' >&2; exit 4"
+
+
+@pytest.mark.parametrize(
+    ("ip", "iptables", "is_here"),
+    [
+        ("echo '[]'", "", False),
+        (SHOWN, "echo '-A VCRECOVERY -d 10.10.0.50/32 -j DNAT --to-destination 127.0.0.10'", True),
+        (SHOWN, "echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1", False),
+        # By a user who may not ask, and on a machine without that interface.
+        (SHOWN, DENIED, None),
+        ("echo 'Device \"eth9\" does not exist.' >&2; exit 1", "", None),
+    ],
+    ids=["gone", "here", "led nowhere", "may not ask", "another machine"],
+)
+def test_a_virtual_address_that_this_machine_has_lost_is_said(
+    failed_over: Path, tmp_path: Path, ip: str, iptables: str, is_here: bool | None
+) -> None:
+    text = failed_over.read_text()
+    here = "    virtual_ip: {address: 10.10.0.50/24, interface: eth9}\n    max_staleness"
+    failed_over.write_text(text.replace("    max_staleness", here))
+    (tmp_path / "bin").mkdir()
+    for name, does in (("ip", ip), ("iptables", iptables)):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    lost = (
+        "the standby serves, and this machine does not have its virtual address 10.10.0.50 on eth9; the watcher tries"
+    )
+    for words in (("status",), ("status", "web"), ("status", "--check"), ("status", "--nagios")):
+        said = " ".join(vcrecovery(*words, "--plan", failed_over, PATH=path).stdout.split())
+        assert (lost in said) is (is_here is False), said
+    entry = only(vcrecovery("status", "--json", "--plan", failed_over, PATH=path).stdout)
+    assert (entry["virtual_ip"], entry["has_virtual_ip"]) == ("10.10.0.50 on eth9", is_here)
+
+
 def test_a_watcher_that_watches_no_more_is_said(local_plan: Path) -> None:
     """Where none has ever run, as beside Zabbix's actions alone, none is missed."""
     asked = [("status",), ("status", "web"), ("status", "--check"), ("status", "--json"), ("status", "--check", "web")]

@@ -19,6 +19,7 @@ from vcrecovery.core.decisions import Close, Run
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
 from vcrecovery.core.health import Course
+from vcrecovery.core.notice import Topic
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Quarantine
@@ -116,6 +117,32 @@ def test_a_virtual_address_is_shown() -> None:
     shown = view(plan=replace(PLAN, virtual_ip="10.10.0.50 on eth0"))
     assert any(line.startswith("  address   10.10.0.50 on eth0") for line in status.detail(shown))
     assert status.as_data(shown)["virtual_ip"] == "10.10.0.50 on eth0"
+
+
+@pytest.mark.parametrize(
+    ("has", "said"),
+    [
+        (True, "10.10.0.50 on eth0 of this machine"),
+        (False, "10.10.0.50 on eth0 is to be this machine's, and is not"),
+        (None, "10.10.0.50 on eth0 of the controller's machine; whether it is there is not known here"),
+    ],
+)
+def test_a_virtual_address_that_is_not_here_while_the_standby_serves_is_a_finding(has: bool | None, said: str) -> None:
+    seen = view(
+        reading=CRASHED,
+        state=SERVED,
+        standby=standby(state="running"),
+        plan=replace(PLAN, virtual_ip="10.10.0.50 on eth0"),
+        has_address=has,
+    )
+    assert f"  address   {said}" in status.detail(seen)
+    assert status.as_data(seen)["has_virtual_ip"] is has
+    found = [one for one in findings(seen) if "virtual address" in one.sentence]
+    assert [(one.level, one.topic) for one in found] == ([(Level.ATTENTION, Topic.DOWN)] if has is False else [])
+    assert exit_code(findings(seen)) is (ExitCode.ATTENTION if has is False else ExitCode.WARNING)
+    # On its way there, or given up since its primary serves.
+    for state in (replace(SERVED, open_episode=OPEN), ServiceState("web", seen_running_at=NOW - 9999)):
+        assert not any("virtual address" in one.sentence for one in findings(replace(seen, state=state)))
 
 
 def under_way() -> Episode:

@@ -1,4 +1,4 @@
-"""A virtual address that is given up: nothing that leads it on stays behind without a word."""
+"""A virtual address: whether it is held, and given up, so that nothing that leads it on stays behind without a word."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.drivers.virtual_ip import CHAIN, VirtualIp, give_up
+from vcrecovery.drivers.virtual_ip import CHAIN, VirtualIp, give_up, holds
 from vcrecovery.errors import ExternalError
 
 WANTED = VirtualIp(ip_interface("192.0.2.50/24"), "eth0")
@@ -50,3 +50,45 @@ def test_rules_that_cannot_be_read_now_are_not_none(tmp_path: Path, monkeypatch:
     programs(tmp_path, monkeypatch, "Another app is currently holding the xtables lock.", 4)
     with pytest.raises(ExternalError, match="holding the xtables lock"):
         give_up(WANTED)
+
+
+STANDBY = "10.20.0.10"
+HELD = """\
+case "$*" in
+    *"-S {chain}") echo "-A {chain} -d 192.0.2.50/32 -j DNAT --to-destination {standby}" ;;
+    *"-C {unhooked} "*) echo "{said}" >&2; exit {status} ;;
+esac
+"""
+
+
+def held(folder: Path, monkeypatch: pytest.MonkeyPatch, unhooked: str, said: str = "", status: int = 0) -> None:
+    """The address is here, and our chain leads it on; asked for the jump from `unhooked`, `iptables` ends like this."""
+    shown = '[{"addr_info": [{"local": "192.0.2.50"}]}]'
+    text = HELD.format(chain=CHAIN, standby=STANDBY, unhooked=unhooked, said=said, status=status)
+    for name, does in (("ip", f"echo '{shown}'\n"), ("iptables", text)):
+        (folder / name).write_text(f"#!/bin/sh\n{does}")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize("unhooked", ["PREROUTING", "OUTPUT"])
+def test_one_that_nothing_is_led_to_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unhooked: str) -> None:
+    """A firewall that is loaded anew flushes the built-in chains, and leaves ours: this machine itself answers."""
+    held(tmp_path, monkeypatch, "none")
+    assert holds(WANTED, STANDBY)
+    assert not holds(WANTED, "10.20.0.11")
+    said = "iptables: Bad rule (does a matching rule exist in that chain?)."
+    held(tmp_path, monkeypatch, unhooked, said, 1)
+    assert not holds(WANTED, STANDBY)
+
+
+def test_whoever_may_not_ask_netfilter_does_not_say_that_it_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(tmp_path, monkeypatch, "PREROUTING", "can't initialize iptables table nat: Permission denied", 3)
+    with pytest.raises(ExternalError, match="Permission denied"):
+        holds(WANTED, STANDBY)
+    (tmp_path / "iptables").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ExternalError, match="iptables is not installed"):
+        holds(WANTED, STANDBY)

@@ -118,7 +118,7 @@ class Recorder:
 
 
 class Stage:
-    def __init__(self, folder: Path, port: int, embedded: str) -> None:
+    def __init__(self, folder: Path, port: int | str, embedded: str) -> None:
         services = [("web", "hv1"), ("mail", "hv2"), ("shop", "hv3")]
         text = PLAN.format(folder=folder, embedded=embedded) + "".join(
             SERVICE.format(name=name, host=host, number=number, port=port)
@@ -274,6 +274,38 @@ def test_ports_that_this_machine_cannot_ask_make_no_failure(
             assert asked.acquire(timeout=60)
     assert stage.recover.calls == []
     assert sum("cannot be asked" in text for text in caplog.messages) == 1
+
+
+@pytest.fixture
+def by_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Stage:
+    """Services that are asked by `tmp_path`/check alone."""
+    monkeypatch.setattr(host_watch, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(watch, "TICK", 0.1)
+    caplog.set_level(logging.INFO, "vcrecovery.watch")
+    return Stage(tmp_path, f"{{command: [{tmp_path}/check, '{{address}}']}}", "true")
+
+
+def test_a_command_that_takes_its_time_makes_no_failure(by_a_command: Stage, tmp_path: Path) -> None:
+    """Longer than a failure takes to be confirmed. Nor is the hypervisor, on which it shows life, powered off."""
+    asked, check = tmp_path / "asked", tmp_path / "check"
+    check.write_text(f"#!/bin/sh\necho >> {asked}\nsleep 0.7\n")
+    check.chmod(0o755)
+    with by_a_command.watching():
+        wait_for(by_a_command.seen, "the first look")
+        by_a_command.hosts["hv2"].answers = False
+        wait_for(lambda: asked.exists() and len(asked.read_text()) > 3, "questions")
+    assert by_a_command.recover.calls == []
+    assert by_a_command.env.neighbours.answering("hv2") == ("mail (127.0.0.1 check)",)
+
+
+def test_a_command_that_is_not_there_makes_no_failure(by_a_command: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    with by_a_command.watching():
+        wait_for(by_a_command.seen, "the first look")
+        by_a_command.hosts["hv2"].answers = False
+        wait_for(lambda: any("check cannot be asked" in text for text in caplog.messages), "the error")
+    assert by_a_command.recover.calls == []
+    with pytest.raises(ExternalError, match="check is not installed"):
+        by_a_command.env.neighbours.answering("hv2")
 
 
 @pytest.mark.parametrize("where", ["usage", "subscribe", "read"])

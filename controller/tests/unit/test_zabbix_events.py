@@ -615,6 +615,42 @@ def test_events_that_wait_for_what_is_outside_hold_no_other_up(
     wait_for(lambda: any("web: served by its standby" in text for _, text in stage.api.told), "the first one's end")
 
 
+def test_events_whose_answers_zabbix_does_not_take_hold_no_other_up(
+    stage: Stage, running: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token may read events, and add no messages. As many as are worked on at once, and then another."""
+    monkeypatch.setattr(zabbix_events, "AT_ONCE", 1)
+    monkeypatch.setattr(zabbix_events, "retry_delay", lambda _failures: 0.1)
+    stage.say(Power.SHUTOFF, "crashed")
+    for number in (1, 2):
+        tags = {"vcr-kind": "vm", "vcr-uuid": UUID.format(number)}
+        stage.api.events[str(number)] = FakeEvent(str(number), tags, is_problem=number == 2)
+    comment, tries, forbidden = stage.api.comment, Counter[str](), threading.Event()
+    forbidden.set()
+
+    def refuses(number: str, message: str) -> None:
+        tries[number] += 1
+        if number == "1" and forbidden.is_set():
+            raise ExternalError("Zabbix forbids it to the token's user: No permissions to add comments")
+        comment(number, message)
+
+    monkeypatch.setattr(stage.api, "comment", refuses)
+    monkeypatch.setattr(stage.api, "open_problems", list)
+    running()
+    wait_for(lambda: (stage.spool / "watch.sock").exists(), "the socket")
+    spool.put(stage.spool, "1")
+    wait_for(lambda: tries["1"], "the answer that is not taken")
+    spool.put(stage.spool, "2")
+    wait_for(lambda: "2" in [number for number, _ in stage.api.told], "the answer to the other one")
+    assert stage.recover.calls == [("mail", Symptom.VM)]
+    # It is tried until it is taken, and then no more.
+    seen = tries["1"]
+    wait_for(lambda: tries["1"] > seen, "another try")
+    forbidden.clear()
+    wait_for(lambda: not EventBook(stage.env.journal).unfinished(2.0), "its end")
+    assert [message for number, message in stage.api.told if number == "1"] == ["nothing done: this problem is over"]
+
+
 def test_a_long_answer_is_cut_at_a_line() -> None:
     text = "\n".join(f"service-{number}: served by its standby after 1.0 s, epoch 1" for number in range(100))
     cut = shortened(text)

@@ -47,7 +47,7 @@ def run(plan_path: Path, *, dry_run: bool, as_json: bool) -> None:
     choice = proposed(env, found.loads, list(found.why))
     elastic = env.plan.balance.elastic
     growth = (
-        growth_of(env, elastic, found.loads, list(found.why))
+        growth_of(env, elastic, found.loads, list(found.why), found.trouble)
         if elastic is not None and choice.short
         else Growth(choice)
     )

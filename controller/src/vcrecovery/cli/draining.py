@@ -17,6 +17,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.several import as_data
 from vcrecovery.plan.places import is_elsewhere, places_of
 from vcrecovery.store.drained import Drained, DrainedBook
+from vcrecovery.store.leases import LeaseBook
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,14 @@ def undrain_it(plan_path: Path, secondary: str) -> None:
         refuse_unknown("secondary", secondary, list(env.plan.secondaries), plan_path)
         say(f"{secondary}: nothing to do: it is not drained")
         return
-    book.forget(secondary)
+    lease = next((one for one in LeaseBook(env.journal).open() if one.name == secondary), None)
+    if lease is None:
+        book.forget(secondary)
+    elif not LeaseBook(env.journal).undrain(lease):
+        raise RefusedError(
+            f"{secondary} is being given back, and takes no standbys any more",
+            "`vcrecovery status` shows what takes them; another one is made when the load asks for it",
+        )
     say(f"{secondary}: takes standbys again")
     for name, service in env.plan.services.items():
         here, spare = service.standby.secondary, service.standby.spare

@@ -26,6 +26,7 @@ from vcrecovery.detect.standby_watch import StandbyWatch, keep_serving_standbys
 from vcrecovery.detect.watch import Watch
 from vcrecovery.detect.zabbix_events import ZabbixEvents
 from vcrecovery.detect.zabbix_health import ZabbixHealth
+from vcrecovery.detect.zone_watch import keep_trying_zones
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.drivers.zabbix import ZabbixServer
 from vcrecovery.operations.address_keeper import keep_addresses
@@ -200,6 +201,7 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, disk_u
     threading.Thread(target=keep_drilling, args=(drills, argv, stop), name="drills", daemon=True).start()
     noting = threading.Thread(target=keep_noting, args=(Environment(plan), stop), name="freshness", daemon=True)
     noting.start()
+    threading.Thread(target=keep_trying_zones, args=(Environment(plan), stop), name="zones", daemon=True).start()
     signs = WatcherBeat(plan.state_dir)
 
     def beat() -> None:

@@ -120,9 +120,9 @@ def is_due(every: float | None, known: DrillsOf, now: float) -> bool:
     return good is None or _since(good, now) >= _EARLY * every
 
 
-def most_due(due: Sequence[str], known: Callable[[str], DrillsOf]) -> str | None:
-    """The one that has waited longest: never rehearsed, or longest ago."""
-    return min(due, key=lambda name: last.began_at if (last := known(name).last) else float("-inf"), default=None)
+def longest_waiting_first(due: Sequence[str], known: Callable[[str], DrillsOf]) -> list[str]:
+    """Those that were never rehearsed, and then those whose drill was longest ago."""
+    return sorted(due, key=lambda name: last.began_at if (last := known(name).last) else float("-inf"))
 
 
 def _since(drill: Drill, now: float) -> float:

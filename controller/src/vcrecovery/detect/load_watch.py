@@ -93,6 +93,7 @@ class LoadWatch:
         if moves_itself and choice.moves:
             self._begin(choice.moves, {place for places in lately.values() for place in places})
         if (elastic := self._env.plan.balance.elastic) is not None and not failing_over(self._env):
+            self._guests.look(elastic, loads)
             if moves_itself and choice.short:
                 why = "; ".join(f"{name} is overloaded ({self._courses[name].why})" for name in overloaded)
                 self._guests.ask(elastic, loads, overloaded, why)

@@ -121,7 +121,8 @@ class Primaries:
         concerned = self.on(host)
         for name in concerned:
             primary = self._all[name]
-            primary.samples = ()
+            # It may be started, or started again, before anybody listens.
+            primary.samples, primary.began_at = (), None
             self._forget(primary, host, detail)
         if answered:
             self._find_all()
@@ -166,6 +167,18 @@ class Primaries:
         back_at = self._back_at.get(place.host)
         in_time = back_at is not None and self._monotonic() - back_at < self._plan.detection.autostart_within
         return how if in_time else ""
+
+    def may_boot(self, service: str, grace: float) -> bool:
+        """Whether it was started within `grace` seconds, as far as is known.
+
+        Where nobody heard its start, as before the watcher's own, or while its hypervisor was away, its CPUs tell: who
+        has used them for longer than that has run for longer.
+        """
+        primary = self._all[service]
+        if primary.began_at is not None:
+            return self._monotonic() - primary.began_at < grace
+        newest = primary.samples[-1] if primary.samples else None
+        return newest is None or newest.used < grace * 1e9 * newest.vcpus
 
     def unwatched(self, service: str, seen: Sighting | None) -> bool:
         """Whether nobody has looked for long after it was `seen` last, by an earlier controller."""

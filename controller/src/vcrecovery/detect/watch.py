@@ -191,7 +191,7 @@ class Watch:
 
     def _seen_symptom(self, service: str) -> SeenSymptom | None:
         """What makes a failure likely, with what the ports say of it once they were asked."""
-        watched, primary, now = self._watched[service], self._primaries[service], self._monotonic()
+        watched, primary = self._watched[service], self._primaries[service]
         found: SeenSymptom | None = None
         if sentence := self._failed.get(primary.place.host):
             found = SeenSymptom(Symptom.HOST, sentence)
@@ -199,8 +199,8 @@ class Watch:
             found = SeenSymptom(Symptom.LOST, "no hypervisor knows its VM")
         elif primary.reading.power is Power.RUNNING:
             found = symptom_in(primary.samples, self._detection)
-            boots = primary.began_at is not None and now - primary.began_at < BOOT_GRACE
-            if found is not None and found.symptom is Symptom.CPU_HIGH and boots:
+            is_busy = found is not None and found.symptom is Symptom.CPU_HIGH
+            if is_busy and self._primaries.may_boot(service, BOOT_GRACE):
                 found = None
         if found is None:
             watched.ports.forget()

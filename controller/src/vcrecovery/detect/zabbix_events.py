@@ -30,7 +30,7 @@ log = logging.getLogger("vcrecovery.zabbix")
 LOOK_EVERY = 1.0
 CATCH_UP_EVERY = 60.0
 #: Events that are worked on at the same time; further ones wait in the folder. Those do not count that wait for
-#: something outside: that may take hours.
+#: something outside, or only for Zabbix to take their answer: that may take hours.
 AT_ONCE = 64
 
 
@@ -146,7 +146,12 @@ class ZabbixEvents:
         if taken.told_at is None and taken.answer is not None:
             # A controller may have died after it had told it.
             if not found.says(shortened(taken.answer)):
-                self._tell(event, taken.answer, handled=taken.handled)
+                try:
+                    self._tell(event, taken.answer, handled=taken.handled)
+                except ExternalError:
+                    # All that is left is Zabbix's, which may refuse it for as long as its token may only read.
+                    self._in_trouble.add(event)
+                    raise
             self._book.told(event, self._env.clock.now())
 
     def _tell_trouble(self, event: str, text: str) -> None:

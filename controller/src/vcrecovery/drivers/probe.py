@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.probe_answer import BadAnswerError, seconds_left
-from vcrecovery.drivers.process import run
+from vcrecovery.drivers.process import CannotRunError, run
 from vcrecovery.drivers.runtime import THREADS, Runtime, results
 from vcrecovery.errors import ExternalError
 from vcrecovery.plan.probes import HttpProbe, Port, tcp
@@ -64,15 +64,21 @@ def label_of(address: str, port: Port) -> str:
     return where
 
 
-def ask(address: str, port: Port, timeout: float) -> Result:
+def ask(address: str, port: Port, timeout: float, patience: float = 0.0) -> Result:
     """One probe, which takes `timeout` seconds at most.
+
+    `patience`: seconds for whoever has accepted the connection to answer, if that is more. For a command, which nobody
+    sees connect, it is the time from its start.
 
     Raises ExternalError when this machine cannot ask: that says nothing about who would have answered.
     """
     label = label_of(address, port)
     if port.command:
         try:
-            run([word.replace("{address}", address) for word in port.command], timeout=timeout)
+            argv = [word.replace("{address}", address) for word in port.command]
+            run(argv, timeout=max(timeout, patience))
+        except CannotRunError as error:
+            raise ExternalError(f"{label} cannot be asked: {error.message}", "mend that on the controller") from error
         except ExternalError as error:
             return Result(label, error.message, reached=False)
         return Result(label, "", reached=True)
@@ -82,7 +88,7 @@ def ask(address: str, port: Port, timeout: float) -> Result:
             # `create_connection` looks names up, for which Python loads the tables of international ones.
             sock.settimeout(timeout)
             sock.connect((address, port.number or 0))
-            reached = True
+            reached, deadline = True, max(deadline, time.monotonic() + patience)
             if port.tls:
                 from vcrecovery.drivers.probe_tls import handshake
 
@@ -90,7 +96,7 @@ def ask(address: str, port: Port, timeout: float) -> Result:
             elif port.http:
                 _get(sock, address, port.http, deadline)
     except TimeoutError:
-        return Result(label, f"no answer within {timeout:g} s", reached)
+        return Result(label, f"no answer within {max(timeout, patience) if reached else timeout:g} s", reached)
     except OSError as error:
         if error.errno in _OUR_OWN and not reached:
             said = os.strerror(error.errno or 0).lower()
@@ -150,9 +156,9 @@ class Probes:
         self._clock = clock
         self._runtime = runtime
 
-    def ask(self, address: str, port: Port, timeout: float) -> Result:
+    def ask(self, address: str, port: Port, timeout: float, patience: float = 0.0) -> Result:
         """One probe; see the function of that name."""
-        return ask(address, port, timeout)
+        return ask(address, port, timeout, patience)
 
     def is_there(self, address: str, number: int, timeout: float) -> bool:
         """Whether a machine answers at that address: that nobody listens on the port is an answer."""
@@ -160,8 +166,11 @@ class Probes:
         return result.ok or result.refused
 
     def ask_all(self, targets: Sequence[Target], timeout: float) -> list[Result]:
-        """The probes of all targets, made at once; `timeout` seconds for each."""
-        return self._ask([(address, port, timeout) for address, port in targets])
+        """The probes of all targets, made at once; `timeout` seconds for each to be reached.
+
+        Who is reached, and commands, get the time that the plan gives them: what answers, and slowly, lives.
+        """
+        return self._ask([(address, port, timeout, _patience(port)) for address, port in targets])
 
     def answering(self, address: str, ports: Sequence[Port], timeout: float) -> list[str]:
         """What of `ports` answers as it should, as labels, asked at once."""
@@ -169,13 +178,13 @@ class Probes:
 
     def ask_patiently(self, targets: Sequence[Target], at_most: float) -> list[Result]:
         """The probes of all targets, made at once; each gets the time that the plan gives it, but no more than that."""
-        return self._ask([(address, port, min(at_most, _patience(port))) for address, port in targets])
+        return self._ask([(address, port, min(at_most, _patience(port)), 0.0) for address, port in targets])
 
     def alive(self, address: str, ports: Sequence[Port], timeout: float) -> list[str]:
         """What of `ports` accepts a connection, as labels, whatever it then says: something lives at that address."""
         return [result.label for result in self.ask_all([(address, port) for port in ports], timeout) if result.reached]
 
-    def _ask(self, questions: Sequence[tuple[str, Port, float]]) -> list[Result]:
+    def _ask(self, questions: Sequence[tuple[str, Port, float, float]]) -> list[Result]:
         # Threads cost more than most answers: one question is put in the caller's own.
         return results(self._runtime, lambda question: self.ask(*question), questions, "probe", AT_ONCE)
 
@@ -202,7 +211,7 @@ class Probes:
 
         def look(numbers: Sequence[int]) -> bool:
             left = max(CONNECT_TIMEOUT, deadline - clock.steady())
-            found = self._ask([(*targets[n], min(left, _patience(targets[n][1]))) for n in numbers])
+            found = self._ask([(*targets[n], min(left, _patience(targets[n][1])), 0.0) for n in numbers])
             for number, result in zip(numbers, found, strict=True):
                 lost[number] += last[number].ok and not result.ok
                 last[number] = result

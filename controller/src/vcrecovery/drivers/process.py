@@ -86,12 +86,17 @@ def _until_it_ends(process: subprocess.Popen[bytes], deadline: float) -> tuple[b
             pause = min(2 * pause, _LONGEST_PAUSE, max(0.0, deadline - time.monotonic()))
 
 
+class CannotRunError(ExternalError):
+    """It was never begun: what is wrong is here."""
+
+
 def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us: bool = True) -> bytes:
     """What `argv` prints. No shell; `timeout` in seconds.
 
     Its children end with it at the timeout. When this program is killed, the command goes on to its end, unless it is
     one that runs for long and must not (`outlives_us`; only for a program without threads).
-    Raises ExternalError with the command's name and its last line when it fails or takes too long.
+    Raises ExternalError with the command's name and its last line when it fails or takes too long: CannotRunError when
+    it was never begun.
     """
     pipe = subprocess.PIPE
     try:
@@ -105,9 +110,9 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us:
             preexec_fn=None if outlives_us else _ends_with(os.getpid()),
         )
     except FileNotFoundError as error:
-        raise ExternalError(f"{argv[0]} is not installed") from error
+        raise CannotRunError(f"{argv[0]} is not installed") from error
     except OSError as error:
-        raise ExternalError(f"{argv[0]} cannot be run: {error.strerror}") from error
+        raise CannotRunError(f"{argv[0]} cannot be run: {error.strerror}") from error
     with process:
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout)

@@ -31,8 +31,11 @@ PROBE_WAIT, PROBES = 0.1, 3
 ANNOUNCEMENTS, PAUSE = 3, 0.05
 #: Seconds for the kernel's own look for an IPv6 address that is there twice.
 DAD_WITHIN = 5.0
-#: What the errors of iptables say where there is no chain, table or program.
+#: What the errors of iptables say where there is no chain, table or program, and where there is no such rule.
 _NO_CHAIN = re.compile(r" failed with status [123]: | is not installed")
+_NO_RULE = re.compile(r" failed with status [12]: ")
+#: PREROUTING: what comes from outside. OUTPUT: what this machine itself sends.
+_HOOKS = ("PREROUTING", "OUTPUT")
 _ARP, _IPV6 = 0x0806, 0x86DD
 _SIOCGIFHWADDR = 0x8927
 
@@ -73,9 +76,12 @@ def take(wanted: VirtualIp, standby: str, clock: Clock) -> bool:
 
 
 def holds(wanted: VirtualIp, standby: str) -> bool:
-    """Whether this machine shows the address and leads it to `standby`."""
+    """Whether this machine shows the address and leads it to `standby`. Raises ExternalError where it cannot tell."""
     flags = _flags(wanted)
-    return flags is not None and "dadfailed" not in flags and _leads(wanted, standby)
+    if flags is None or "dadfailed" in flags:
+        return False
+    # A firewall that is loaded anew flushes the built-in chains, and leaves ours.
+    return all(_is_hooked(wanted, hook) for hook in _HOOKS) and _leads(wanted, standby)
 
 
 def give_up(wanted: VirtualIp) -> None:
@@ -141,6 +147,17 @@ def _rules(wanted: VirtualIp) -> list[list[str]]:
     return [rule for rule in found if rule[:2] == ["-d", network]]
 
 
+def _is_hooked(wanted: VirtualIp, hook: str) -> bool:
+    """Whether what passes there passes our chain. Raises ExternalError when that cannot be told now."""
+    try:
+        _nat(wanted, "-C", hook, "-j", CHAIN)
+    except ExternalError as error:
+        if _NO_RULE.search(error.message):
+            return False
+        raise
+    return True
+
+
 def _leads(wanted: VirtualIp, standby: str) -> bool:
     return [rule[-1] for rule in _rules(wanted)] == [standby]
 
@@ -154,11 +171,8 @@ def _lead(wanted: VirtualIp, standby: str) -> None:
         _nat(wanted, "-N", CHAIN)
     except ExternalError:
         _nat(wanted, "-S", CHAIN)
-    # PREROUTING: what comes from outside. OUTPUT: what this machine itself sends.
-    for hook in ("PREROUTING", "OUTPUT"):
-        try:
-            _nat(wanted, "-C", hook, "-j", CHAIN)
-        except ExternalError:
+    for hook in _HOOKS:
+        if not _is_hooked(wanted, hook):
             _nat(wanted, "-I", hook, "-j", CHAIN)
     if _leads(wanted, standby):
         return

@@ -11,13 +11,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vcrecovery.core.drill import NO_DRILLS, is_due, most_due
+from vcrecovery.core.drill import NO_DRILLS, is_due, longest_waiting_first
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.process import run
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, go_on
+from vcrecovery.operations.drill import needed
 from vcrecovery.operations.drill_clones import COPY_TIMEOUT, left_over
+from vcrecovery.operations.drill_preflight import objections
 from vcrecovery.operations.environment import Environment
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.lock import drill_lock
@@ -32,9 +34,9 @@ _TAKES_AT_MOST = 4 * COPY_TIMEOUT
 
 
 def due_now(env: Environment) -> list[str]:
-    """The service that has waited longest for its drill, if one is due that can be rehearsed here.
+    """Of those that can be rehearsed here, the service that has waited longest for its drill, if one is due.
 
-    None while any failover is open.
+    Where nothing can, the one that has waited longest: whoever tries hears why. None while any failover is open.
     """
     book, now = DrillBook(env.journal), env.clock.now()
     if book.open_failovers():
@@ -47,8 +49,9 @@ def due_now(env: Environment) -> list[str]:
         and env.lxd[service.standby.secondary].is_here
         and env.journal.state(name).side is Side.PRIMARY
     ]
-    one = most_due(found, lambda name: known.get(name, NO_DRILLS))
-    return [] if one is None else [one]
+    due = longest_waiting_first(found, lambda name: known.get(name, NO_DRILLS))
+    # One that is refused for long must not keep the others waiting.
+    return next(([name] for name in due if not objections(env, needed(env, [name]))), due[:1])
 
 
 def command(plan_path: Path, unit: str | None) -> list[str]:

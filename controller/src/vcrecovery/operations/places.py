@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from vcrecovery.core.episode import Request
+from vcrecovery.core.lease import LeaseState
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.text import day_and_time
 from vcrecovery.errors import RefusedError
@@ -14,6 +15,7 @@ from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.model import Service
 from vcrecovery.plan.places import comes_from, is_elsewhere, may_be_lent, places_of, put
 from vcrecovery.store.drained import DrainedBook
+from vcrecovery.store.leases import LeaseBook
 
 
 def aimed(env: Environment, state: ServiceState, request: Request) -> Request:
@@ -86,11 +88,22 @@ def _refuse_no_place(service: Service, name: str, to: str) -> None:
 
 
 def _refuse_drained(env: Environment, to: str) -> None:
+    if (why := why_nothing_goes_there(env, to)) is not None:
+        raise RefusedError(*why)
+
+
+def why_nothing_goes_there(env: Environment, to: str) -> tuple[str, str] | None:
+    """In words, with the way out; None where standbys may be moved there."""
+    # The lease first: one that is given back is drained until it is gone.
+    given_back = any(one.name == to and one.state is LeaseState.RELEASING for one in LeaseBook(env.journal).open())
+    if given_back:
+        return f"{to} is being given back", "name another secondary; `vcrecovery status` shows them"
     if (drained := DrainedBook(env.journal).all().get(to)) is not None:
-        raise RefusedError(
+        return (
             f"{to} is drained, by {drained.asked_by} since {day_and_time(drained.since)}",
             f"`vcrecovery undrain {to}` when the work there is over",
         )
+    return None
 
 
 @contextmanager

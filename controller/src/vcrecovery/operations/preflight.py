@@ -9,7 +9,7 @@ import socket
 from vcrecovery.core.power import Power
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.operations.environment import Environment
-from vcrecovery.operations.records import Name, names_of, of_zone
+from vcrecovery.operations.records import by_zone, of_zone
 from vcrecovery.plan.leased import LeasedSecondary
 from vcrecovery.plan.names import LONG_TTL
 from vcrecovery.plan.on_demand import is_on_demand
@@ -126,19 +126,10 @@ def _deaf_receivers(env: Environment) -> list[str]:
     return found
 
 
-def _by_zone(env: Environment) -> dict[str, list[Name]]:
-    """Each zone's names, those of all services."""
-    found: dict[str, list[Name]] = {zone: [] for zone in env.zones}
-    for service in env.plan.services.values():
-        for name in names_of(env, service):
-            found[name.zone.name].append(name)
-    return found
-
-
 def _dns_problems(env: Environment) -> list[str]:
     """What would stop a switch: the key, a server, a name that holds what the plan does not know."""
     problems: list[str] = []
-    for zone_name, names in _by_zone(env).items():
+    for zone_name, names in by_zone(env).items():
         problems += [f"dns.zones.{zone_name}: {problem}" for problem in of_zone(env.zones[zone_name], names)]
     return list(dict.fromkeys(problems))
 
@@ -146,7 +137,7 @@ def _dns_problems(env: Environment) -> list[str]:
 def _slow_names(env: Environment) -> list[str]:
     """Names that resolvers keep for long, whatever the plan says: DNS has its own TTL until the first switch."""
     found = []
-    for zone_name, names in _by_zone(env).items():
+    for zone_name, names in by_zone(env).items():
         for name in names:
             with contextlib.suppress(VCRecoveryError):
                 for kind, seconds in name.read().ttl.items():

@@ -126,7 +126,22 @@ def question(env: Environment, loads: Mapping[str, Load], relieve: Collection[st
         used = used._replace(disk=0.0) if name in relieve else used
         machines.append(Machine(name, size, used, name not in drained))
     containers = _containers(env, loads, relieve, unasked=unasked)
-    return Question(machines, containers, targets, [name for name in relieve if name in loads])
+    return _once_moved(env, Question(machines, containers, targets, [name for name in relieve if name in loads]))
+
+
+def _once_moved(env: Environment, asked: Question) -> Question:
+    """As it will be once the moves that go on have ended: what they relieve is relieved, and what they fill is full."""
+    on_their_way = {one.service: one.request.to for one in env.journal.open_episodes() if one.request.moves}
+    used, containers = {machine.name: machine.used for machine in asked.machines}, []
+    for one in asked.containers:
+        to = on_their_way.get(one.name)
+        if to is not None and to != one.on:
+            for place, change in ((one.on, Amounts.minus), (to, Amounts.plus)):
+                if place in used:
+                    used[place] = change(used[place], one.uses if place == to else one.uses._replace(disk=0.0))
+        containers.append(one if to is None else replace(one, on=to))
+    machines = [replace(machine, used=used[machine.name]) for machine in asked.machines]
+    return replace(asked, machines=machines, containers=containers)
 
 
 def proposed(env: Environment, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False) -> Choice:

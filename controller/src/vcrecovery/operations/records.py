@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: So many names are asked for or changed at once.
 AT_ONCE = 8
+#: Seconds. A server that fails only after that fails for all names.
+SLOW = 1.0
 _Result = TypeVar("_Result")
 
 
@@ -118,6 +120,30 @@ def of_zone(zone: Zone, names: Sequence[Name]) -> list[str]:
         except VCRecoveryError as error:
             found.append(str(error))
     return list(dict.fromkeys(found))
+
+
+def refused(names: Sequence[Name], steady: Callable[[], float]) -> dict[str, VCRecoveryError]:
+    """Those of these names, all of one zone, that the key cannot change now, and why. Nothing is changed."""
+    found: dict[str, VCRecoveryError] = {}
+    for name in names:
+        begun = steady()
+        try:
+            name.zone.check_key({name.text: name.kinds})
+        except VCRecoveryError as error:
+            found[name.text] = error
+            if steady() - begun > SLOW:
+                # It hangs, and would as long for each of the others.
+                return {**{other.text: error for other in names}, **found}
+    return found
+
+
+def by_zone(env: Environment) -> dict[str, list[Name]]:
+    """Each zone's names, those of all services."""
+    found: dict[str, list[Name]] = {zone: [] for zone in env.zones}
+    for service in env.plan.services.values():
+        for name in names_of(env, service):
+            found[name.zone.name].append(name)
+    return found
 
 
 def problems(names: Sequence[Name]) -> list[str]:

@@ -190,7 +190,9 @@ class Standby(Section):
 class Timeouts(Section):
     """How long each step may take."""
 
-    confirm: Duration = Field(0.5, description="for a probe of the primary to answer, when a failure is confirmed")
+    confirm: Duration = Field(
+        0.5, description="for the primary to accept a probe's connection, when a failure is confirmed"
+    )
     shutdown: Duration = Field(300.0, description="for the primary to shut down, in a switchover")
     fence: Duration = Field(30.0, description="from destroying the VM to reading back that it is off")
     start: Duration = Field(60.0, description="for the standby to be running")

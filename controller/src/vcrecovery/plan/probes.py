@@ -71,7 +71,8 @@ class _Port(Section):
         examples=[["/usr/lib/nagios/plugins/check_mysql", "-H", "{address}"]],
     )
     timeout: Duration = Field(
-        5.0, description="for one try of tls, http or command; in a confirmation timeouts.confirm"
+        5.0,
+        description="for one try of tls, http or command to answer; in a confirmation, too, once it is connected",
     )
 
     @model_validator(mode="after")

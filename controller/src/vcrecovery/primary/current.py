@@ -6,7 +6,6 @@ It lies in the run folder, as lines of ssh's configuration that come before the 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from typing import Dict, NamedTuple, Optional, Sequence
@@ -27,12 +26,17 @@ def current(run_dir: str, receivers: Sequence[str]) -> Optional[Current]:
     """The one that is sent to; None where there is one only."""
     if not receivers:
         return None
-    with contextlib.suppress(OSError, IndexError):
+    found = written(run_dir)
+    return found if found is not None and found.name in receivers else Current(receivers[0])
+
+
+def written(run_dir: str) -> Optional[Current]:
+    """What the file says, whether or not the plan still has that one; None without a file."""
+    try:
         with open(os.path.join(run_dir, CURRENT), encoding="utf-8") as file:
-            found = Current(*file.readline()[len(COMMENT) :].split()[:2])
-        if found.name in receivers:
-            return found
-    return Current(receivers[0])
+            return Current(*(file.readline()[len(COMMENT) :].split() or [""])[:2])
+    except OSError:
+        return None
 
 
 def still_vouched(good: float, sent_to: Optional[str], to: Optional[Current], never: float) -> float:

@@ -10,6 +10,7 @@ from typing import Callable, Iterator, List, Optional, Set
 from ..excludes.dialects import rsync_pattern
 from ..excludes.machine_specific import kept_out
 from .fstab import FSTAB, wanted_mounts
+from .half_copied import mark, unmark
 from .hidden import is_hidden
 from .mounts import read_mounts
 from .programs import ProgramError
@@ -51,9 +52,11 @@ class Fetch:
             place = os.path.join(settings.run_dir, _FILTER)
             with open(place, "wb") as file:
                 file.write(b"".join(rule + b"\n" for rule in (*_ATTRIBUTES, *nodes, *rules)))
+            mark(settings)
             done = fetch_tree(settings, place, self._teller(say), last)
             if last:
                 os.sync()
+                unmark(settings)
             return done
 
     def _check_mounts(self, hidden: Set[bytes]) -> None:
@@ -81,7 +84,7 @@ def _own_rules(settings: Settings) -> List[bytes]:
     top = settings.source.rstrip("/")
     own = [os.fsencode(path) for path in kept_out(settings.selection.host_keys)] + list(_OWN)
     program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    folders = [settings.state_dir, program]
+    folders = [settings.state_dir, program, os.path.dirname(settings.ssh_config)]
     try:
         with open(top + "/etc/machine-id", encoding="ascii") as file:
             # Open in the journal's daemon.

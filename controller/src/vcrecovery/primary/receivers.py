@@ -12,7 +12,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from .answers import ELSEWHERE, HAS_ALL_OF, PRIMARY, QUESTION, RANK, STANDBY
 from .connections import OWN_CONNECTION
-from .current import COMMENT, CURRENT, current, read_json, sent_to, still_vouched
+from .current import COMMENT, CURRENT, current, read_json, sent_to, still_vouched, written
 from .heartbeat import NEVER, stamp
 from .marker import NAME as HEARTBEAT_NAME
 from .marks import Marks
@@ -73,6 +73,7 @@ def find_receiver(settings: Settings, run: Run, now: Callable[[], float] = time.
 
     With one receiver only nothing is asked.
     """
+    _forget_who_left(settings, now)
     to = current(settings.run_dir, settings.receivers)
     if to is None:
         return None
@@ -82,6 +83,9 @@ def find_receiver(settings: Settings, run: Run, now: Callable[[], float] = time.
         return None
     if found.name != to.name:
         _switch(settings, found, now())
+    elif _led_to(settings) not in (None, _lines(settings, to.name)):
+        # The plan has another address or port for it: ssh would go by the copied lines until the next boot.
+        _lead_to(settings, to.name, to.has_all_of)
     return found.name
 
 
@@ -105,18 +109,47 @@ def _switch(settings: Settings, to: Answer, at: float) -> None:
     """A reconcile that goes on meanwhile takes no mark that is made after it has begun."""
     marks = Marks(settings.run_dir)
     marks.make_due()
+    _lead_to(settings, to.name, to.has_all_of)
+    marks.make_due()
+    _vouch_for_no_other(settings, at)
+
+
+def _forget_who_left(settings: Settings, now: Callable[[], float]) -> None:
+    """One that has left the plan takes no files, but ssh would go there: its lines come before all others."""
+    named = written(settings.run_dir)
+    if named is None or named.name in settings.receivers:
+        return
+    marks = Marks(settings.run_dir)
+    marks.make_due()
+    os.unlink(os.path.join(settings.run_dir, CURRENT))
+    marks.make_due()
+    _vouch_for_no_other(settings, now())
+
+
+def _vouch_for_no_other(settings: Settings, at: float) -> None:
+    """The one that is sent to now would believe what was sent to another one."""
+    before = read_json(os.path.join(settings.state_dir, HEARTBEAT_NAME))
+    to = current(settings.run_dir, settings.receivers)
+    if to and before and still_vouched(1.0, sent_to(before, settings.receivers), to, NEVER) == NEVER:
+        stamp(settings.state_dir, at, NEVER, receiver=to.name, knows=settings.receivers)
+
+
+def _lead_to(settings: Settings, name: str, has_all_of: str) -> None:
     path = os.path.join(settings.run_dir, CURRENT)
     with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(f"{COMMENT}{to.name} {to.has_all_of}".rstrip() + "\n" + "\n".join(_lines(settings, to.name)) + "\n")
+        file.write(f"{COMMENT}{name} {has_all_of}".rstrip() + "\n" + "\n".join(_lines(settings, name)) + "\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)
-    marks.make_due()
-    before = read_json(os.path.join(settings.state_dir, HEARTBEAT_NAME))
-    now = current(settings.run_dir, settings.receivers)
-    if before and still_vouched(1.0, sent_to(before, settings.receivers), now, NEVER) == NEVER:
-        # That one would believe what was sent to the other one.
-        stamp(settings.state_dir, at, NEVER, receiver=to.name, knows=settings.receivers)
+
+
+def _led_to(settings: Settings) -> Optional[List[str]]:
+    """The lines that lead there now; None without such a file."""
+    try:
+        with open(os.path.join(settings.run_dir, CURRENT), encoding="utf-8") as file:
+            return file.read().splitlines()[1:]
+    except OSError:
+        return None
 
 
 def _lines(settings: Settings, name: str) -> List[str]:

@@ -12,6 +12,7 @@ from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 from .answers import PRIMARY, QUESTION
 from .connections import shared_connection
 from .fetch import Fetch
+from .half_copied import unmark_who_serves
 from .heartbeat import boot_id
 from .programs import ProgramError, Run
 from .settings import Settings
@@ -71,6 +72,7 @@ def until_it_may_serve(
             report = _pass(fetch, order, epoch, report, say, now)
             rested = not report.error
     say("this VM serves again: the services start")
+    unmark_who_serves(settings, say)
     # Units have come with the files.
     run(["systemctl", "daemon-reload"], 60)
     run(["systemctl", "--no-block", "default"], 60)

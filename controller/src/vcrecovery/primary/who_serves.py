@@ -12,6 +12,7 @@ from typing import Callable, List, Optional, Sequence
 
 from .answers import PRIMARY, QUESTION, STANDBY
 from .connections import OWN_CONNECTION
+from .half_copied import is_marked, mark_path, unmark_who_serves
 from .programs import Run
 from .receivers import ANSWER_SECONDS, Answer, ask_one, newest
 from .settings import Settings
@@ -69,11 +70,23 @@ def at_boot(
     while answer is None and now() < deadline:
         sleep(_AGAIN_SECONDS)
         answer = who_serves(settings, run)
+    silent = f"the secondary has not said within {patience:.0f} s who serves"
     if answer == PRIMARY:
         say("this VM serves")
-    elif answer is None and settings.unanswered == "serve":
-        say(f"the secondary has not said within {patience:.0f} s who serves: the services start")
+        unmark_who_serves(settings, say)
+        return
+    if answer is not None:
+        say("the standby serves: no service is started here")
+    elif is_marked(settings):
+        # Whatever the plan says of silence: it does not mean files of two states.
+        say(
+            f"{silent}, and a copy of the standby's files into this VM has not ended ({mark_path(settings)}):"
+            " no service is started here; if its files are good enough for you,"
+            f" `rm {mark_path(settings)}`, then `systemctl default`"
+        )
+    elif settings.unanswered == "serve":
+        say(f"{silent}: the services start")
+        return
     else:
-        why = "the standby serves" if answer else f"the secondary has not said within {patience:.0f} s who serves"
-        say(f"{why}: no service is started here")
-        run(["systemctl", "--no-block", "isolate", SUPERSEDED], 60)
+        say(f"{silent}: no service is started here")
+    run(["systemctl", "--no-block", "isolate", SUPERSEDED], 60)

@@ -18,7 +18,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.text import day_and_time, plain, span
 from vcrecovery.core.verdict import Kind
 from vcrecovery.errors import ExitCode
-from vcrecovery.report.view import OFF_ON_DEMAND, RUNS, ServiceView
+from vcrecovery.report.view import OFF_ON_DEMAND, RUNS, NameView, ServiceView
 from vcrecovery.store.notices import Unreached
 
 #: Of a pool: what may be free before it is nearly full, and before next to nothing more arrives.
@@ -58,7 +58,7 @@ def findings(view: ServiceView) -> list[Finding]:
         said = f"{sentence}: nothing is done to it, also when it fails"
         found.append(Finding(Level.ATTENTION, view.name, said, hint, Topic.UNPROTECTED))
     else:
-        found += [*_answers(view), *_standby(view), *_names(view)]
+        found += [*_answers(view), *_standby(view), *_names(view), *_address(view)]
         found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
@@ -334,6 +334,9 @@ def _mode(view: ServiceView) -> Iterator[Finding]:
 
 def _names(view: ServiceView) -> Iterator[Finding]:
     for entry in view.names:
+        yield from _other_servers(view, entry)
+        if entry.found is not None:
+            yield from _tried(view, entry)
         if entry.found is None:
             yield Finding(
                 Level.ATTENTION,
@@ -351,6 +354,70 @@ def _names(view: ServiceView) -> Iterator[Finding]:
                 "correct the record, or the plan",
                 Topic.DOWN,
             )
+
+
+def _address(view: ServiceView) -> Iterator[Finding]:
+    if view.protected or view.has_address is not False or view.state.open_episode is not None:
+        return
+    yield Finding(
+        Level.ATTENTION,
+        view.name,
+        f"the standby serves, and this machine does not have its virtual address {view.plan.virtual_ip}",
+        "the watcher tries to take it every 10 s; `journalctl -u vcrecovery-watch` says what stands in its way, such "
+        "as another machine that has it",
+        Topic.DOWN,
+    )
+
+
+def _other_servers(view: ServiceView, entry: NameView) -> Iterator[Finding]:
+    """Of the name servers beside the first: resolvers ask any of them. What they all say is said of the first."""
+    last = view.last
+    # One may be late for as long as a failover would wait for it.
+    closed_at = last.closed_at if last is not None and last.closed_at is not None else None
+    is_new = view.state.open_episode is not None or (
+        closed_at is not None and 0 <= view.at - closed_at < view.plan.dns_within
+    )
+    for other in entry.others:
+        if other.found is None:
+            yield Finding(
+                Level.WARNING,
+                view.name,
+                f"{entry.name}: {other.detail}",
+                "see that it runs and gets the zone: no failover is done before it gives the new address",
+                Topic.UNPROTECTED,
+            )
+        elif other.found != entry.found and set(other.found) != set(entry.wanted) and not is_new:
+            # Who asks it is sent there now. While the primary serves, it would not follow either.
+            yield Finding(
+                Level.ATTENTION,
+                view.name,
+                f"{entry.name} points at {', '.join(other.found) or 'nothing'} on DNS server {other.server}, and the "
+                f"{view.state.side} at {', '.join(entry.wanted)} serves",
+                "check that server and the zone's transfer to it",
+                Topic.UNPROTECTED if view.protected else Topic.DOWN,
+            )
+
+
+def _tried(view: ServiceView, entry: NameView) -> Iterator[Finding]:
+    """What the watcher has found when it last tried it, which it does again within minutes while that is wrong."""
+    tried = entry.tried
+    when = f"when last tried, {day_and_time(tried.at)}"
+    if tried.refused:
+        yield Finding(
+            Level.ATTENTION,
+            view.name,
+            f"{entry.name} could not be changed {when}: {tried.refused}",
+            tried.hint or "fix that: without it DNS cannot follow",
+            Topic.UNPROTECTED,
+        )
+    for late in tried.late:
+        yield Finding(
+            Level.WARNING,
+            view.name,
+            f"{entry.name}: {late} ({when})",
+            "check the zone's transfer to it: who asks it would not be sent to the standby",
+            Topic.UNPROTECTED,
+        )
 
 
 def _sync(view: ServiceView) -> Iterator[Finding]:

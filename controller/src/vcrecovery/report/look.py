@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.drill import NO_DRILLS
@@ -22,6 +22,7 @@ from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Circumstances, Verdict, judge, with_health
 from vcrecovery.detect.primaries import UNWATCHED_AFTER
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment, place_of_disk
 from vcrecovery.operations.records import Name, names_of
 from vcrecovery.operations.serving import targets
@@ -35,6 +36,7 @@ from vcrecovery.report.view import (
     NameView,
     PlanView,
     PoolView,
+    ServerView,
     ServiceView,
     SpareView,
     StandbyView,
@@ -46,7 +48,11 @@ from vcrecovery.store.lock import Holder
 from vcrecovery.store.outages import OutageBook
 from vcrecovery.store.quarantines import QuarantineBook
 from vcrecovery.store.standby_ends import StandbyEnds
+from vcrecovery.store.zone_book import NOT_TRIED, Tried, ZoneBook
 from vcrecovery.transfer.freshness import from_the_future, read_freshness_quietly
+
+if TYPE_CHECKING:
+    from vcrecovery.drivers.dns import Server
 
 #: Seconds for everything that is asked.
 WITHIN = 5.0
@@ -91,7 +97,10 @@ def look(
     outages = OutageBook(env.journal).going_on()
     known = {} if courses is None else dict(courses)
     ends, drills = StandbyEnds(env.journal).all(), DrillBook(env.journal).all()
-    questions = [_Questions(env, name, asker, outages.get(name), known.get(name), ends.get(name)) for name in names]
+    tried = ZoneBook(env.plan.state_dir).read(env.clock.now())
+    questions = [
+        _Questions(env, name, asker, outages.get(name), known.get(name), ends.get(name), tried) for name in names
+    ]
     views = [question.answered(patience) for question in questions]
     return [replace(view, drills=drills.get(view.name, NO_DRILLS)) for view in views]
 
@@ -107,6 +116,7 @@ class _Questions:
         outage: Outage | None,
         course: Course | None,
         end: StandbyEnd | None,
+        tried: Mapping[str, Tried],
     ) -> None:
         self._env, self._name = env, name
         self._outage, self._course, self._end = outage, course, end
@@ -128,10 +138,18 @@ class _Questions:
         # One question for all that lie in it.
         pool = env.plan.secondaries[secondary].storage_pool
         self._pool = asker.ask(("secondary", secondary), ("pool", pool), partial(_read_pool, env, secondary, pool))
+        self._tried = tried
+        # A lane for each server: one that hangs delays nobody who asks the others.
         self._names = {
-            name: asker.ask(("zone", name.zone.name), name.text, partial(_values, name))
+            name: {
+                server: asker.ask(("zone", name.zone.name, server), name.text, partial(_values, name, server))
+                for server in name.zone.servers
+            }
             for name in names_of(env, service, self._state.side)
         }
+        serves_at_one = self._state.side is Side.STANDBY and service.virtual_ip is not None
+        ask_here = partial(virtual_address.is_here, env, service)
+        self._address = asker.ask(("addresses",), name, ask_here) if serves_at_one else None
         lane = ("ports", zlib.crc32(name.encode()) % PORT_LANES)
         self._ports = asker.ask(lane, name, self._read_ports) if course is None else None
 
@@ -207,6 +225,7 @@ class _Questions:
             verdict=with_health(_verdict(env, state, place, now), state, course),
             standby=standby,
             names=names,
+            has_address=self._has_address(patience),
             last=state.open_episode or next(iter(env.journal.history(name, 1)), None),
             done=env.journal.newest_done(name),
             holder=holder(env.plan.state_dir, name),
@@ -217,6 +236,15 @@ class _Questions:
             spare=self._spare_view(patience),
             no_place=(misplaced.message, misplaced.hint) if (misplaced := env.misplaced.get(name)) is not None else (),
         )
+
+    def _has_address(self, patience: _Patience) -> bool | None:
+        """None also where this user, or this machine, cannot tell."""
+        if self._address is None:
+            return None
+        try:
+            return patience.wait(self._address, "netfilter")
+        except ExternalError:
+            return None
 
     def _spare_view(self, patience: _Patience) -> SpareView | None:
         spare = self._env.plan.services[self._name].standby.spare
@@ -243,11 +271,12 @@ class _Questions:
         return after(Course(), answers, self._env.plan.detection.slow_after), dict(said.silent)
 
     def _name_view(self, name: Name, patience: _Patience) -> NameView:
+        first, *others = self._names[name].items()
         wanted = tuple(sorted(change.wanted for change in name.changes))
-        try:
-            return NameView(name.text, patience.wait(self._names[name], "its DNS server"), wanted)
-        except ExternalError as error:
-            return NameView(name.text, None, wanted, error.message)
+        found, detail = _waited(patience, first[1], "its DNS server")
+        views = [ServerView(str(server), *_waited(patience, asked, f"DNS server {server}")) for server, asked in others]
+        tried = self._tried.get(name.text, NOT_TRIED)
+        return NameView(name.text, found, wanted, detail, tuple(views), tried)
 
 
 def _read_spare(env: Environment, name: str, spare: Spare, state: ServiceState) -> SpareView:
@@ -264,9 +293,17 @@ def _read_pool(env: Environment, secondary: str, pool: str) -> PoolView:
     return PoolView(pool, *env.lxd[secondary].pool_space(pool))
 
 
-def _values(name: Name) -> tuple[str, ...]:
+def _waited(patience: _Patience, question: Pending[tuple[str, ...]], who: str) -> tuple[tuple[str, ...] | None, str]:
+    """What a name server has said, or None and why it has not."""
+    try:
+        return patience.wait(question, who), ""
+    except ExternalError as error:
+        return None, error.message
+
+
+def _values(name: Name, server: Server) -> tuple[str, ...]:
     """What the server says of the name, for the types that follow the service."""
-    reading = name.read()
+    reading = name.zone.read_unmarked(server, name.text, name.kinds)
     return (f"{reading.alias} (an alias)",) if reading.alias else tuple(reading.all_values)
 
 
@@ -297,6 +334,7 @@ def _of_plan(env: Environment, name: str, host: str) -> PlanView:
         standby_address=str(service.standby.address),
         max_staleness=service.max_staleness,
         has_dns=bool(service.dns or service.virtual_ip),
+        dns_within=service.timeouts.dns,
         virtual_ip=_of_address(service.virtual_ip),
         cool_down=env.plan.detection.cool_down,
         replicated_by=dict.fromkeys(native.paths, native.by) if native.kind == "native" else {},

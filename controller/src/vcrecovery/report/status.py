@@ -13,7 +13,7 @@ from vcrecovery.core.text import cells, clock_or_day, cut, day_and_time, plain, 
 from vcrecovery.core.verdict import Kind
 from vcrecovery.report.findings import Finding, Level, all_findings, findings, pool_findings
 from vcrecovery.report.protection import protection
-from vcrecovery.report.view import NameView, ServiceView
+from vcrecovery.report.view import NameView, ServerView, ServiceView
 from vcrecovery.transfer.freshness import progress_line
 
 #: Colours a text: `paint(text, "red")`. Without colours it gives the text back.
@@ -49,8 +49,14 @@ def standby_age(view: ServiceView) -> str:
     return "not known" if view.standby.age is None else f"{span(view.standby.age)} old"
 
 
-def _points_at(entry: NameView) -> str:
+def _points_at(entry: NameView | ServerView) -> str:
     return "no answer" if entry.found is None else ", ".join(entry.found) or "nothing"
+
+
+def _elsewhere(entry: NameView) -> str:
+    """What the name servers say that say something else than the first."""
+    others = [f"{other.server}: {_points_at(other)}" for other in entry.others if other.found != entry.found]
+    return f" ({'; '.join(others)})" if others else ""
 
 
 def points(view: ServiceView) -> str:
@@ -152,9 +158,9 @@ def detail(
         # There is no way back to it while the standby serves.
         say("kept", f"{what}: `vcrecovery rollback {view.name}`" if view.protected else what)
     for entry in view.names:
-        say("dns", f"{entry.name} -> {_points_at(entry)}")
+        say("dns", f"{entry.name} -> {_points_at(entry)}{_elsewhere(entry)}")
     if plan.virtual_ip:
-        say("address", f"{plan.virtual_ip} of the controller's machine, while the standby serves")
+        say("address", f"{plan.virtual_ip} {_whose_address(view)}")
     if view.done is not None and view.done.closed_at is not None:
         begun, seconds = view.done.opened_at, took(view.done.opened_at, view.done.closed_at)
         say("failover", f"the last one {day_and_time(begun)}, in {seconds}: `vcrecovery explain {view.done.id}`")
@@ -169,6 +175,14 @@ def detail(
     for finding in more:
         say("now" if finding.level is Level.ATTENTION else "later", str(finding))
     return lines
+
+
+def _whose_address(view: ServiceView) -> str:
+    if view.protected:
+        return "of the controller's machine, while the standby serves"
+    if view.has_address is None:
+        return "of the controller's machine; whether it is there is not known here"
+    return "of this machine" if view.has_address else "is to be this machine's, and is not"
 
 
 def _files(view: ServiceView) -> str:
@@ -225,7 +239,12 @@ def as_data(view: ServiceView) -> dict[str, Any]:
         "at_work": view.holder or None,
         "last_failover": _done(view),
         "dns": {entry.name: None if entry.found is None else list(entry.found) for entry in view.names},
+        "dns_others": {
+            entry.name: {other.server: None if other.found is None else list(other.found) for other in entry.others}
+            for entry in view.names
+        },
         "virtual_ip": view.plan.virtual_ip or None,
+        "has_virtual_ip": view.has_address,
         "dns_wanted": {entry.name: list(entry.wanted) for entry in view.names},
         "health": view.course.health.value,
         "down_since": view.course.since if view.course.health is Health.DOWN else None,

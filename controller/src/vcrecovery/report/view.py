@@ -15,6 +15,7 @@ from vcrecovery.core.returning import Quarantine
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.core.standby_end import StandbyEnd
 from vcrecovery.core.verdict import Verdict
+from vcrecovery.store.zone_book import NOT_TRIED, Tried
 from vcrecovery.transfer.freshness import Freshness
 
 _NOT_ASKED = Course()
@@ -99,13 +100,28 @@ class SpareView:
 
 
 @dataclass(frozen=True)
+class ServerView:
+    """What another name server of the zone says of a name (None: it does not answer so; `detail` says more)."""
+
+    server: str
+    found: tuple[str, ...] | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class NameView:
-    """A DNS name: what it holds (None: its server does not answer; `detail` says more), and what it should hold."""
+    """A DNS name: what it holds (None: its server does not answer; `detail` says more), and what it should hold.
+
+    `others`: the name servers beside the one that takes the updates. `tried`: what the watcher has last found wrong
+    with its updates, and with the zone's transfers.
+    """
 
     name: str
     found: tuple[str, ...] | None
     wanted: tuple[str, ...]
     detail: str = ""
+    others: tuple[ServerView, ...] = ()
+    tried: Tried = NOT_TRIED
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,8 @@ class PlanView:
     chosen_mode: str = ""
     refresh_every: float = 3600.0
     has_dns: bool = True
+    #: Seconds that every name server may take to show a change.
+    dns_within: float = 10.0
     virtual_ip: str = ""
     cool_down: float = 0.0
     replicated_by: Mapping[str, str] = field(default_factory=dict)
@@ -134,6 +152,7 @@ class PlanView:
 class ServiceView:
     """One service at the time `at`.
 
+    `has_address`: whether this machine has its virtual address, while the standby serves; None where that is not known.
     `last`: its newest episode, open or not. `done`: its newest failover that was done. `holder`: the process that is at
     work on it. `course`: whether whoever serves answers. `ports`: what each of its probes said, empty when that was
     good; None when nobody has asked now. `quarantine`: of its old primary, which is kept paused.
@@ -150,6 +169,7 @@ class ServiceView:
     verdict: Verdict
     standby: StandbyView
     names: tuple[NameView, ...] = ()
+    has_address: bool | None = None
     last: Episode | None = None
     done: Episode | None = None
     holder: str = ""

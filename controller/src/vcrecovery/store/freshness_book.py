@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from vcrecovery.core.ages import NO_AGES, Ages, added
 from vcrecovery.core.sent_bytes import SentCount
 from vcrecovery.errors import ExternalError
-from vcrecovery.store.connection import Connection
+from vcrecovery.store.connection import connect
 
 NAME = "freshness.db"
 HOUR = 3600
@@ -57,10 +57,7 @@ class FreshnessBook:
         self._one_at_a_time = threading.Lock()
         with self._understood():
             state_dir.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(
-                self._path, timeout=10, isolation_level=None, check_same_thread=False, factory=Connection
-            )
-            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db = connect(self._path)
             # A power cut may take the last minutes: no decision rests on them.
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)

@@ -26,7 +26,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import ServiceState, Serving, Side, Suspension
 from vcrecovery.core.sighting import OffTime, Sighting
 from vcrecovery.errors import ExternalError, InternalError, what_helps
-from vcrecovery.store.connection import Connection
+from vcrecovery.store.connection import connect
 from vcrecovery.store.evidence_json import read, written
 from vcrecovery.store.group_commit import GroupCommit
 from vcrecovery.store.schema import (
@@ -107,11 +107,8 @@ class Journal:
         self._one_at_a_time = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(
-                path, timeout=10, isolation_level=None, check_same_thread=False, factory=Connection
-            )
+            self._db = connect(path)
             self._together = GroupCommit(self._db, self._one_at_a_time)
-            self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(
                 JOURNAL_SCHEMA

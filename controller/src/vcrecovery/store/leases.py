@@ -45,6 +45,25 @@ class LeaseBook:
             ).lastrowid
         return self._read("WHERE number = ?", number)[0]
 
+    def give_back(self, lease: Lease, now: float) -> bool:
+        """Nothing goes there any more. False where it is not drained, or not any more: something may be on its way."""
+        with self._journal.transaction() as db:
+            changed = db.execute(
+                "UPDATE lease SET state = 'releasing', trouble = '', tries = 0, not_before = 0.0, releasing_at = ? "
+                "WHERE number = ? AND state = 'joined' AND EXISTS (SELECT 1 FROM drained WHERE secondary = ?)",
+                (now, lease.number, lease.name),
+            ).rowcount
+        return changed == 1
+
+    def undrain(self, lease: Lease) -> bool:
+        """Standbys may go there again. False where it is being given back: it may be gone at any moment."""
+        with self._journal.transaction() as db:
+            row = db.execute("SELECT state FROM lease WHERE number = ?", (lease.number,)).fetchone()
+            if row == (LeaseState.RELEASING.value,):
+                return False
+            db.execute("DELETE FROM drained WHERE secondary = ?", (lease.name,))
+        return True
+
     def change(self, lease: Lease, state: LeaseState | None = None, **values: object) -> Lease:
         """In a new `state` the tries begin anew."""
         if state is not None:

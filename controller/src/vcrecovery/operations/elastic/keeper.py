@@ -130,7 +130,7 @@ class LeaseKeeper:
         with suppress(ExternalError):
             there = there or self._containers_there(lease)
         if not there:
-            self._book.change(lease, LeaseState.RELEASING, releasing_at=self._now())
+            self._book.give_back(lease, self._now())
 
     def _release(self, lease: Lease) -> None:
         """Nothing is moved there any more: who moves has read that it is drained, or is seen here."""
@@ -210,7 +210,7 @@ def begin_release(env: Environment, name: str) -> None:
     for lease in book.open():
         if lease.name == name and lease.state is LeaseState.JOINED:
             DrainedBook(env.journal).write(name, Drained(env.clock.now(), BY))
-            book.change(lease, LeaseState.RELEASING, releasing_at=env.clock.now())
+            book.give_back(lease, env.clock.now())
 
 
 def keep_leases(keeper: LeaseKeeper, stop: Event) -> None:

@@ -25,15 +25,21 @@ _LOOKED_THROUGH, _NOT_LONGER = 20, 86400.0
 
 
 def growth_of(
-    env: Environment, elastic: Elastic, loads: Mapping[str, Load], relieve: Collection[str], *, unasked: bool = False
+    env: Environment,
+    elastic: Elastic,
+    loads: Mapping[str, Load],
+    relieve: Collection[str],
+    silent: Collection[str],
+    *,
+    unasked: bool = False,
 ) -> Growth:
     """With the fewest new secondaries, and those that are coming or of which no load is known yet, which count as new.
 
-    Raises ExternalError.
+    `silent`: those that do not answer, of which nothing is to be hoped. Raises ExternalError.
     """
     asked = question(env, loads, relieve, unasked=unasked)
     there = LeaseBook(env.journal).open()
-    coming = [lease.name for lease in there if _is_to_be_counted(lease, loads)]
+    coming = [lease.name for lease in there if lease.name not in silent and _is_to_be_counted(lease, loads)]
     names = [*coming, *(f"new-{number + 1}" for number in range(elastic.at_most - len(there)))]
     template = elastic.template
     # Its disks and cards are not known before it is there.
@@ -105,6 +111,9 @@ def way_home(env: Environment, loads: Mapping[str, Load], name: str) -> list[Mov
     if unknown := [there for there in {name, *homes.values()} if there not in loads]:
         raise ExternalError(f"the load of {', '.join(sorted(unknown))} is not known")
     if any(one.stays or not one.places for one in here):
+        return None
+    would_be_on = {one.name: homes.get(one.name, one.on) for one in asked.containers}
+    if any(would_be_on.get(other) == homes[one.name] for one in here for other in one.apart):
         return None
     if not all_at_home(asked.machines, here, homes, asked.targets):
         return None

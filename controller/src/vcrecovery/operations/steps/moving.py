@@ -22,6 +22,7 @@ from vcrecovery.errors import CalledOffError, ExternalError
 from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
+from vcrecovery.operations.places import why_nothing_goes_there
 from vcrecovery.operations.room import no_room_for_a_copy
 from vcrecovery.operations.serving import failing_over, targets
 from vcrecovery.operations.steps import memory
@@ -30,7 +31,6 @@ from vcrecovery.plan.model import Spare
 from vcrecovery.standby import copies
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, boots_with_its_machine
 from vcrecovery.standby.promote import promote_again
-from vcrecovery.store.drained import DrainedBook
 from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 
 #: Seconds for one pass. It serves meanwhile.
@@ -167,8 +167,8 @@ def passes(
 def refuse_what_was_called_off(subject: Subject, episode: Episode) -> None:
     """A copy may take hours. Raises CalledOffError."""
     env, there = subject.env, subject.lxd.name
-    if there in DrainedBook(env.journal).all():
-        raise CalledOffError(f"{there} is drained", f"`vcrecovery undrain {there}` when the work there is over")
+    if (why := why_nothing_goes_there(env, there)) is not None:
+        raise CalledOffError(*why)
     if episode.request.by != BALANCE:
         return
     if others := failing_over(env):
