@@ -341,6 +341,19 @@ def test_ports_seen_open_long_ago_are_looked_at_again_before_dns_moves() -> None
     assert decision.step is Step.PROBE
 
 
+@pytest.mark.parametrize("came", ["failed", "killed"])
+def test_ports_are_looked_at_again_before_each_further_try_of_the_switch(came: str) -> None:
+    """It may have waited for a name server, and what serves may have ended meanwhile."""
+    up = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE))
+    assert decide(episode(*up), POLICY, NOW) == Run(Step.SWITCH, "every port answers: switching DNS")
+    failed = StepRecord(Step.SWITCH, NOW - 1, NOW - 1, evidence=Failed("ns1 does not answer"))
+    switch = failed if came == "failed" else StepRecord(Step.SWITCH, NOW - 1)
+    looks = decide(episode(*up, switch), POLICY, NOW)
+    assert looks == Run(Step.PROBE, "the ports were seen open 1 s ago: looking again")
+    again = decide(episode(*up, switch, done(Step.PROBE)), POLICY, NOW)
+    assert again == Run(Step.SWITCH, "every port answers: switching DNS")
+
+
 def test_without_dns_names_the_ports_are_the_end() -> None:
     steps = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE))
     decision = decide(episode(*steps), Policy(has_dns=False), NOW)

@@ -132,7 +132,7 @@ def _up_to_the_switch(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.PROBE, "the standby runs: waiting for its ports")
     if not policy.has_dns:
         return Close(Outcome.DONE, f"{episode.service} is served by its standby; no DNS name follows it")
-    if not probe.is_recent(policy.probe_valid_for, now):
+    if not episode.ports_seen_open(policy.probe_valid_for, now):
         return Run(Step.PROBE, f"{_seen_open(probe, now)}: looking again")
     return Run(Step.SWITCH, "every port answers: switching DNS")
 

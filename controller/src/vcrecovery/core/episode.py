@@ -333,6 +333,12 @@ class Episode:
         begun = max((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), default=-1)
         return replace(self, steps=self.steps[begun + 1 :]).done(Step.CONFIRM)
 
+    def ports_seen_open(self, valid_for: float, now: float) -> bool:
+        """Whether its ports were seen open just now, before any try of the switch: one may wait long for a name server."""
+        begun = max((n for n, record in enumerate(self.steps) if record.step is Step.SWITCH), default=-1)
+        probe = replace(self, steps=self.steps[begun + 1 :]).done(Step.PROBE)
+        return probe is not None and probe.is_recent(valid_for, now)
+
     @property
     def seen_running_for(self) -> float:
         """Seconds over which every look, up to the newest, has found it running; 0 after one, or when that did not."""

@@ -82,7 +82,7 @@ def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: R
             return Run(Step.PROBE, "it runs: waiting for its ports")
         if not policy.has_dns:
             return Close(Outcome.DONE, f"{name} is served on {to}; no DNS name follows it")
-        if not probe.is_recent(policy.probe_valid_for, now):
+        if not episode.ports_seen_open(policy.probe_valid_for, now):
             return Run(Step.PROBE, "the ports were seen open a while ago: looking again")
         return Run(Step.SWITCH, "every port answers: switching DNS")
     if episode.done(Step.VERIFY) is None:
