@@ -334,7 +334,7 @@ class Episode:
         return replace(self, steps=self.steps[begun + 1 :]).done(Step.CONFIRM)
 
     def ports_seen_open(self, valid_for: float, now: float) -> bool:
-        """Whether its ports were seen open just now, before any try of the switch: one may wait long for a name server."""
+        """Whether they were just now, and no switch was tried since: one may wait long for a name server."""
         begun = max((n for n, record in enumerate(self.steps) if record.step is Step.SWITCH), default=-1)
         probe = replace(self, steps=self.steps[begun + 1 :]).done(Step.PROBE)
         return probe is not None and probe.is_recent(valid_for, now)
