@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from disks import command, loop_device, mounted
 
 from vcrecovery.excludes.selection import Selection
+from vcrecovery.primary import lasting_mounts as lasting
 from vcrecovery.primary.fetch import Fetch
 from vcrecovery.primary.half_copied import is_marked, mark_path
+from vcrecovery.primary.mounts import OWN
 from vcrecovery.primary.programs import ProgramError
+from vcrecovery.primary.sent_mounts import note_mounts, noted_mounts
 from vcrecovery.primary.settings import Consistency, Settings
 from vcrecovery.primary.transfer import Transfer
 
@@ -226,9 +230,31 @@ def test_a_file_system_that_is_not_mounted_stops_the_pass(pair: Pair) -> None:
     (pair.tree / "srv/data/file").unlink()
     with pair.fstab.open("a") as file:
         file.write(f"/dev/vdc {pair.tree}/srv/data\\040two/ ext4 nofail\n")
-    with pytest.raises(ProgramError, match=r"/srv/data two is in /etc/fstab and not mounted: `mount /.*/srv/data two`"):
+    with pytest.raises(ProgramError, match=r"/srv/data two is not mounted: `mount /.*/srv/data two`, or, .*/fstab$"):
         pair.fetch()
     assert pair.reads("srv/data/file") is None
+
+
+def test_a_file_system_that_fstab_does_not_know_stops_the_pass(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZFS, a unit of multi-user.target, a disk that a script unlocks: none of it is there in the superseded boot."""
+    monkeypatch.setattr(lasting, "MOUNTS", OWN)
+    pair.here("etc/vcrecovery/ssh_config")
+    tank = pair.tree / "tank"
+    with loop_device(8) as device:
+        command("mkfs.ext4", "-q", device)
+        with mounted(device, tank):
+            note_mounts(pair.settings, set())
+            pair.both("tank/orders")
+        with pytest.raises(
+            ProgramError, match=r"tank is not mounted: mount it, or, .* from .*/etc/vcrecovery/sent-mounts$"
+        ):
+            pair.fetch(last=True)
+        assert pair.reads("tank/orders") is None
+        assert not is_marked(pair.settings)
+        with mounted(device, tank):
+            pair.fetch(last=True)
+            assert pair.reads("tank/orders") == "standby"
+            assert noted_mounts(pair.settings) == {str(tank)}
 
 
 def test_a_pass_that_touches_nothing_marks_nothing(pair: Pair) -> None:

@@ -12,7 +12,6 @@ from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary.heartbeat import boot_id, stamp
 from vcrecovery.primary.last_files import send_last_files
 from vcrecovery.primary.programs import ProgramError
-from vcrecovery.primary.sent_mounts import mount_points, note_mounts, sent_mounts
 from vcrecovery.primary.settings import Settings
 
 
@@ -27,6 +26,7 @@ def a_pair(tmp_path: Path) -> Settings:
         selection=Selection(),
         lists={"rsync-filter": str(tmp_path / "list"), "lsyncd": str(tmp_path / "none")},
         source=str(tmp_path / "tree"),
+        ssh_config=str(tmp_path / "ssh_config"),
         target=f"{tmp_path}/standby/",
         run_dir=str(tmp_path / "run"),
         state_dir=str(tmp_path / "tree/var/lib/vcrecovery"),
@@ -79,7 +79,7 @@ def test_a_machine_that_goes_on_sends_nothing(state: str, settings: Settings, tm
 
 
 def test_a_file_system_that_is_gone_is_not_emptied_in_the_standby(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "run/sent-mounts").write_text(f"{tmp_path}/tree/old\0")
+    (tmp_path / "sent-mounts").write_text(f"{tmp_path}/tree/old\n")
     with pytest.raises(ProgramError, match="tree/old is not mounted any more: give it the option x-systemd"):
         send_last_files(settings, stopping, lambda: 200.0)
     assert (tmp_path / "standby/old").exists()
@@ -88,28 +88,9 @@ def test_a_file_system_that_is_gone_is_not_emptied_in_the_standby(settings: Sett
 
 @pytest.mark.parametrize("point", ["secret", "secret/below"])
 def test_a_file_system_of_which_nothing_is_sent_may_be_gone(point: str, settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "run/sent-mounts").write_text(f"{tmp_path}/tree/{point}\0")
+    (tmp_path / "sent-mounts").write_text(f"{tmp_path}/tree/{point}\n")
     assert send_last_files(settings, stopping, lambda: 200.0) is not None
     assert heartbeat(tmp_path / "standby")["final"] is True
-
-
-MOUNTINFO = """\
-22 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw
-23 22 0:21 / /proc rw - proc proc rw
-24 22 0:22 / /run rw - tmpfs tmpfs rw
-25 24 0:23 / /run/lock rw - tmpfs tmpfs rw
-26 22 254:17 / /srv/my\\040data rw - ext4 /dev/vdb1 rw
-27 22 254:18 / /runway rw - xfs /dev/vdc rw
-28 22 0:24 / /var/lib/vcrecovery rw - tmpfs tmpfs rw
-"""
-
-
-def test_what_is_mounted_in_the_tree(tmp_path: Path) -> None:
-    (tmp_path / "mountinfo").write_text(MOUNTINFO)
-    assert mount_points("/", str(tmp_path / "mountinfo")) == {"/srv/my data", "/runway"}
-    assert mount_points("/srv", str(tmp_path / "mountinfo")) == {"/srv/my data"}
-    note_mounts(str(tmp_path), "/")
-    assert sent_mounts(str(tmp_path)) == mount_points("/")
 
 
 def test_the_next_boots_first_heartbeat_takes_the_word_back(settings: Settings, tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class Pair:
         self.lists = {"lsyncd": str(folder / "exclude.lsyncd"), "rsync-filter": str(folder / "exclude.rsync-filter")}
         self.settings = Settings(
             selection=Selection(paths=("/srv/own",)), lists=self.lists, source=str(self.tree),
-            target=f"{self.standby}/", run_dir=str(folder / "run"), state_dir=str(folder / "state"),
+            ssh_config=str(folder / "ssh_config"), target=f"{self.standby}/",
+            run_dir=str(folder / "run"), state_dir=str(folder / "state"),
         )._replace(**changes)  # fmt: skip
         self.marks = Marks(self.settings.run_dir)
 

@@ -9,13 +9,12 @@ from typing import Callable, Iterator, List, Optional, Set
 
 from ..excludes.dialects import rsync_pattern
 from ..excludes.machine_specific import kept_out
-from .fstab import FSTAB, wanted_mounts
+from .fstab import FSTAB
 from .half_copied import mark, unmark
-from .hidden import is_hidden
-from .mounts import read_mounts
 from .programs import ProgramError
 from .reconcile import alone
 from .report import progress_sentence
+from .sent_mounts import check_mounts
 from .settings import Settings
 from .transfer import Progress, Transfer, fetch_tree
 
@@ -44,7 +43,9 @@ class Fetch:
         with alone(settings.run_dir):
             rules = _own_rules(settings) + _rules_of_the_list(settings)
             hidden = {rule[2:].rstrip(b"/") for rule in rules if rule.startswith(b"- /")}
-            self._check_mounts(hidden)
+            # What belongs into a file system that is not mounted would land in the folder below, and hide there later.
+            # Also one that a boot may leave out: files would land below it.
+            check_mounts(settings, hidden, self._fstab, nofail=True)
             if self._devices is None:
                 self._devices = list(_devices(os.fsencode(settings.source), hidden))
             # A sync sends no device nodes, so to rsync each one here is a file that the standby has deleted.
@@ -58,14 +59,6 @@ class Fetch:
                 os.sync()
                 unmark(settings)
             return done
-
-    def _check_mounts(self, hidden: Set[bytes]) -> None:
-        """What belongs into a file system that is not mounted would land in the folder below, and hide there later."""
-        source = self._settings.source
-        mounted = {mount.point for mount in read_mounts().values()}
-        for point in wanted_mounts(source, self._fstab):
-            if point not in mounted and not is_hidden(os.fsencode("/" + os.path.relpath(point, source)), hidden):
-                raise ProgramError(f"{point} is in /etc/fstab and not mounted: `mount {point}`")
 
     def _teller(self, say: Say) -> Callable[[Progress], None]:
         told = self._now()

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Optional, Set
+from typing import Callable, Optional
 
 from .current import current
 from .heartbeat import stamp
-from .hidden import hidden_paths, is_hidden
+from .hidden import hidden_paths
 from .marker import NAME as HEARTBEAT_NAME
 from .programs import ProgramError, Run
 from .receivers import find_receiver
 from .reconcile import alone
-from .sent_mounts import mount_points, sent_mounts
+from .sent_mounts import missing_mounts
 from .settings import Settings
 from .transfer import Transfer, named_paths, whole_tree
 from .unit_states import system_state
@@ -33,7 +33,7 @@ def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = tim
         return None
     with alone(settings.run_dir):
         at = now()
-        gone = _that_matter(settings, sent_mounts(settings.run_dir) - mount_points(settings.source))
+        gone = missing_mounts(settings, hidden_paths(settings.lists["rsync-filter"]))
         if gone:
             # To rsync their folders are empty now, and those in the standby would be emptied.
             raise ProgramError(
@@ -50,11 +50,3 @@ def send_last_files(settings: Settings, run: Run, now: Callable[[], float] = tim
         folder = os.path.relpath(settings.state_dir, settings.source)
         named_paths(settings.source, settings, [os.fsencode(folder + "/" + HEARTBEAT_NAME)])
         return done
-
-
-def _that_matter(settings: Settings, mounts: Set[str]) -> Set[str]:
-    """Nothing of the others is sent, such as kernel modules that a boot has mounted for a while."""
-    hidden = hidden_paths(settings.lists["rsync-filter"])
-    return {
-        point for point in mounts if not is_hidden(os.fsencode("/" + os.path.relpath(point, settings.source)), hidden)
-    }

@@ -8,9 +8,15 @@ from typing import Dict, NamedTuple
 
 from .programs import ProgramError
 
+#: Of this thread's mount namespace.
+OWN = "/proc/thread-self/mountinfo"
+
 
 class Mount(NamedTuple):
-    """One line of mountinfo: `root` is the path inside the file system that `point` shows, `device` is MAJOR:MINOR."""
+    """One line of mountinfo: `root` is the path inside the file system that `point` shows, `device` is MAJOR:MINOR.
+
+    `options` are those of the file system, not of this mount of it.
+    """
 
     id: int
     parent: int
@@ -19,13 +25,14 @@ class Mount(NamedTuple):
     point: str
     kind: str
     source: str
+    options: str = ""
 
 
-def read_mounts() -> Dict[int, Mount]:
-    """All that this thread's mount namespace holds, by id; some may be hidden by others."""
-    with open("/proc/thread-self/mountinfo", "rb") as file:
-        lines = os.fsdecode(file.read()).splitlines()
-    return {mount.id: mount for mount in map(_mount, lines)}
+def read_mounts(place: str = OWN) -> Dict[int, Mount]:
+    """All that a mount namespace holds, by id, in the order in which they were made; some may be hidden by others."""
+    with open(place, "rb") as file:
+        lines = os.fsdecode(file.read()).split("\n")
+    return {mount.id: mount for mount in map(_mount, filter(None, lines))}
 
 
 def mount_of(path: str, mounts: Dict[int, Mount]) -> Mount:
@@ -52,11 +59,11 @@ def is_under(path: str, top: str) -> bool:
 
 def _mount(line: str) -> Mount:
     before, _, after = line.partition(" - ")
-    number, parent, device, root, point = (_plain(word) for word in before.split(" ")[:5])
-    kind, source = (_plain(word) for word in after.split(" ")[:2])
-    return Mount(int(number), int(parent), device, root, point, kind, source)
+    number, parent, device, root, point = (plain(word) for word in before.split(" ")[:5])
+    kind, source, options = (plain(word) for word in (*after.split(" "), "")[:3])
+    return Mount(int(number), int(parent), device, root, point, kind, source, options)
 
 
-def _plain(word: str) -> str:
+def plain(word: str) -> str:
     """Blanks and the like are octal there."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), word)

@@ -11,12 +11,13 @@ import contextlib
 import fcntl
 import os
 import time
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import AbstractSet, Any, Callable, Dict, Iterator, Optional
 
 from ..excludes.errors import ExcludeError
 from .consistency import consistent_tree
 from .current import current
 from .heartbeat import since_boot, stamp
+from .hidden import hidden_paths
 from .marker import NAME as HEARTBEAT_NAME
 from .marks import Marks
 from .programs import ProgramError, Run
@@ -25,7 +26,7 @@ from .refresh import refresh
 from .report import NAME as REPORT_NAME
 from .report import progress_sentence, read_report, write_report
 from .sent_bytes import sent_bytes
-from .sent_mounts import note_mounts
+from .sent_mounts import check_mounts, note_mounts, note_path
 from .settings import Settings
 from .transfer import Progress, named_paths, whole_tree
 
@@ -55,10 +56,17 @@ def reconcile(
             # Should this pass be cut off, the standby can tell.
             _tell(settings, report)
         try:
+            hidden = hidden_paths(settings.lists["rsync-filter"])
+            # To rsync the folder of what is not mounted is empty, and so the last good copy would be.
+            check_mounts(settings, hidden)
+            _note(settings, hidden, say)
             _send(settings, run, report, _Teller(settings, report, say, now))
+            # What went away meanwhile, too.
+            check_mounts(settings, hidden)
+            _note(settings, hidden, say)
             if current(settings.run_dir, settings.receivers) != to:
                 raise ProgramError("the standby has moved meanwhile")
-        except ProgramError as error:
+        except (ProgramError, OSError) as error:
             report.update(ended=now(), error=str(error), progress=None)
             _tell(settings, report)
             raise ReconcileError(f"the standby may lack something: {error}") from None
@@ -71,7 +79,6 @@ def reconcile(
                 receiver=to.name if to is not None else None, knows=settings.receivers,
             )  # fmt: skip
         marks.end()
-        note_mounts(settings.run_dir, settings.source)
         _tell(settings, report)
         return report
 
@@ -82,6 +89,14 @@ def _send(settings: Settings, run: Run, report: Dict[str, Any], tell: Callable[[
         report.update(bytes=done.bytes, files=done.files, changes=len(done.paths))
         if done.paths and settings.engine == "lsyncd":
             named_paths(tree, settings, done.paths)
+
+
+def _note(settings: Settings, hidden: AbstractSet[bytes], say: Callable[[str], None]) -> None:
+    """Where it cannot be written there is less protection, but still a sync."""
+    try:
+        note_mounts(settings, hidden)
+    except OSError as error:
+        say(f"warning: {note_path(settings)}: {error.strerror}; no boot notices what is not mounted any more")
 
 
 class _Teller:
