@@ -74,8 +74,12 @@ def beat(
     state_dir: str, run_dir: str, every: float,
     now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep,
     units: Sequence[str] = (), programs: Run = run, receivers: Sequence[str] = (),
+    look: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
-    """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever."""
+    """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever.
+
+    `look` makes a mark where lsyncd does not see everything.
+    """
     good = last_good(state_dir) or NEVER
     vouched_for = sent_to(read_json(os.path.join(state_dir, NAME)), receivers)
     marks, probes = Marks(run_dir), Probes(state_dir, run_dir)
@@ -88,6 +92,8 @@ def beat(
             next_probe = instant + every
             probes.add(instant)
         at = probes.sent()
+        # After it: what was mounted before that probe is seen, what is mounted later is not vouched for.
+        look()
         # First: whoever has the sync go elsewhere has made a mark before.
         to = current(run_dir, receivers)
         if at is not None:
