@@ -16,6 +16,7 @@ from .reconcile import ReconcileError, reconcile
 from .refresh import refresh
 from .settings import DEFAULT_PATH, Settings, read_settings
 from .superseded import until_it_may_serve
+from .watched_mounts import WatchedMounts
 from .watches import WatchError, ensure_watches
 from .who_serves import at_boot
 
@@ -60,8 +61,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
             else:
                 print(f"the standby is complete: {done.files} files, {done.bytes} bytes sent last")
         else:
+            mounts = WatchedMounts(settings, lambda: _tell_sync(settings), lambda line: print(line, flush=True))
             beat(
                 settings.state_dir, settings.run_dir, options.every, units=settings.units, receivers=settings.receivers,
+                look=mounts.look,
             )  # fmt: skip
     except ExcludeError as error:
         print(f"error: {error}; the list stays as it was", file=sys.stderr)

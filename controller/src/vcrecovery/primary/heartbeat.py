@@ -82,12 +82,12 @@ def beat(
     state_dir: str, run_dir: str, every: float,
     now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep,
     units: Sequence[str] = (), programs: Run = run, receivers: Sequence[str] = (),
-    steady: Callable[[], float] = since_boot,
+    steady: Callable[[], float] = since_boot, look: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
     """Stamps every so many seconds what has been sent by then, and how the `units` are, for ever.
 
     What is known is known of a moment. When the clock is set, that moment gets another time: the one that a clock like
-    the new one would have shown then.
+    the new one would have shown then. `look` makes a mark where lsyncd does not see everything.
     """
     good = last_good(state_dir) or NEVER
     vouched_for = sent_to(read_json(os.path.join(state_dir, NAME)), receivers)
@@ -104,6 +104,8 @@ def beat(
             next_probe = ticks + every
             probes.add(ticks)
         made = probes.sent()
+        # After it: what was mounted before that probe is seen, what is mounted later is not vouched for.
+        look()
         # First: whoever has the sync go elsewhere has made a mark before.
         to = current(run_dir, receivers)
         if made is not None:
