@@ -74,7 +74,7 @@ COPY = Run(Step.COPY, "the VM starts no service: it fetches what the standby has
         (HANDED_OVER, Run(Step.PROBE, "the VM takes over: waiting for its ports")),
         (
             (*HANDED_OVER, done(Step.PROBE, NOW - 15.1)),
-            Run(Step.PROBE, "the ports were seen open a while ago: looking again"),
+            Run(Step.PROBE, "the ports were seen open before: looking again"),
         ),
         (
             (*HANDED_OVER, done(Step.PROBE, NOW - 15)),

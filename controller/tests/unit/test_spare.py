@@ -193,6 +193,10 @@ COPIED = (*STOPPED, done(Step.LAST_COPY))
         # Once its names may have changed, the only way is forward.
         (
             (*COPIED, done(Step.START), done(Step.PROBE), failed(Step.SWITCH)),
+            Run(Step.PROBE, "the ports were seen open before: looking again"),
+        ),
+        (
+            (*COPIED, done(Step.START), done(Step.PROBE), failed(Step.SWITCH), done(Step.PROBE)),
             Run(Step.SWITCH, "every port answers: switching DNS"),
         ),
         (
@@ -201,7 +205,7 @@ COPIED = (*STOPPED, done(Step.LAST_COPY))
         ),
         (
             (*COPIED, done(Step.START), done(Step.PROBE, NOW - 99)),
-            Run(Step.PROBE, "the ports were seen open a while ago: looking again"),
+            Run(Step.PROBE, "the ports were seen open before: looking again"),
         ),
         (
             (

@@ -145,7 +145,7 @@ def _up_to_the_end(episode: Episode, policy: Policy, now: float) -> Decision:
         return Run(Step.PROBE, "the VM takes over: waiting for its ports")
     if policy.has_dns and episode.done(Step.SWITCH) is None:
         if not episode.ports_seen_open(policy.probe_valid_for, now):
-            return Run(Step.PROBE, "the ports were seen open a while ago: looking again")
+            return Run(Step.PROBE, "the ports were seen open before: looking again")
         return Run(Step.SWITCH, "every port answers: switching DNS back")
     if policy.has_dns and episode.done(Step.VERIFY) is None:
         return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")

@@ -83,7 +83,7 @@ def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: R
         if not policy.has_dns:
             return Close(Outcome.DONE, f"{name} is served on {to}; no DNS name follows it")
         if not episode.ports_seen_open(policy.probe_valid_for, now):
-            return Run(Step.PROBE, "the ports were seen open a while ago: looking again")
+            return Run(Step.PROBE, "the ports were seen open before: looking again")
         return Run(Step.SWITCH, "every port answers: switching DNS")
     if episode.done(Step.VERIFY) is None:
         return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
