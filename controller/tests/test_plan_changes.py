@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from simulated.looking import seen
 from simulated.observed import Observed
 from simulated.replanned import change_place, swap_places
 from simulated.site import Site
@@ -15,10 +16,7 @@ from simulated.world import Service
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd.instances import RUNNING
 from vcrecovery.report.findings import findings
-from vcrecovery.report.look import look
 from vcrecovery.report.protection import Protection, protection
-from vcrecovery.report.query_pool import QueryPool
-from vcrecovery.report.view import ServiceView
 
 
 def site_with_a_spare(folder: Path, services: Mapping[str, Mapping[str, Any]] | None = None) -> Site:
@@ -31,16 +29,6 @@ def places(site: Site) -> tuple[Service, Service]:
     web = site.world.services["web"]
     assert web.other is not None
     return web, web.other
-
-
-def seen(site: Site) -> ServiceView:
-    process, env = site.process("status")
-    found: list[ServiceView] = []
-    pool = QueryPool(runtime=env.runtime, steady=env.clock.steady)
-    site.scheduler.spawn(process, lambda: found.extend(look(env, ["web"], pool)), "status")
-    site.do(process)
-    (view,) = found
-    return view
 
 
 def only_where_it_was(site: Site) -> None:

@@ -78,12 +78,18 @@ def disk(tmp_path: Path) -> Iterator[str]:
         yield device
 
 
-def test_the_copy_of_a_disk_that_is_gone_stays(pair: Pair, disk: str) -> None:
-    data = pair.tree / "srv/data"
-    data.mkdir(parents=True)
-    with mounted(disk, data):
-        (data / "customers").write_text("the only good copy is in the standby")
+def sent_with(pair: Pair, disk: str, folder: str, name: str) -> Path:
+    """Where it was mounted, with one file on it, while the tree was compared."""
+    place = pair.tree / folder
+    place.mkdir(parents=True)
+    with mounted(disk, place):
+        (place / name).write_text("the only good copy is in the standby")
         pair.reconcile()
+    return place
+
+
+def test_the_copy_of_a_disk_that_is_gone_stays(pair: Pair, disk: str) -> None:
+    data = sent_with(pair, disk, "srv/data", "customers")
     (pair.tree / "else").write_text("x")
     (Path(pair.settings.run_dir) / "due").touch()
     for _ in range(2):
@@ -105,11 +111,7 @@ def test_the_copy_of_a_disk_that_is_gone_stays(pair: Pair, disk: str) -> None:
 
 
 def test_a_line_that_is_removed_says_that_it_is_gone_for_good(pair: Pair, disk: str) -> None:
-    data = pair.tree / "srv/da ta\\"
-    data.mkdir(parents=True)
-    with mounted(disk, data):
-        (data / "old").write_text("x")
-        pair.reconcile()
+    data = sent_with(pair, disk, "srv/da ta\\", "old")
     note = Path(note_path(pair.settings))
     assert noted_mounts(pair.settings) == {str(data)}
     with pytest.raises(ReconcileError):

@@ -23,6 +23,7 @@ from view_program import only
 from warm_program import vcrecovery
 
 from lab.waiting import wait_for
+from simulated.looking import seen
 from simulated.site import Site
 from vcrecovery.core.notice import Topic
 from vcrecovery.core.service_state import ServiceState, Side
@@ -32,9 +33,7 @@ from vcrecovery.drivers.dns import Server
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
 from vcrecovery.report.findings import Level, findings
-from vcrecovery.report.look import look
 from vcrecovery.report.protection import Protection, protection
-from vcrecovery.report.query_pool import QueryPool
 from vcrecovery.report.view import ServerView, ServiceView
 from vcrecovery.store.zone_book import NOT_TRIED, VALID_FOR, Tried
 
@@ -139,16 +138,6 @@ def test_each_name_server_is_asked_once_for_each_record(servers: Servers) -> Non
 
 
 # -- what that means -------------------------------------------------------------------------------------------
-
-
-def seen(site: Site) -> ServiceView:
-    process, env = site.process("status")
-    found: list[ServiceView] = []
-    pool = QueryPool(runtime=env.runtime, steady=env.clock.steady)
-    site.scheduler.spawn(process, lambda: found.extend(look(env, ["web"], pool)), "status")
-    site.do(process)
-    (one,) = found
-    return one
 
 
 def test_a_service_whose_second_name_server_is_away_is_not_fully_protected(memory_path: Path) -> None:

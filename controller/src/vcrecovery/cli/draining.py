@@ -82,10 +82,10 @@ def undrain_it(plan_path: Path, secondary: str) -> None:
         refuse_unknown("secondary", secondary, list(env.plan.secondaries), plan_path)
         say(f"{secondary}: nothing to do: it is not drained")
         return
-    lease = next((one for one in LeaseBook(env.journal).open() if one.name == secondary), None)
-    if lease is None:
+    leases = LeaseBook(env.journal)
+    if (lease := leases.of(secondary)) is None:
         book.forget(secondary)
-    elif not LeaseBook(env.journal).undrain(lease):
+    elif not leases.undrain(lease):
         raise RefusedError(
             f"{secondary} is being given back, and takes no standbys any more",
             "`vcrecovery status` shows what takes them; another one is made when the load asks for it",

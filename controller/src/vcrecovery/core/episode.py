@@ -318,8 +318,7 @@ class Episode:
     @property
     def started(self) -> StepRecord | None:
         """The newest try of it, if it ended well and was not taken back since."""
-        newest = max((n for n, record in enumerate(self.steps) if record.step is Step.TAKE_BACK), default=-1)
-        return replace(self, steps=self.steps[newest + 1 :]).done(Step.START)
+        return self._done_since(Step.START, Step.TAKE_BACK)
 
     @property
     def first_confirmed(self) -> StepRecord | None:
@@ -330,14 +329,17 @@ class Episode:
     @property
     def looked_since_the_fence(self) -> StepRecord | None:
         """The newest confirmation, if it came after the newest try of the fence."""
-        begun = max((n for n, record in enumerate(self.steps) if record.step is Step.FENCE), default=-1)
-        return replace(self, steps=self.steps[begun + 1 :]).done(Step.CONFIRM)
+        return self._done_since(Step.CONFIRM, Step.FENCE)
 
     def ports_seen_open(self, valid_for: float, now: float) -> bool:
         """Whether they were just now, and no switch was tried since: one may wait long for a name server."""
-        begun = max((n for n, record in enumerate(self.steps) if record.step is Step.SWITCH), default=-1)
-        probe = replace(self, steps=self.steps[begun + 1 :]).done(Step.PROBE)
+        probe = self._done_since(Step.PROBE, Step.SWITCH)
         return probe is not None and probe.is_recent(valid_for, now)
+
+    def _done_since(self, step: Step, other: Step) -> StepRecord | None:
+        """The newest try of `step` after that of `other`, if it ended well."""
+        begun = max((n for n, record in enumerate(self.steps) if record.step is other), default=-1)
+        return replace(self, steps=self.steps[begun + 1 :]).done(step)
 
     @property
     def seen_running_for(self) -> float:

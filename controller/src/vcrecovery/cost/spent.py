@@ -97,10 +97,11 @@ def _leased(plan: Plan, book: PriceBook, leased: Mapping[str, float], whole: Dec
 
 def _while_on(line: Line, month: Month, on: OnFor) -> tuple[Line, Line]:
     """Of a secondary on demand: the hours that it was on, and for the rest of the month the plan's figure."""
-    of_all = Decimal(1) if line.price.per is Per.HOUR else Decimal(str(month.hours))
-    so_far = Decimal(str(on.hours)) / of_all
-    left = Decimal(str(month.hours - month.past_hours))
-    rest = left * line.quantity / (MONTH_HOURS if line.price.per is Per.HOUR else of_all)
+    whole = Decimal(str(month.hours))
+    # Hours in one that is paid, and in which the plan's quantity is used.
+    unit, planned_in = (Decimal(1), MONTH_HOURS) if line.price.per is Per.HOUR else (whole, whole)
+    so_far = Decimal(str(on.hours)) / unit
+    rest = Decimal(str(month.hours - month.past_hours)) * line.quantity / planned_in
     why = f"{on.hours:.4g} hours on"
     return replace(line, quantity=so_far, why=why), replace(
         line, quantity=so_far + rest, why=f"{why}, going on as planned"

@@ -95,8 +95,8 @@ def _refuse_drained(env: Environment, to: str) -> None:
 def why_nothing_goes_there(env: Environment, to: str) -> tuple[str, str] | None:
     """In words, with the way out; None where standbys may be moved there."""
     # The lease first: one that is given back is drained until it is gone.
-    given_back = any(one.name == to and one.state is LeaseState.RELEASING for one in LeaseBook(env.journal).open())
-    if given_back:
+    lease = LeaseBook(env.journal).of(to)
+    if lease is not None and lease.state is LeaseState.RELEASING:
         return f"{to} is being given back", "name another secondary; `vcrecovery status` shows them"
     if (drained := DrainedBook(env.journal).all().get(to)) is not None:
         return (

@@ -43,8 +43,8 @@ class Fetch:
         with alone(settings.run_dir):
             rules = _own_rules(settings) + _rules_of_the_list(settings)
             hidden = {rule[2:].rstrip(b"/") for rule in rules if rule.startswith(b"- /")}
-            # What belongs into a file system that is not mounted would land in the folder below, and hide there later.
-            # Also one that a boot may leave out: files would land below it.
+            # What belongs into a file system that is not mounted would land in the folder below, and hide there later:
+            # also where a boot may leave it out.
             check_mounts(settings, hidden, self._fstab, nofail=True)
             if self._devices is None:
                 self._devices = list(_devices(os.fsencode(settings.source), hidden))
@@ -77,7 +77,7 @@ def _own_rules(settings: Settings) -> List[bytes]:
     top = settings.source.rstrip("/")
     own = [os.fsencode(path) for path in kept_out(settings.selection.host_keys)] + list(_OWN)
     program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    folders = [settings.state_dir, program, os.path.dirname(settings.ssh_config)]
+    folders = [settings.state_dir, program, settings.config_dir]
     try:
         with open(top + "/etc/machine-id", encoding="ascii") as file:
             # Open in the journal's daemon.

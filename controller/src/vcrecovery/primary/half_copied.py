@@ -19,7 +19,7 @@ Remove it yourself once you have decided that the files are good enough.
 
 
 def mark_path(settings: Settings) -> str:
-    return os.path.join(os.path.dirname(settings.ssh_config), NAME)
+    return os.path.join(settings.config_dir, NAME)
 
 
 def is_marked(settings: Settings) -> bool:

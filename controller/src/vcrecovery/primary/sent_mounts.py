@@ -26,7 +26,7 @@ _TEXT = """\
 
 
 def note_path(settings: Settings) -> str:
-    return os.path.join(os.path.dirname(settings.ssh_config), NAME)
+    return os.path.join(settings.config_dir, NAME)
 
 
 def note_mounts(settings: Settings, hidden: AbstractSet[bytes]) -> None:

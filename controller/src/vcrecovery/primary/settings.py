@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from ..excludes.errors import ExcludeError
@@ -54,6 +55,11 @@ class Settings(NamedTuple):
     units: Tuple[str, ...] = ()
     unanswered: str = "serve"
     receivers: Tuple[str, ...] = ()
+
+    @property
+    def config_dir(self) -> str:
+        """Never synced: what lies there is this machine's, and outlives its boot."""
+        return os.path.dirname(self.ssh_config)
 
 
 def read_settings(path: str) -> Settings:

@@ -27,6 +27,10 @@ class LeaseBook:
         """Those that may exist, the oldest first."""
         return self._read("WHERE state != 'gone' ORDER BY number")
 
+    def of(self, name: str) -> Lease | None:
+        """The open one of that secondary; None for any other secondary."""
+        return next((lease for lease in self.open() if lease.name == name), None)
+
     def newest(self, count: int) -> list[Lease]:
         """The newest first, also those that are gone."""
         return self._read(f"ORDER BY number DESC LIMIT {count:d}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from vcrecovery.balance.load import Load
-from vcrecovery.errors import ExternalError, what_helps
+from vcrecovery.store.noted import Noted
 
 #: Seconds after which what was seen says nothing of now.
 VALID_FOR = 60.0
@@ -34,26 +33,12 @@ class Seen:
 _FORM = TypeAdapter(dict[str, Seen])
 
 
-class LoadBook:
+class LoadBook(Noted[Seen]):
     """In the state folder."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / "loads.json"
-
-    def write(self, seen: Mapping[str, Seen]) -> None:
-        """Raises ExternalError."""
-        scratch = self._path.with_suffix(".new")
-        try:
-            # Not on the disk at once: after a reboot it says nothing of now.
-            scratch.write_bytes(_FORM.dump_json(dict(seen)))
-            scratch.replace(self._path)
-        except OSError as error:
-            raise ExternalError(f"{self._path} cannot be written: {error.strerror}", what_helps(error)) from error
+        super().__init__(state_dir / "loads.json", _FORM)
 
     def read(self, now: float) -> dict[str, Seen]:
-        """What is not too old; nothing where it cannot be read: the watcher, which cannot write it either, says so."""
-        try:
-            found = _FORM.validate_json(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return {name: one for name, one in found.items() if 0 <= now - one.at <= VALID_FOR}
+        """What is not too old; nothing where it cannot be read."""
+        return {name: one for name, one in self.all().items() if 0 <= now - one.at <= VALID_FOR}

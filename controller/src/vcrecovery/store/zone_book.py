@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from vcrecovery.errors import ExternalError, what_helps
+from vcrecovery.store.noted import Noted
 
 #: Seconds after which what was found says nothing of now: some times as long as lies between two tries.
 VALID_FOR = 3 * 3600.0
@@ -31,26 +30,12 @@ NOT_TRIED = Tried()
 _FORM = TypeAdapter(dict[str, Tried])
 
 
-class ZoneBook:
+class ZoneBook(Noted[Tried]):
     """In the state folder: the names with which something is wrong."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / "zones.json"
-
-    def write(self, found: Mapping[str, Tried]) -> None:
-        """Raises ExternalError."""
-        scratch = self._path.with_suffix(".new")
-        try:
-            # Not on the disk at once: after a reboot all is tried anew.
-            scratch.write_bytes(_FORM.dump_json(dict(found)))
-            scratch.replace(self._path)
-        except OSError as error:
-            raise ExternalError(f"{self._path} cannot be written: {error.strerror}", what_helps(error)) from error
+        super().__init__(state_dir / "zones.json", _FORM)
 
     def read(self, now: float) -> dict[str, Tried]:
-        """What is not too old; nothing where it cannot be read: the watcher, which cannot write it either, says so."""
-        try:
-            found = _FORM.validate_json(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return {name: one for name, one in found.items() if abs(now - one.at) <= VALID_FOR}
+        """What is not too old; nothing where it cannot be read."""
+        return {name: one for name, one in self.all().items() if abs(now - one.at) <= VALID_FOR}

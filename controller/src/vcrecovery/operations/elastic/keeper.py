@@ -207,10 +207,9 @@ def _the_one(found: Sequence[Made]) -> Made:
 def begin_release(env: Environment, name: str) -> None:
     """Nothing is moved there from now on; the keeper does the rest, if nothing is there. Raises ExternalError."""
     book = LeaseBook(env.journal)
-    for lease in book.open():
-        if lease.name == name and lease.state is LeaseState.JOINED:
-            DrainedBook(env.journal).write(name, Drained(env.clock.now(), BY))
-            book.give_back(lease, env.clock.now())
+    if (lease := book.of(name)) is not None and lease.state is LeaseState.JOINED:
+        DrainedBook(env.journal).write(name, Drained(env.clock.now(), BY))
+        book.give_back(lease, env.clock.now())
 
 
 def keep_leases(keeper: LeaseKeeper, stop: Event) -> None:
