@@ -139,6 +139,13 @@ def in_the_middle(pair: Pair) -> list[Path]:
     return list((pair.standby.rootfs / "srv/big").glob(".file.*"))
 
 
+def last_written(pair: Pair) -> float:
+    """When the last data of a file came of which there is a part; 0 if there is none."""
+    with suppress(FileNotFoundError):  # it has come whole, or its session has ended
+        return max((path.stat().st_mtime for path in in_the_middle(pair)), default=0.0)
+    return 0.0
+
+
 def test_the_secondary_is_away_for_a_while(started: Pair) -> None:
     started.receiver.stop()
     before = time.time()
@@ -183,6 +190,9 @@ def test_a_reconcile_is_cut_and_tried_again(started: Pair) -> None:
     assert not fresh.whole
     assert (fresh.synced_through or 0) <= began
     assert "exit status" in str(started.standby.status()["standby"])
+    # What has read its settings and connects after the cut would go on slowly.
+    told = time.time()
+    wait_for(lambda: last_written(started) > told, "the next try")
     started.primary.configure()
     started.receiver.cut()
     arrives(started)
