@@ -180,7 +180,7 @@ def test_a_reconcile_is_cut_and_tried_again(started: Pair) -> None:
     started.primary.configure(bandwidth=3000)
     started.primary.start()
     wait_for(lambda: in_the_middle(started), "the first part of a file")
-    # The next try does not end by itself: on a busy machine the heartbeat comes late, and would tell of no failure then.
+    # The next try does not end by itself: a heartbeat that comes late on a busy machine still tells of the failure.
     started.primary.configure(bandwidth=50)
     started.receiver.cut()
     wait_for(lambda: started.primary.report.get("error"), "the failure")
