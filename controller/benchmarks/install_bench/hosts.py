@@ -1,12 +1,13 @@
-"""`python -m install_bench.hosts`: the site on 3 and on 30 hosts, which are containers; a first run and a second one.
+"""`python -m install_bench.hosts`: a control node and the site on 3 and on 30 hosts, all of them new machines.
 
-No standby starts in them, and no VM boots: Ansible's own time, and that of what it installs.
+They are containers. No standby starts in them, and no VM boots: Ansible's own time, and that of what it installs.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,15 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Step:
+    command: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Results:
     load: float
+    control: list[Step]
     sites: list[Site]
     targets: list[Target]
 
@@ -100,6 +108,33 @@ def inventory(hosts: int, system: System) -> Mapping[str, Any]:
     }
 
 
+def control_node(built: BuiltCollection, system: System) -> list[Step]:
+    """What makes a new machine one that Ansible runs on, with the collection. Raises LabError when anything fails."""
+    file = built.folder / "control.yml"
+    file.write_text(yaml.safe_dump({"all": {"hosts": {"control": {"ansible_host": f"{system.prefix}.10"}}}}))
+    commands = (
+        "apt-get install --quiet --yes --no-install-recommends python3-venv",
+        "python3 -m venv /opt/ansible",
+        "/opt/ansible/bin/pip install --quiet ansible-core",
+        # Those that it uses come from Galaxy, which not every network of a test has.
+        f"/opt/ansible/bin/ansible-galaxy collection install --no-deps /root/{built.archive.name}",
+    )
+    with place_for_machines(system) as (lxd, image):
+        words = ("-i", _SHARED / "inventory/hosts.yml", "-i", file)
+        with stderr_progress("a new control node"):
+            for playbook in ("create.yml", "prepare.yml"):
+                own = environment(lxd, image, system, "control")
+                built.ansible("ansible-playbook", _SHARED / playbook, *words, timeout=PREPARED, **own)
+            lxd.lxc("file", "push", str(built.archive), "control/root/")
+        steps = []
+        for command in commands:
+            begun = time.monotonic()
+            with stderr_progress(command):
+                lxd.lxc("exec", "control", "--", "sh", "-c", f"{command} < /dev/null 2>&1")
+            steps.append(Step(command, time.monotonic() - begun))
+    return steps
+
+
 def laid_out(hosts: int, built: BuiltCollection, system: System) -> Site:
     """Raises LabError when anything of it fails."""
     file = built.folder / f"{hosts}-hosts.yml"
@@ -120,6 +155,7 @@ def laid_out(hosts: int, built: BuiltCollection, system: System) -> Site:
 def _measured(folder: Path, quick: bool, _seed: int) -> Results:
     load = os.getloadavg()[0]
     built, system = build_and_install(folder), next(iter(SYSTEMS.values()))
+    control = control_node(built, system)
     sites = [laid_out(hosts, built, system) for hosts in (SITES[:1] if quick else SITES)]
     targets = []
     for site in sites:
@@ -128,7 +164,7 @@ def _measured(folder: Path, quick: bool, _seed: int) -> Results:
             targets.append(Target(title, seconds, ROLE, "s", at_most=True))
         title = f"{site.hosts} hosts: what a second run changes"
         targets.append(Target(title, site.second.changed, 0, "tasks", at_most=True, must=True))
-    return Results(load, sites, targets)
+    return Results(load, control, sites, targets)
 
 
 def text(results: Results) -> str:
@@ -141,8 +177,10 @@ def text(results: Results) -> str:
         for site in results.sites
         for name, seconds in site.second.roles.items()
     ]
+    steps = [(step.command, f"{step.seconds:.1f} s") for step in results.control]
     return "\n".join(
         [
+            section(f"A control node of nothing, at a load of {results.load:.1f}", ("command", "takes"), steps),
             section(
                 f"The site, at a load of {results.load:.1f}", ("hosts", "first run", "changes", "second run"), runs
             ),
