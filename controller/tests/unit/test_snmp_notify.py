@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,11 +12,13 @@ from uuid import UUID
 import pytest
 import yaml
 
-from vcrecovery.drivers.libvirt import words_of
-from vcrecovery.errors import UsageError
+from vcrecovery.core.domain import DomainEvent
+from vcrecovery.drivers.libvirt import Guest, LibvirtHost, words_of
+from vcrecovery.errors import ExternalError, UsageError
+from vcrecovery.snmp import notifier
 from vcrecovery.snmp.guest_notification import Changes, GuestNotification, Listed
 from vcrecovery.snmp.mib import ENTERPRISE, GuestState
-from vcrecovery.snmp.notifier import receivers_of
+from vcrecovery.snmp.notifier import Notifier, receivers_of
 from vcrecovery.snmp.sender import Sender
 from vcrecovery.snmp.settings import Destination, load_settings
 from vcrecovery.snmp.sink import NotificationSink, variables
@@ -103,6 +106,57 @@ def test_the_variables() -> None:
     assert int(found["36957.1.1.1.9.0"]) == 2  # as libvirt-snmp: one that shuts down is not in service
     assert [bytes(found[f"36957.1.2.{number}.0"]) for number in (1, 2, 3)] == [b"shutdown", b"guest", b"hv1"]
     assert int(found["36957.1.2.5.0"]) == 150  # how long it has waited
+
+
+# -- following libvirt -----------------------------------------------------------------------------------------
+
+
+class HangingHost(LibvirtHost):
+    """Its connections open, but the first lists do not come."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__("hv1", "test:///default", read_only=True)
+        self.failures = failures
+        self.subscribed = self.ended = 0
+
+    def subscribe(
+        self,
+        on_event: Callable[[DomainEvent], None],
+        on_close: Callable[[], None],
+        on_begin: Callable[[str], None] = lambda _uuid: None,
+    ) -> Callable[[], None]:
+        self.subscribed += 1
+
+        def end() -> None:
+            self.ended += 1
+
+        return end
+
+    def guests(self) -> list[Guest]:
+        if self.failures > 0:
+            self.failures -= 1
+            raise ExternalError("hypervisor hv1 does not answer: no answer within 10 s", "x")
+        return []
+
+    def alive(self) -> bool:
+        return True
+
+
+def test_events_are_not_followed_twice_after_a_list_that_did_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifier, "RECONNECT_DELAY", 0.01)
+    monkeypatch.setattr(notifier, "TICK", 0.01)
+
+    async def follow(host: HangingHost) -> None:
+        following = Notifier(host, [], asyncio.get_running_loop())
+        following.start()
+        while host.subscribed < 4:
+            await asyncio.sleep(0.01)
+        assert host.ended == 3
+        following.stop()
+        while host.ended < 4:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(follow(HangingHost(3)), 10))
 
 
 # -- the queue -------------------------------------------------------------------------------------------------

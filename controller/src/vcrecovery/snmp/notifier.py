@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from vcrecovery.core.domain import DomainEvent
@@ -49,8 +49,7 @@ class Notifier:
             lost.clear()
             begun = time.monotonic()
             try:
-                end = self._host.subscribe(self._hear, lost.set)
-                guests = self._host.guests()
+                end, guests = self._subscribe(lost)
             except ExternalError as error:
                 if error.message != said:
                     said = error.message
@@ -65,6 +64,16 @@ class Notifier:
             end()
             if not self._stop.is_set():
                 log.warning("connection to libvirt lost")
+
+    def _subscribe(self, lost: threading.Event) -> tuple[Callable[[], None], list[Guest]]:
+        """The way to end it, and the VMs at its begin. Raises ExternalError, and then follows nothing."""
+        end = self._host.subscribe(self._hear, lost.set)
+        try:
+            return end, self._host.guests()
+        except ExternalError:
+            # Else each event would be heard once more for every try.
+            end()
+            raise
 
     def _hear(self, event: DomainEvent) -> None:
         """In libvirt's thread, which must not wait."""
