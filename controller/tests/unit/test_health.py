@@ -186,6 +186,20 @@ def test_history_since(book: OutageBook) -> None:
     assert [outage.began_at for outage in book.history("web", limit=1)] == [500]
 
 
+def test_each_services_outages_of_a_period(book: OutageBook) -> None:
+    for begun in (100.0, 300.0, 500.0):
+        book.write({"web": (begun, "x")}, {})
+        book.write({}, {"web": begun + 100.0})
+    book.write({"db": (50.0, "x"), "mail": (550.0, "x")}, {})
+    assert book.of_period(350.0, 560.0) == {
+        "web": Total(2, 110.0),
+        "db": Total(1, 210.0, goes_on=True),
+        "mail": Total(1, 10.0, goes_on=True),
+    }
+    assert book.of_period(0.0, 1000.0)["web"] == Total(3, 300.0)
+    assert "web" not in book.of_period(601.0, 1000.0)
+
+
 def test_a_failovers_outage_is_written_once(book: OutageBook) -> None:
     for _ in range(2):
         book.write({}, {}, {"web": (100.0, 103.5, "libvirt: shutoff (crashed)")})

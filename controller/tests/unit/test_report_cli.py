@@ -13,10 +13,12 @@ from journal_cases import finish
 from warm_program import vcrecovery
 
 from vcrecovery.core.ages import of_ages
+from vcrecovery.core.drill import DrillOutcome
 from vcrecovery.core.episode import Request
 from vcrecovery.errors import ExitCode
 from vcrecovery.plan.load import load_plan
 from vcrecovery.report.periodic import charts
+from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.freshness_book import NAME, FreshnessBook, hour_of
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.outages import OutageBook
@@ -107,15 +109,53 @@ def test_a_place_that_cannot_be_written(local_plan: Path, tmp_path: Path) -> Non
     assert "cannot be written" in done.stderr
 
 
-def test_of_too_many_operations_the_newest_are_read(local_plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def made(plan: Path, since: str) -> str:
+    """The report as data."""
     from vcrecovery.cli import reports
+
+    kept = plan.parent / "kept"
+    reports.make(plan, since, kept, 0.2, as_json=False)
+    return next(kept.glob("*.json")).read_text()
+
+
+def test_of_too_many_operations_the_newest_are_read(local_plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vcrecovery.report.periodic import gather
 
     now, journal = time.time(), journal_of(local_plan)
     for n in range(9):
         finish(journal, journal.open("web", "x", Request(), now - 100 + n), now - 50)
     monkeypatch.setattr(gather, "MOST", 5)
-    reports.make(local_plan, "1d", local_plan.parent / "kept", 0.2, as_json=False)
-    found = json.loads(next((local_plan.parent / "kept").glob("*.json")).read_text())
+    found = json.loads(made(local_plan, "1d"))
     assert [one["number"] for one in found["operations"]] == [5, 6, 7, 8, 9]
     assert found["operations_left_out"] == 4
+
+
+def test_a_service_that_flaps_hides_no_outage_of_another(local_plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vcrecovery.report.periodic import gather
+
+    now, book = time.time(), OutageBook(journal_of(local_plan))
+    book.write({"web": (now - 5 * 86400, "refused")}, {})
+    book.write({}, {"web": now - 2 * 86400})
+    for n in range(9):
+        book.write({"other": (now - 1000 + 100 * n, "refused")}, {})
+        book.write({}, {"other": now - 1000 + 100 * n + 10})
+    monkeypatch.setattr(gather, "MOST", 5)
+    assert json.loads(made(local_plan, "10d"))["availability"]["web"]["seconds"] == pytest.approx(3 * 86400)
+
+
+def test_of_too_many_drills_the_newest_are_read(local_plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vcrecovery.report.periodic import gather
+
+    now, book = time.time(), DrillBook(journal_of(local_plan))
+    for n in range(9):
+        service = "web" if n < 2 else "other"
+        book.end(book.begin([service], now - 100 + n, "timer")[service], DrillOutcome.FAILED, "x", now - 50)
+    monkeypatch.setattr(gather, "MOST", 5)
+    found = json.loads(made(local_plan, "1d"))
+    assert [one["number"] for one in found["drills"]] == [5, 6, 7, 8, 9]
+    assert found["drills_left_out"] == 4
+    text = next((local_plan.parent / "kept").glob("*.md")).read_text()
+    assert "9 drills, the newest 5 of them listed" in text
+    assert "There were 4 more drills: only the newest 5 are listed." in text
+    assert "Without a drill" not in text
+    assert "not passed" not in text

@@ -80,6 +80,12 @@ class DrillBook:
             return self._read("service = ? AND began_at >= ? ORDER BY id DESC LIMIT ?", service, since, limit)
         return self._read("began_at >= ? ORDER BY id DESC LIMIT ?", since, limit)
 
+    def counts(self, since: float) -> dict[str, int]:
+        """How many each service had since then, for those that had one."""
+        return dict(
+            self._journal.rows("SELECT service, count(*) FROM drill WHERE began_at >= ? GROUP BY service", since)
+        )
+
     def _read(self, where: str, *values: object) -> list[Drill]:
         query = f"SELECT id, service, began_at, asked_by, ended_at, outcome, reason, steps FROM drill WHERE {where}"  # noqa: S608
         try:

@@ -17,10 +17,11 @@ KEPT = 3 * 365 * 86400.0
 
 @dataclass(frozen=True)
 class Total:
-    """All outages of one service that are over."""
+    """Several outages of one service together. `goes_on`: the last of them is not over."""
 
     count: int
     seconds: float
+    goes_on: bool = False
 
 
 class OutageBook:
@@ -82,8 +83,20 @@ class OutageBook:
             return self._read(f"service = ? AND {where} ORDER BY id DESC LIMIT ?", service, *values, limit)
         return self._read(f"{where} ORDER BY id DESC LIMIT ?", *values, limit)
 
+    def of_period(self, since: float, until: float) -> dict[str, Total]:
+        """By service, for those that had one; seconds of the period only. However many there were: it is not read
+        one by one."""
+        rows = self._journal.rows(
+            "SELECT service, count(*), "
+            "sum(max(0.0, min(coalesce(ended_at, until), until) - max(began_at, since))), max(ended_at IS NULL) "
+            "FROM outage, (SELECT ? AS since, ? AS until) WHERE coalesce(ended_at, since) >= since GROUP BY service",
+            since,
+            until,
+        )
+        return {service: Total(count, seconds, bool(goes_on)) for service, count, seconds, goes_on in rows}
+
     def totals(self) -> dict[str, Total]:
-        """By service, for those that had one."""
+        """By service, for those that had one; those that are over."""
         rows = self._journal.rows(
             "SELECT service, count(*), sum(ended_at - began_at) FROM outage WHERE ended_at IS NOT NULL GROUP BY service"
         )

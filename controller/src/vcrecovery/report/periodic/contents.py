@@ -73,7 +73,9 @@ def summary(view: ReportView) -> Iterator[str]:
     else:
         yield "No failover and no planned move"
     failed = [one for one in view.drills if not one.counts]
-    if view.drills:
+    if more := sum(view.drills_left_out.values()):
+        yield f"{count(len(view.drills) + more, 'drill')}, the newest {len(view.drills):,} of them listed"
+    elif view.drills:
         yield f"{count(len(view.drills), 'drill')}, {len(failed) or 'none'} of them not passed"
     down = [one for one in view.availability if one.seconds > 0]
     if down:
@@ -185,7 +187,9 @@ def _reached_chart(name: str, title: str, entries: Sequence[Reached]) -> Points:
 
 
 def _drills(view: ReportView) -> Iterator[Block]:
-    rehearsed = {one.service for one in view.drills}
+    rehearsed = {one.service for one in view.drills} | view.drills_left_out.keys()
+    if more := sum(view.drills_left_out.values()):
+        yield Text(f"There were {count(more, 'more drill')}: only the newest {len(view.drills):,} are listed.")
     never = [one.name for one in view.services if one.name not in rehearsed]
     if view.drills:
         shown = view.drills[-_ROWS:]

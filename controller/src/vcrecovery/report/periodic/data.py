@@ -38,6 +38,7 @@ def as_data(view: ReportView) -> dict[str, Any]:
         "operations": [_reached(one) for one in view.operations],
         "operations_left_out": view.left_out,
         "drills": [_reached(one) for one in view.drills],
+        "drills_left_out": sum(view.drills_left_out.values()),
         "freshness": {
             one.service: {
                 **ages_as_data(one.whole),

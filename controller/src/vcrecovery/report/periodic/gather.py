@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
 
 from vcrecovery.core.ages import Ages, added
-from vcrecovery.core.health import Outage
 from vcrecovery.cost.advice import Bear
 from vcrecovery.cost.book import PriceBook
 from vcrecovery.cost.sources import sources_of
@@ -30,9 +29,9 @@ from vcrecovery.report.targets import Reached, of_drill, of_episode
 from vcrecovery.report.watcher import of_the_watcher
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.freshness_book import HOUR, FreshnessBook
-from vcrecovery.store.outages import OutageBook
+from vcrecovery.store.outages import OutageBook, Total
 
-#: So many operations, drills and outages are read at most, the newest: a journal may have millions.
+#: So many operations and drills are read at most, the newest: a journal may have millions.
 MOST = 1000
 #: The solver takes long for more services.
 _MOST_ADVISED = 50
@@ -48,6 +47,7 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
     plan, now = env.plan, env.clock.now()
     services = [_of_plan(plan, name) for name in plan.services]
     operations, left_out = _operations(env, begin, now)
+    drills, drills_left_out = _drills(env, begin)
     freshness, freshness_trouble = _freshness(plan, begin)
     # What both ask is read once, and when it is asked for.
     book = cache(partial(_price_book, plan.costs, plan.state_dir / "prices", day_of(now))) if plan.costs else None
@@ -61,7 +61,8 @@ def gather(env: Environment, begin: float, within: float) -> ReportView:
         findings=all_findings(views, [*of_the_watcher(env), *of_secondaries(env)]),
         operations=operations,
         left_out=left_out,
-        drills=_drills(env, begin),
+        drills=drills,
+        drills_left_out=drills_left_out,
         freshness=freshness,
         freshness_trouble=freshness_trouble,
         availability=_availability(env, begin, now),
@@ -111,10 +112,14 @@ def _operations(env: Environment, begin: float, now: float) -> tuple[list[Reache
     return found, left_out
 
 
-def _drills(env: Environment, begin: float) -> list[Reached]:
-    found = DrillBook(env.journal).history(None, MOST, begin)
+def _drills(env: Environment, begin: float) -> tuple[list[Reached], dict[str, int]]:
+    """The oldest first; and how many of each service are not among them."""
+    book = DrillBook(env.journal)
+    found = book.history(None, MOST, begin)
+    left_out = Counter(book.counts(begin)) if len(found) == MOST else Counter()
+    left_out.subtract(drill.service for drill in found)
     targets = {name: entry.targets.rto for name, entry in env.plan.services.items()}
-    return [of_drill(drill, targets.get(drill.service)) for drill in reversed(found)]
+    return [of_drill(drill, targets.get(drill.service)) for drill in reversed(found)], dict(+left_out)
 
 
 def _freshness(plan: Plan, begin: float) -> tuple[list[FreshnessOf], str]:
@@ -132,17 +137,9 @@ def _freshness(plan: Plan, begin: float) -> tuple[list[FreshnessOf], str]:
 
 
 def _availability(env: Environment, begin: float, now: float) -> list[Availability]:
-    outages = OutageBook(env.journal).history(None, MOST, begin)
-    by_service: dict[str, list[Outage]] = defaultdict(list)
-    for outage in outages:
-        by_service[outage.service].append(outage)
-    return [_of_service(name, by_service[name], begin, now) for name in env.plan.services]
-
-
-def _of_service(name: str, outages: Sequence[Outage], begin: float, now: float) -> Availability:
-    # One that began before the period counts from its begin on.
-    inside = [max(0.0, (one.ended_at or now) - max(begin, one.began_at)) for one in outages]
-    return Availability(name, len(outages), sum(inside), any(one.ended_at is None for one in outages))
+    totals = OutageBook(env.journal).of_period(begin, now)
+    found = [(name, totals.get(name, Total(0, 0.0))) for name in env.plan.services]
+    return [Availability(name, total.count, total.seconds, total.goes_on) for name, total in found]
 
 
 def _price_book(costs: Costs, cached: Path, today: date) -> PriceBook:

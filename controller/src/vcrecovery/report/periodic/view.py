@@ -48,6 +48,7 @@ class Availability:
 @dataclass(frozen=True)
 class ReportView:
     """One report. `left_out`: so many operations of the period are neither listed nor reckoned: they are too many.
+    `drills_left_out`: so many drills of each service likewise.
 
     `advice`: what would be cheaper or faster. `cost_trouble`, `freshness_trouble`, `advice_trouble`: why there is none
     of that; one sentence.
@@ -60,6 +61,7 @@ class ReportView:
     operations: Sequence[Reached] = ()
     left_out: int = 0
     drills: Sequence[Reached] = ()
+    drills_left_out: Mapping[str, int] = field(default_factory=dict)
     freshness: Sequence[FreshnessOf] = ()
     freshness_trouble: str = ""
     availability: Sequence[Availability] = ()
