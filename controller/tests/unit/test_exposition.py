@@ -88,7 +88,7 @@ def test_how_long_answers_take() -> None:
     assert math.isclose(found["vcrecovery_probe_duration_seconds_sum"]['service="web"'], 7.0069)
 
 
-def test_outages_that_are_over() -> None:
+def test_outages() -> None:
     found = check_exposition(render(outages(["web", "mail"], {"web": Total(2, 65.5)})))
     assert found["vcrecovery_outages_total"] == {'service="web"': 2, 'service="mail"': 0}
     assert found["vcrecovery_outage_seconds_total"] == {'service="web"': 65.5, 'service="mail"': 0}

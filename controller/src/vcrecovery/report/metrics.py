@@ -153,19 +153,18 @@ def families(
 
 
 def outages(services: Sequence[str], totals: Mapping[str, Total]) -> list[Family]:
-    """Those that are over."""
     known = {name: totals.get(name, Total(0, 0.0)) for name in services}
     return [
         Family(
             "vcrecovery_outages_total",
             "counter",
-            "Times in which a service did not answer, and that are over.",
+            "Times in which a service did not answer, also one that goes on.",
             [Sample({"service": name}, total.count) for name, total in known.items()],
         ),
         Family(
             "vcrecovery_outage_seconds_total",
             "counter",
-            "How long they were together.",
+            "How long they were together, up to two minutes ago: until then an outage that seems over may go on.",
             [Sample({"service": name}, total.seconds) for name, total in known.items()],
         ),
     ]

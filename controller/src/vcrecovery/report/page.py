@@ -36,8 +36,8 @@ class Page:
             if seen is not self._of:
                 journal, health = self._recent.env.journal, self._recent.health
                 found = families(seen.views, journal.outcomes(), _version(), seen.took)
-                found += outages(list(self._recent.env.plan.services), OutageBook(journal).totals())
                 env = self._recent.env
+                found += outages(list(env.plan.services), OutageBook(journal).totals(env.clock.now()))
                 loads = LoadBook(env.plan.state_dir).read(env.clock.now())
                 found += secondaries(loads, DrainedBook(journal).all(), env.plan.secondaries)
                 if health is not None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 #: Seconds for which an outage is remembered.
 KEPT = 3 * 365 * 86400.0
+#: Seconds after which it is known whether a service was down: to have answered steadily may take a minute, and one that
+#: ceases to answer within another has never been well.
+SETTLED_AFTER = 2 * SAME_OUTAGE
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,10 @@ class OutageBook:
         )
         return {service: Total(count, seconds, bool(goes_on)) for service, count, seconds, goes_on in rows}
 
-    def totals(self) -> dict[str, Total]:
-        """By service, for those that had one; those that are over."""
-        rows = self._journal.rows(
-            "SELECT service, count(*), sum(ended_at - began_at) FROM outage WHERE ended_at IS NOT NULL GROUP BY service"
-        )
-        return {service: Total(count, seconds) for service, count, seconds in rows}
+    def totals(self, now: float) -> dict[str, Total]:
+        """All of each service, also one that goes on; their seconds up to a while ago, after which nothing takes any
+        back: counters that go down would be taken for new ones."""
+        return self.of_period(0.0, now - SETTLED_AFTER)
 
     def _read(self, where: str, *values: object) -> list[Outage]:
         query = f"SELECT id, service, began_at, ended_at, why, times FROM outage WHERE {where}"  # noqa: S608
