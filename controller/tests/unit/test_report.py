@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -23,12 +24,13 @@ from vcrecovery.report.periodic.changes import changes
 from vcrecovery.report.periodic.contents import document
 from vcrecovery.report.periodic.data import as_data
 from vcrecovery.report.periodic.document import Bars, Document, Lines, Points, Section, Table
-from vcrecovery.report.periodic.gather import begin_of
+from vcrecovery.report.periodic.gather import begin_after, begin_of
 from vcrecovery.report.periodic.markdown import escaped, markdown
 from vcrecovery.report.periodic.page import page
 from vcrecovery.report.periodic.view import Availability, FreshnessOf, ReportView
 from vcrecovery.report.periodic.words import day_of, days, percent, seconds
 from vcrecovery.report.targets import of_episode
+from vcrecovery.store.freshness_book import KEPT
 
 GOLDEN = Path(__file__).parent / "golden"
 pytestmark = pytest.mark.usefixtures("in_utc")
@@ -254,6 +256,17 @@ def test_a_period_begins_at_the_same_hour(every: str) -> None:
             then = datetime.fromtimestamp(begin_of(every, now))  # noqa: DTZ006
             assert (then.hour, then.minute, then.second) == (6, 0, 12)
             assert then.timestamp() < now
+
+
+@pytest.mark.parametrize("made_at", [None, "yesterday", True, [], math.nan, math.inf, NOW + 5.0])
+def test_an_earlier_report_without_a_time_says_nothing_of_the_period(made_at: object) -> None:
+    assert begin_after({"made_at": made_at}, "1w", NOW) == begin_of("1w", NOW)
+
+
+def test_a_scheduled_report_goes_back_no_further_than_freshness_is_kept() -> None:
+    assert begin_after(None, "1w", NOW) == begin_of("1w", NOW)
+    assert begin_after({"made_at": NOW - 300 * 86400}, "1w", NOW) == NOW - 300 * 86400
+    assert begin_after({"made_at": 5}, "1w", NOW) == NOW - KEPT
 
 
 # -- what has changed ----------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import email
 import email.policy
+import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from email.message import EmailMessage
@@ -21,8 +23,11 @@ from vcrecovery.drivers.mail import Server, by_sendmail, by_smtp
 from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.reports import Mail
+from vcrecovery.report.periodic import files
 from vcrecovery.report.periodic.contents import document
+from vcrecovery.report.periodic.gather import begin_of
 from vcrecovery.report.periodic.mail import compose
+from vcrecovery.report.periodic.words import day_of
 
 PASSWORD = "hunter2-of-the-mail"
 TO = ["ops@example.net", "more@example.net"]
@@ -219,3 +224,30 @@ def test_a_plan_that_is_wrong(local_plan: Path, said: str, problem: str) -> None
     local_plan.write_text(f"{local_plan.read_text()}report: {said}\n")
     with pytest.raises(Exception, match=problem):
         load_plan(local_plan)
+
+
+def test_a_scheduled_one_begins_where_the_last_scheduled_one_ended(local_plan: Path) -> None:
+    plan = scheduled(local_plan, "null")
+    kept = load_plan(plan).state_dir / "reports"
+    now, day = time.time(), 86400.0
+
+    def begin() -> float:
+        reports.on_schedule(plan, 0.2)
+        data = json.loads((kept / f"report-{day_of(time.time())}.json").read_text())
+        assert data["scheduled"] is True
+        return float(data["begin"])
+
+    def earlier(made_at: float, **more: object) -> None:
+        files.write(kept, day_of(made_at), {"json": json.dumps({"made_at": made_at, **more})})
+
+    assert begin() == pytest.approx(begin_of("1w", now), abs=60)
+    # One that somebody has made by hand, and one of an earlier version.
+    earlier(now - 12 * day, scheduled=False)
+    earlier(now - 13 * day)
+    assert begin() == pytest.approx(begin_of("1w", now), abs=60)
+    # The timer's run of a week before has failed.
+    earlier(now - 14 * day, scheduled=True)
+    assert begin() == now - 14 * day
+    # One that was late leaves its week whole to the next.
+    earlier(now - 3 * day, scheduled=True)
+    assert begin() == pytest.approx(begin_of("1w", now), abs=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from vcrecovery.report.periodic.changes import changes
 from vcrecovery.report.periodic.contents import document
 from vcrecovery.report.periodic.data import as_data
 from vcrecovery.report.periodic.document import Document
-from vcrecovery.report.periodic.gather import begin_of, gather
+from vcrecovery.report.periodic.gather import begin_after, gather
 from vcrecovery.report.periodic.mail import compose, send
 from vcrecovery.report.periodic.markdown import markdown
 from vcrecovery.report.periodic.page import page
@@ -54,8 +55,9 @@ def on_schedule(plan_path: Path, within: float) -> None:
     if plan.report is None:
         raise UsageError(f"plan {plan_path} has no `report`: how often, and to whom", "docs/reports.md has an example")
     env = Environment(plan)
-    view = gather(env, begin_of(plan.report.every, env.clock.now()), within)
-    directory = directory_of(plan)
+    directory, now = directory_of(plan), env.clock.now()
+    begin = begin_after(files.newest_scheduled(directory, day_of(now)), plan.report.every, now)
+    view = replace(gather(env, begin, within), scheduled=True)
     data = as_data(view)
     found = _compared(view, data, directory)
     texts, written = _write(view, data, found, directory)

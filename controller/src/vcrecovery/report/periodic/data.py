@@ -21,6 +21,7 @@ def as_data(view: ReportView) -> dict[str, Any]:
         "made_at": view.made_at,
         "begin": view.begin,
         "made": moment(view.made_at),
+        "scheduled": view.scheduled,
         "services": {
             one.name: {
                 "mode": one.mode,

@@ -64,16 +64,28 @@ def newest_before(directory: Path, day: date) -> tuple[str, Mapping[str, Any] | 
 
     None where it cannot be read: then nothing is compared.
     """
+    names = _earlier(directory, day)
+    return (names[0], _read(directory / names[0])) if names else ("", None)
+
+
+def newest_scheduled(directory: Path, day: date) -> Mapping[str, Any] | None:
+    """What is in the newest scheduled report of an earlier day; None where there is none that can be read."""
+    found = (_read(directory / name) for name in _earlier(directory, day))
+    return next((data for data in found if data is not None and data.get("scheduled") is True), None)
+
+
+def _earlier(directory: Path, day: date) -> list[str]:
+    """The names of those of earlier days, newest first."""
     try:
-        names = sorted(entry.name for entry in directory.iterdir() if (found := _NAME.match(entry.name)))
+        names = [entry.name for entry in directory.iterdir()]
     except OSError:
-        return "", None
-    names = [name for name in names if (found := _NAME.match(name)) and found[1] < day.isoformat()]
-    if not names:
-        return "", None
-    file = directory / names[-1]
+        return []
+    return sorted((name for name in names if (found := _NAME.match(name)) and found[1] < day.isoformat()), reverse=True)
+
+
+def _read(file: Path) -> Mapping[str, Any] | None:
     try:
         data = json.loads(file.read_text(encoding="utf-8")) if file.stat().st_size <= _LARGEST else None
     except (OSError, ValueError, RecursionError):
         data = None
-    return names[-1], data if isinstance(data, Mapping) else None
+    return data if isinstance(data, Mapping) else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from vcrecovery.core.ages import Ages, added
 from vcrecovery.cost.advice import Bear
@@ -28,7 +30,7 @@ from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.report.targets import Reached, of_drill, of_episode
 from vcrecovery.report.watcher import of_the_watcher
 from vcrecovery.store.drills import DrillBook
-from vcrecovery.store.freshness_book import HOUR, FreshnessBook
+from vcrecovery.store.freshness_book import HOUR, KEPT, FreshnessBook
 from vcrecovery.store.outages import OutageBook, Total
 
 #: So many operations and drills are read at most, the newest: a journal may have millions.
@@ -82,6 +84,18 @@ def begin_of(every: str, now: float) -> float:
     else:
         then = here - timedelta(days=7 if every == "1w" else 1)
     return then.timestamp()
+
+
+def begin_after(before: Mapping[str, Any] | None, every: str, now: float) -> float:
+    """Where a scheduled report begins: the usual time ago, or where `before`, the last scheduled one, ended.
+
+    So one that was late, or failed, leaves no time of which none tells. `before` is a file that anybody may have
+    written. No further back than there are figures.
+    """
+    usual, ended = begin_of(every, now), before.get("made_at") if before is not None else None
+    if isinstance(ended, bool) or not isinstance(ended, int | float) or not math.isfinite(ended):
+        return usual
+    return min(usual, max(float(ended), now - KEPT))
 
 
 def _of_plan(plan: Plan, name: str) -> ServicePlan:

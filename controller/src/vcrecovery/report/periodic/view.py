@@ -48,7 +48,8 @@ class Availability:
 @dataclass(frozen=True)
 class ReportView:
     """One report. `left_out`: so many operations of the period are neither listed nor reckoned: they are too many.
-    `drills_left_out`: so many drills of each service likewise.
+    `drills_left_out`: so many drills of each service likewise. `scheduled`: the next scheduled one begins where it
+    ends.
 
     `advice`: what would be cheaper or faster. `cost_trouble`, `freshness_trouble`, `advice_trouble`: why there is none
     of that; one sentence.
@@ -69,6 +70,7 @@ class ReportView:
     cost_trouble: str = ""
     advice: AdviceView | None = None
     advice_trouble: str = ""
+    scheduled: bool = False
 
     @property
     def counted(self) -> list[Reached]:
