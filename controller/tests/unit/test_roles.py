@@ -151,6 +151,25 @@ def test_a_zone_that_the_name_server_serves_already_is_not_made_anew(tmp_path: P
         assert wanted in said
 
 
+#: What it reads is its unit, which the module looks at anyway.
+READS_NOTHING = {"vcrecovery-libvirt-snmp"}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_daemon_that_a_cut_off_run_did_not_restart_is_restarted_by_the_next(role: str) -> None:
+    module = "vcrecovery.standby.daemon"
+    handlers = yaml.safe_load((CHECKOUT / "roles" / role / "handlers/main.yml").read_text())
+    notified = {handler[module]["name"] for handler in handlers} - READS_NOTHING
+    blind = set(notified)
+    for file in (CHECKOUT / "roles" / role / "tasks").glob("*.yml"):
+        for task in yaml.safe_load(file.read_text()) or []:
+            for part in (task, *task.get("block", [])):
+                options = part.get(module, {})
+                if options.get("name") in notified and "reads" in options:
+                    blind.discard(options["name"])
+    assert blind == set()
+
+
 def test_what_the_role_primary_lays_out_is_on_the_disk_when_it_ends() -> None:
     """A VM that crashed within the next half minute booted without it, and asked nobody who serves."""
     folder = CHECKOUT / "roles/primary/tasks"
