@@ -42,3 +42,10 @@ def test_keys_of_name_servers_are_replaced_on_all_or_none(tmp_path: Path, limit:
         env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path), "ANSIBLE_NOCOLOR": "1"},
     )
     assert (done.returncode != 0, LEFT_OUT in done.stdout) == (left_out, left_out), done.stdout + done.stderr
+
+
+def test_every_play_that_asks_lxd_knows_the_distribution() -> None:
+    """Where LXD is a snap, its client and its folder are elsewhere."""
+    plays = [play for play in yaml.safe_load(PLAYBOOK.read_text()) if play["tags"] == ["lxd"]]
+    assert len(plays) == 3
+    assert all(play["gather_facts"] and "distribution" in play["gather_subset"] for play in plays)
