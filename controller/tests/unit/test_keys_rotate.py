@@ -27,13 +27,17 @@ def test_keys_of_name_servers_are_replaced_on_all_or_none(tmp_path: Path, limit:
     own.mkdir(parents=True)
     for part in ("galaxy.yml", "meta", "plugins", "roles"):
         (own / part).symlink_to(CHECKOUT / part)
-    plan = {"dns": {"servers": {"ns1": {}, "ns2": {}}, "keys": {}, "zones": {}}, "services": {}, "secondaries": {}}
+    plan: dict[str, Any] = {
+        "dns": {"servers": {"ns1": {}, "ns2": {}}, "keys": {}, "zones": {}},
+        "services": {},
+        "secondaries": {},
+    }
     groups: dict[str, Any] = {"dns_servers": {"hosts": {"ns1": {}, "ns2": {}}}, "primaries": {"hosts": {"web1": {}}}}
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(yaml.safe_dump({"all": {"children": groups, "vars": {"vcrecovery_plan": plan, **HERE}}}))
-    words = ["-i", inventory, PLAYBOOK, "--tags", "dns", "--limit", limit]
+    words = ["-i", str(inventory), str(PLAYBOOK), "--tags", "dns", "--limit", limit]
     done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), *words],
+        [str(Path(sys.executable).with_name("ansible-playbook")), *words],
         capture_output=True,
         text=True,
         timeout=120,
