@@ -49,6 +49,15 @@ options:
     type: list
     elements: str
     default: []
+  reads:
+    description:
+      - Files, or folders of such, that the daemon reads when it starts only. With V(started) it is restarted when one of them is
+        newer than what runs, as after a run that was cut off between the two.
+      - A folder is as old as the last file that was put into it. What is not there counts as unchanged, and so does what is
+        from the future.
+    type: list
+    elements: path
+    default: []
   endpoint:
     description:
       - A unix socket (a path) or V(ADDRESS:PORT) that answers when the daemon is ready. It is waited for.
@@ -86,7 +95,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 started:
-  description: Whether it did not run before. It has read its newest configuration then.
+  description: Whether it was started or restarted. It has read its newest configuration then.
   type: bool
   returned: under systemd
 pid:
@@ -139,6 +148,37 @@ def start_time(pid):
     return None if fields[0] == "Z" else fields[19]
 
 
+def by_the_clock_of_files(clock, seconds):
+    """When that was, as far as is known now: the clock of files may have been set since, the other one is not."""
+    return time.time() - (time.clock_gettime(clock) - seconds)
+
+
+def modified(path):
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+class WhatItReads:
+    """The files that a daemon reads when it starts, or when it is sent SIGHUP."""
+
+    def __init__(self, options):
+        self.files = options["reads"]
+        self.mark = os.path.join(options["run_dir"], options["name"] + ".reloaded")
+
+    def note_reload(self):
+        os.makedirs(os.path.dirname(self.mark), mode=0o755, exist_ok=True)
+        with open(self.mark, "ab"):
+            os.utime(self.mark)
+
+    def changed_since(self, start):
+        """What is from the future has not changed: it would be newer than the daemon after each restart, too."""
+        now, reload = time.time(), modified(self.mark)
+        read = reload if reload is not None and start < reload <= now else start
+        return any(read < found <= now for found in map(modified, self.files) if found is not None)
+
+
 def judged(module, done, result):
     """`result`, if the command `meanwhile` has ended well."""
     code, out, err = done
@@ -154,6 +194,7 @@ class ByHand:
         self.module = module
         self.options = module.params
         self.record = os.path.join(self.options["run_dir"], self.options["name"] + ".json")
+        self.reads = WhatItReads(self.options)
 
     def remembered(self):
         """What was started here and still runs."""
@@ -163,6 +204,11 @@ class ByHand:
         except (OSError, ValueError):
             return None
         return entry if start_time(entry["pid"]) == entry["started"] else None
+
+    def is_current(self, entry):
+        """Whether it is the wanted command, and has read its files as they are."""
+        start = by_the_clock_of_files(time.CLOCK_BOOTTIME, int(entry["started"]) / os.sysconf("SC_CLK_TCK"))
+        return entry["argv"] == self.options["argv"] and not self.reads.changed_since(start)
 
     def stop(self):
         entry = self.remembered()
@@ -208,6 +254,7 @@ class ByHand:
             return {"changed": False, "msg": "it does not run yet"}
         if state == "reloaded":
             if not self.module.check_mode:
+                self.reads.note_reload()
                 os.kill(entry["pid"], signal.SIGHUP)
             return {"changed": True, "pid": entry["pid"]}
         if self.options["meanwhile"]:
@@ -218,7 +265,7 @@ class ByHand:
             return judged(self.module, done, {"changed": True, "pid": self.start()})
         if entry is None and endpoint and answers(endpoint):
             return {"changed": False, "msg": "another supervisor runs it"}
-        if entry is not None and state == "started" and entry["argv"] == self.options["argv"]:
+        if entry is not None and state == "started" and self.is_current(entry):
             return {"changed": False, "pid": entry["pid"]}
         if self.module.check_mode:
             return {"changed": True}
@@ -233,6 +280,7 @@ class UnderSystemd:
         self.module = module
         self.options = module.params
         self.unit = self.options["unit"] or self.options["name"] + ".service"
+        self.reads = WhatItReads(self.options)
 
     def systemctl(self, *words):
         code, out, err = self.module.run_command(["systemctl", *words])
@@ -244,15 +292,20 @@ class UnderSystemd:
             self.module.fail_json(msg=f"systemctl {' '.join(words)}: {said or 'failed'}; see journalctl -u {self.unit}")
 
     def present(self):
-        """Whether the unit runs, whether it is enabled, and whether its file has changed since it was read."""
-        wanted = "--property=ActiveState,UnitFileState,NeedDaemonReload"
+        """Whether the unit runs, whether it is enabled, and whether its file, or one of what it reads, has changed since."""
+        wanted = "--property=ActiveState,UnitFileState,NeedDaemonReload,ExecMainStartTimestampMonotonic"
         done, said = self.systemctl("show", wanted, self.unit)
         if not done:
             self.module.fail_json(msg=f"systemctl show {self.unit}: {said}")
         found = dict(line.partition("=")[::2] for line in said.splitlines())
         active = found.get("ActiveState") in ("active", "reloading")
         enabled = found.get("UnitFileState") in ("enabled", "static", "indirect", "generated")
-        return active, enabled, found.get("NeedDaemonReload") == "yes"
+        # Microseconds; 0 where there is no process.
+        start = int(found.get("ExecMainStartTimestampMonotonic") or 0) / 1000000
+        stale = found.get("NeedDaemonReload") == "yes" or (
+            start > 0 and self.reads.changed_since(by_the_clock_of_files(time.CLOCK_MONOTONIC, start))
+        )
+        return active, enabled, stale
 
     def ensure(self):
         state = self.options["state"]
@@ -266,6 +319,7 @@ class UnderSystemd:
             return {"changed": False, "started": False}
         if state == "reloaded":
             if not self.module.check_mode:
+                self.reads.note_reload()
                 self.must("kill", "--kill-who=main", "--signal=HUP", self.unit)
             return {"changed": True, "started": False}
         if self.options["meanwhile"]:
@@ -288,7 +342,7 @@ class UnderSystemd:
             if restart:
                 self.must("restart", self.unit)
             self.wait_for_endpoint()
-        return {"changed": changed, "started": not active}
+        return {"changed": changed, "started": restart or not active}
 
     def wait_for_endpoint(self):
         endpoint = self.options["endpoint"]
@@ -305,6 +359,7 @@ def main():
             "supervisor": {"type": "str", "choices": ["systemd", "process"], "required": True},
             "state": {"type": "str", "choices": ["started", "restarted", "reloaded", "stopped"], "default": "started"},
             "meanwhile": {"type": "list", "elements": "str", "default": []},
+            "reads": {"type": "list", "elements": "path", "default": []},
             "endpoint": {"type": "str"},
             "environment": {"type": "dict", "default": {}},
             "timeout": {"type": "int", "default": 30},

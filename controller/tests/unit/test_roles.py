@@ -151,6 +151,49 @@ def test_a_zone_that_the_name_server_serves_already_is_not_made_anew(tmp_path: P
         assert wanted in said
 
 
+#: What it reads is its unit, which the module looks at anyway.
+READS_NOTHING = {"vcrecovery-libvirt-snmp"}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_daemon_that_a_cut_off_run_did_not_restart_is_restarted_by_the_next(role: str) -> None:
+    module = "vcrecovery.standby.daemon"
+    handlers = yaml.safe_load((CHECKOUT / "roles" / role / "handlers/main.yml").read_text())
+    notified = {handler[module]["name"] for handler in handlers} - READS_NOTHING
+    blind = set(notified)
+    for file in (CHECKOUT / "roles" / role / "tasks").glob("*.yml"):
+        for task in yaml.safe_load(file.read_text()) or []:
+            for part in (task, *task.get("block", [])):
+                options = part.get(module, {})
+                if options.get("name") in notified and "reads" in options:
+                    blind.discard(options["name"])
+    assert blind == set()
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["played", "rehearsed"])
+def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path, check: bool) -> None:
+    """`secret_file: /etc/failover.key` kept /etc for root alone, `directory: /var/www/html` kept it from the web."""
+    made = [
+        *(task for task in _tasks("dns", "secret") if task["name"].startswith("Make the folder")),
+        *(task for task in _tasks("controller", "report_timer") if task["name"].startswith("Make the folder")),
+    ]
+    there = tmp_path / "there"
+    there.mkdir()
+    there.chmod(0o755)
+    variables = {"controller_report_is_scheduled": True, "dns_controllers": ["localhost"]}
+    play: list[dict[str, Any]] = []
+    for folder in (there, tmp_path / "new/secrets", tmp_path / "new/reports"):
+        where = {"dns_key": {"secret_file": f"{folder}/key"}, "controller_report_dir": str(folder)}
+        play += [{**task, "vars": where} for task in made if folder == there or folder.name in task["name"]]
+    text = [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": play, "check_mode": check}]
+    assert "changed=2 " in plays_here(
+        tmp_path, text, ANSIBLE_PYTHON_INTERPRETER="/usr/bin/python3", ANSIBLE_NOCOLOR="1"
+    )
+    assert there.stat().st_mode & 0o777 == 0o755
+    modes = [path.stat().st_mode & 0o777 for path in sorted(tmp_path.glob("new/*"))]
+    assert modes == ([] if check else [0o750, 0o700])
+
+
 def test_what_the_role_primary_lays_out_is_on_the_disk_when_it_ends() -> None:
     """A VM that crashed within the next half minute booted without it, and asked nobody who serves."""
     folder = CHECKOUT / "roles/primary/tasks"

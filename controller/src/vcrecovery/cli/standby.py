@@ -19,7 +19,7 @@ from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.places import is_elsewhere, place, places_of, put
 from vcrecovery.plan.problems import suggest
-from vcrecovery.standby.container import ROLE_KEY, SPARE, WAITS_ON_KEY, register, stand_by_again
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY, SPARE, WAITS_ON_KEY, register, stand_by_again
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.copies import put_aside
 from vcrecovery.standby.seed import seed as seed_standby
@@ -212,14 +212,18 @@ def wait(service: str, timeout: float, any_time: bool, plan_path: Path) -> None:
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
     env = Environment(plan)
+    serves = f"{service}: its standby serves: nothing is synced before `vcrecovery failback {service}`"
     if env.journal.state(service).side is Side.STANDBY:
-        click.echo(f"{service}: its standby serves: nothing is synced before `vcrecovery failback {service}`")
+        click.echo(serves)
         return
     secondary = plan.services[service].standby.secondary
     lxd, place = env.lxd[secondary], plan.secondaries[secondary]
     found = lxd.get(service)
+    # This machine's journal, if it has one, is not the controller's.
+    if found is not None and found.config.get(ROLE_KEY) == ACTIVE:
+        click.echo(serves)
+        return
     if found is not None and found.config.get(ROLE_KEY) == SPARE and (on := found.config.get(WAITS_ON_KEY)):
-        # This machine's journal, if it has one, is not the controller's.
         click.echo(f"{service}: its standby waits on {on}: see `vcrecovery status {service}` on its controller")
         return
     age = wait_for_sync(
