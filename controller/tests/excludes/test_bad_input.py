@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -254,6 +256,50 @@ def test_a_list_is_written_only_when_it_changed(tmp_path: Path) -> None:
     assert write_if_changed(path, b"/b\n")
     assert path.stat().st_mode == before.st_mode
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_list_behind_a_symlink_is_written_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link, real = tmp_path / "list", tmp_path / "elsewhere" / "real"
+    link.symlink_to("elsewhere/real")
+    for data in (b"/a\n", b"/b\n"):
+        assert write_if_changed(link, data)
+        assert link.is_symlink()
+        assert real.read_bytes() == data
+    assert sorted(tmp_path.rglob("*")) == [real.parent, real, link]
+
+
+def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    # A device or a pipe would be lost, or waited for, by the very test that finds that out.
+    special, link, folder = tmp_path / "special", tmp_path / "link", tmp_path / "folder"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(special))
+    link.symlink_to(special)
+    folder.mkdir()
+    for path in (special, link, folder):
+        for write in (write_if_changed, would_change):
+            with pytest.raises(ExcludeError, match=f"^list {path} is no regular file: .*leave --output out"):
+                write(path, b"/a\n")
+    with pytest.raises(ExcludeError, match=r"^list /dev/null is no regular file"):
+        would_change("/dev/null", b"/a\n")
+    assert special.is_socket()
+    assert link.is_symlink()
+
+
+def test_a_list_keeps_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(b"/a\n")
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fchown", lambda _file, user, group: given.append((user, group)))
+    assert write_if_changed(path, b"/b\n")
+    assert given == [(path.stat().st_uid, path.stat().st_gid)]
+
+    def refused(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    # Who may not give a file away may still write in a folder of their own.
+    monkeypatch.setattr(os, "fchown", refused)
+    assert write_if_changed(path, b"/c\n")
 
 
 def test_an_empty_list_does_not_replace_a_good_one(tmp_path: Path) -> None:
