@@ -67,7 +67,7 @@ def test_a_status_cut_anywhere_is_found(root: Path) -> None:
 def test_a_list_cut_anywhere_is_found(root: Path) -> None:
     path = root / "var/lib/dpkg/info/kernel.list"
     whole = path.read_bytes()
-    for length in range(len(whole) - 1):
+    for length in range(1, len(whole) - 1):
         path.write_bytes(whole[:length])
         if not whole[:length].endswith(b"\n"):
             assert "kernel" in message(root)
@@ -234,6 +234,27 @@ def test_damaged_rules() -> None:
         with pytest.raises(ExcludeError, match="reinstall vcrecovery"):
             rules_from_json(text)
     assert set(shipped_rules().profiles) == {"vm-to-container"}
+
+
+def test_a_package_without_files_is_no_mistake(root: Path) -> None:
+    info = root / "var/lib/dpkg/info"
+    for name in ("other", "kernel"):
+        (info / f"{name}.list").write_bytes(b"")
+        for sums in (None, b""):
+            if sums is not None:
+                (info / f"{name}.md5sums").write_bytes(sums)
+            assert exclude_list(root, ["kernel"]).paths == ((b"/k",) if name == "other" else ())
+
+
+def test_an_empty_list_of_a_package_that_has_files(root: Path) -> None:
+    info = root / "var/lib/dpkg/info"
+    (info / "kernel.list").write_bytes(b"")
+    sums = make_sums(root, "kernel", [b"/k/file"])
+    assert "kernel.list is truncated or damaged: reinstall package kernel" in message(root)
+    sums.unlink()
+    status = root / "var/lib/dpkg/status"
+    status.write_text(status.read_text().replace("Version: 1.0-1\n", "Version: 1.0-1\nConffiles:\n /k/file 00\n", 1))
+    assert "kernel.list is truncated or damaged: reinstall package kernel" in message(root)
 
 
 def test_selection_takes_globs_names_and_architectures(root: Path) -> None:
