@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from package_trees import make_file
+from package_trees import make_directory, make_file, make_link
 from test_dialects import LSYNCD, RSYNC, lsyncd, run_rsync, wait_for
 
 from vcrecovery.excludes.selection import Selection
@@ -63,3 +63,38 @@ def test_lsyncd_sends_the_leases_of_a_server_too(tmp_path: Path) -> None:
         for path in DATA:
             wait_for(os.fsencode(target) + path)
     assert there(target, OWN) == ()
+
+
+def added(root: Path, *paths: str) -> dict[str, list[bytes]]:
+    """What the list has because of these paths, in each dialect."""
+    lists = [service_rules(root, Selection(paths=wanted), DIALECTS) for wanted in ((), paths)]
+    none, some = ({dialect: rules.split(b"\n")[:-1] for dialect, rules in one.items()} for one in lists)
+    return {dialect: some[dialect][len(none[dialect]) :] for dialect in DIALECTS}
+
+
+def test_a_path_of_the_plan_behind_a_symlink_is_left_out_where_it_is(tmp_path: Path) -> None:
+    make_directory(tmp_path, b"/usr/lib/firmware")
+    make_link(tmp_path, b"/lib", b"usr/lib")
+    make_directory(tmp_path, b"/srv/mysql")
+    make_link(tmp_path, b"/var/lib/mysql", b"/srv/mysql")
+    make_file(tmp_path, b"/srv/dump")
+    make_link(tmp_path, b"/var/dump", b"/srv/dump")
+    make_link(tmp_path, b"/var/all", b"/")
+    for wanted, made in (
+        ("/lib/firmware", [b"/usr/lib/firmware"]),
+        ("/lib/firmware/", [b"/usr/lib/firmware"]),
+        ("/var/lib/mysql", [b"/var/lib/mysql", b"/srv/mysql"]),
+        ("/var/lib/mysql/ibdata1", [b"/srv/mysql/ibdata1"]),
+        ("/var/dump", [b"/var/dump"]),
+        ("/var/all", [b"/var/all"]),
+        ("/lib/not/there", [b"/usr/lib/not/there"]),
+        ("/srv/plain", [b"/srv/plain"]),
+    ):
+        found = added(tmp_path, wanted)
+        assert found == {"rsync": made, "lsyncd": made, "rsync-filter": [b"- " + path for path in made]}, wanted
+
+
+def test_a_path_of_the_plan_that_is_there_twice_is_listed_once(tmp_path: Path) -> None:
+    make_directory(tmp_path, b"/usr/lib/firmware")
+    make_link(tmp_path, b"/lib", b"usr/lib")
+    assert added(tmp_path, "/lib/firmware", "/usr/lib/firmware")["rsync"] == [b"/usr/lib/firmware"]

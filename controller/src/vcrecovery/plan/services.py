@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface
+from posixpath import normpath
 
 from vcrecovery.plan.model import LxdOverHttps, Plan, Service, Spare, Standby
 from vcrecovery.plan.problems import Key
@@ -40,9 +41,17 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
             yield (*here, "primary", "address"), "is no address of one machine"
         if service.virtual_ip and service.virtual_ip.address.version == 6 and not service.standby.address6:
             yield (*here, "virtual_ip", "address"), "is IPv6, which needs standby.address6"
-        for index, path in enumerate(service.sync.exclude):
-            if not path.startswith("/") or path == "/":
-                yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
+        yield from _of_the_paths(service.sync.exclude, (*here, "sync", "exclude"))
+        yield from _of_the_paths(service.sync.consistency.paths, (*here, "sync", "consistency", "paths"))
+
+
+def _of_the_paths(paths: list[str], here: Key) -> Iterator[tuple[Key, str]]:
+    for index, path in enumerate(paths):
+        plain = "/" + normpath(path).lstrip("/")
+        if plain == "/":
+            yield (*here, index), f"{path!r} is no absolute path below /"
+        elif plain != path.rstrip("/"):
+            yield (*here, index), f"{path!r} excludes nothing; write {plain!r}"
 
 
 def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
