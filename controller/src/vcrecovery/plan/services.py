@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface
 from posixpath import normpath
@@ -16,7 +17,7 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
     for name, service in plan.services.items():
         here: Key = ("services", name)
         spare = service.standby.spare
-        for kind, value, key in (
+        for what, value, key in (
             ("VM", str(service.primary.uuid), (*here, "primary", "uuid")),
             ("address", str(service.standby.address), (*here, "standby", "address")),
             ("address", str(service.standby.address6 or ""), (*here, "standby", "address6")),
@@ -28,7 +29,7 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
                 continue
             # Where both share a network, it can keep its address, and so its connections.
             if (other := taken.get(value)) and not (other == name and "spare" in key):
-                yield key, f"{kind} {value} already belongs to service {other}"
+                yield key, f"{what} {value} already belongs to service {other}"
             taken[value] = name
         if service.primary.address == service.standby.address:
             yield (*here, "standby", "address"), "is the primary's own address; a failover could not move DNS"
@@ -41,8 +42,23 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
             yield (*here, "primary", "address"), "is no address of one machine"
         if service.virtual_ip and service.virtual_ip.address.version == 6 and not service.standby.address6:
             yield (*here, "virtual_ip", "address"), "is IPv6, which needs standby.address6"
+        for kind, units in (("first_units", service.first_units), ("warm_units", service.warm_units)):
+            for index, unit in enumerate(units):
+                if why := _never_starts(unit):
+                    yield (*here, kind, index), f"{unit} is {why}; leave it out"
         yield from _of_the_paths(service.sync.exclude, (*here, "sync", "exclude"))
         yield from _of_the_paths(service.sync.consistency.paths, (*here, "sync", "consistency", "paths"))
+
+
+def _never_starts(unit: str) -> str:
+    """Why a standby never starts it by the plan's word; empty if it does."""
+    # Loaded for plans that name one.
+    from vcrecovery.excludes.machine_specific import MASKED_UNITS, REST_NOW_UNIT, REST_UNIT
+
+    template = re.sub("@.*(?=[.])", "@", unit)
+    if unit in MASKED_UNITS or template in MASKED_UNITS:
+        return "masked in every standby, and would never start there"
+    return "the standby's own" if unit in (REST_UNIT, REST_NOW_UNIT) else ""
 
 
 def _of_the_paths(paths: list[str], here: Key) -> Iterator[tuple[Key, str]]:
