@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,7 @@ def test_a_status_cut_anywhere_is_found(root: Path) -> None:
 def test_a_list_cut_anywhere_is_found(root: Path) -> None:
     path = root / "var/lib/dpkg/info/kernel.list"
     whole = path.read_bytes()
-    for length in range(len(whole) - 1):
+    for length in range(1, len(whole) - 1):
         path.write_bytes(whole[:length])
         if not whole[:length].endswith(b"\n"):
             assert "kernel" in message(root)
@@ -234,6 +236,27 @@ def test_damaged_rules() -> None:
     assert set(shipped_rules().profiles) == {"vm-to-container"}
 
 
+def test_a_package_without_files_is_no_mistake(root: Path) -> None:
+    info = root / "var/lib/dpkg/info"
+    for name in ("other", "kernel"):
+        (info / f"{name}.list").write_bytes(b"")
+        for sums in (None, b""):
+            if sums is not None:
+                (info / f"{name}.md5sums").write_bytes(sums)
+            assert exclude_list(root, ["kernel"]).paths == ((b"/k",) if name == "other" else ())
+
+
+def test_an_empty_list_of_a_package_that_has_files(root: Path) -> None:
+    info = root / "var/lib/dpkg/info"
+    (info / "kernel.list").write_bytes(b"")
+    sums = make_sums(root, "kernel", [b"/k/file"])
+    assert "kernel.list is truncated or damaged: reinstall package kernel" in message(root)
+    sums.unlink()
+    status = root / "var/lib/dpkg/status"
+    status.write_text(status.read_text().replace("Version: 1.0-1\n", "Version: 1.0-1\nConffiles:\n /k/file 00\n", 1))
+    assert "kernel.list is truncated or damaged: reinstall package kernel" in message(root)
+
+
 def test_selection_takes_globs_names_and_architectures(root: Path) -> None:
     packages = [Package("a", "amd64", "1"), Package("a", "i386", "1"), Package("ab", "amd64", "1")]
     assert selected(packages, ["a"]) == set(packages[:2])
@@ -254,6 +277,50 @@ def test_a_list_is_written_only_when_it_changed(tmp_path: Path) -> None:
     assert write_if_changed(path, b"/b\n")
     assert path.stat().st_mode == before.st_mode
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_list_behind_a_symlink_is_written_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link, real = tmp_path / "list", tmp_path / "elsewhere" / "real"
+    link.symlink_to("elsewhere/real")
+    for data in (b"/a\n", b"/b\n"):
+        assert write_if_changed(link, data)
+        assert link.is_symlink()
+        assert real.read_bytes() == data
+    assert sorted(tmp_path.rglob("*")) == [real.parent, real, link]
+
+
+def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    # A device or a pipe would be lost, or waited for, by the very test that finds that out.
+    special, link, folder = tmp_path / "special", tmp_path / "link", tmp_path / "folder"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(special))
+    link.symlink_to(special)
+    folder.mkdir()
+    for path in (special, link, folder):
+        for write in (write_if_changed, would_change):
+            with pytest.raises(ExcludeError, match=f"^list {path} is no regular file: .*leave --output out"):
+                write(path, b"/a\n")
+    with pytest.raises(ExcludeError, match=r"^list /dev/null is no regular file"):
+        would_change("/dev/null", b"/a\n")
+    assert special.is_socket()
+    assert link.is_symlink()
+
+
+def test_a_list_keeps_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(b"/a\n")
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fchown", lambda _file, user, group: given.append((user, group)))
+    assert write_if_changed(path, b"/b\n")
+    assert given == [(path.stat().st_uid, path.stat().st_gid)]
+
+    def refused(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    # Who may not give a file away may still write in a folder of their own.
+    monkeypatch.setattr(os, "fchown", refused)
+    assert write_if_changed(path, b"/c\n")
 
 
 def test_an_empty_list_does_not_replace_a_good_one(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ LOADED_LATE = {
     "drivers/probe.py": "a failover whose ports are plain needs no TLS",
     "drivers/process.py": "a failover that runs no program needs no ctypes (1)",
     "plan/model.py": "a plan without an exclude profile needs none (13)",
+    "plan/services.py": "a plan without first and warm units needs no exclude lists (13)",
     "transfer/receiver.py": "only a VM that asks who serves, of a secondary on demand that is on, needs SQLite (1)",
     "standby/container.py": "a failover makes no standby: excludes (13), cryptography (4)",
     "standby/modes.py": "a failover makes no standby: excludes (13)",

@@ -189,6 +189,13 @@ def test_a_choice_outlives_its_controller(tmp_path: Path, plan_file: Path) -> No
         ("mode: lukewarm", "services.web.mode: input should be 'hot', 'frozen', 'warm' or 'cold'"),
         ("warm_units: [mariadb]", "services.web.warm_units[0]: string should match"),
         ("first_units: [multi-user.target]", "services.web.first_units[0]: string should match"),
+        (
+            "first_units: [nginx.service, chrony.service]",
+            "first_units[1]: chrony.service is masked in every standby, and would never start there; leave it out",
+        ),
+        ("warm_units: [lsyncd.service]", "services.web.warm_units[0]: lsyncd.service is masked in every standby"),
+        ("first_units: [modprobe@fuse.service]", "first_units[0]: modprobe@fuse.service is masked in every standby"),
+        ("first_units: [vcrecovery-rest.service]", "first_units[0]: vcrecovery-rest.service is the standby's own"),
         ("masked_units: ['a b.service']", "services.web.masked_units[0]: string should match"),
         ("mode: hot\n    restore_points: {keep: 3}", "mode hot has no restore points"),
         ("refresh: {every: never}", "'never' is no duration"),

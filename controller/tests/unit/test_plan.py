@@ -75,6 +75,26 @@ def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
         ),
         ("ports: [80, {tcp: 443}]", "ports: [80]\n    sync: {exclude_profile: vm}", "choose one of vm-to-container"),
         ("ports: [80, {tcp: 443}]", "ports: [80]\n    sync: {exclude: [etc]}", "'etc' is not absolute"),
+        *(
+            (
+                "ports: [80, {tcp: 443}]",
+                f"ports: [80]\n    sync: {{{paths % written}}}",
+                f"services.web.sync.{key}[0]: {said}",
+            )
+            for paths, key in (
+                ("exclude: ['%s']", "exclude"),
+                ("consistency: {kind: native, by: x, paths: ['%s']}", "consistency.paths"),
+            )
+            for written, said in (
+                ("/srv//a b", "'/srv//a b' excludes nothing; write '/srv/a b'"),
+                ("/srv/./c", "'/srv/./c' excludes nothing; write '/srv/c'"),
+                ("/srv/x/../d/", "'/srv/x/../d/' excludes nothing; write '/srv/d'"),
+                ("//srv", "'//srv' excludes nothing; write '/srv'"),
+                ("/", "'/' is no absolute path below /"),
+                ("//", "'//' is no absolute path below /"),
+                ("/x/..", "'/x/..' is no absolute path below /"),
+            )
+        ),
         ("ports: [80, {tcp: 443}]", "ports: [80]\n    sync: {consistency: {kind: hook}}", "kind hook needs hook"),
         ("ports: [80, {tcp: 443}]", "ports: [80]\n    sync: {consistency: {kind: native}}", "kind native needs paths"),
         ("ports: [80, {tcp: 443}]", "ports: [80]\n    sync: {consistency: {kind: snapshot}}", "needs engine: periodic"),
@@ -440,6 +460,13 @@ def test_two_services_cannot_share_a_vm_an_address_or_a_name(plan_file: Path) ->
     found = problems(plan_file)
     assert len(found) == 3
     assert all("already" in problem and "service web" in problem for problem in found)
+
+
+@pytest.mark.parametrize("path", ["/srv/a b", "/srv/a b/", "/srv/..x"])
+def test_a_path_to_exclude_may_end_in_a_slash(plan_file: Path, path: str) -> None:
+    sync = f"sync: {{exclude: ['{path}'], consistency: {{kind: native, by: x, paths: ['{path}']}}}}"
+    plan_file.write_text(plan_file.read_text().replace("max_staleness: 2m", f"max_staleness: 2m\n    {sync}", 1))
+    assert load_plan(plan_file).services["web"].sync.left_out == [path, path]
 
 
 def test_what_replicates_itself_is_left_out_only_if_the_plan_says_so(plan_file: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from operator import itemgetter
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .canonical import Canonical
 from .errors import ExcludeError
 from .packages import Alternative, Diversion, Package
 from .readers import names_in, read_bytes, read_if_there, shown
 
-_FIELD = re.compile(rb"^(Package|Status|Architecture|Version|Multi-Arch):[ \t]*(.*?)[ \t]*$", re.M)
+_FIELD = re.compile(rb"^(Package|Status|Architecture|Version|Multi-Arch|Conffiles):[ \t]*(.*?)[ \t]*$", re.M)
 
 #: A line that neither is a field nor goes on with one.
 _NO_FIELD = re.compile(rb"\n([^ \t\n:][^:\n]*)(?=\n)")
@@ -25,6 +25,14 @@ _LEFTOVERS = frozenset((b"config-files", b"half-installed"))
 
 #: The path in a line of an .md5sums file: 32 digits, two spaces, the path without its first slash.
 _SUMMED = itemgetter(slice(34, None))
+
+
+class _Stanza(NamedTuple):
+    """What the status file says of a package, beside its name."""
+
+    state: bytes
+    shares_files: bool
+    has_conffiles: bool
 
 
 def dpkg_directory(root: bytes) -> bytes:
@@ -46,7 +54,7 @@ class DpkgDatabase:
     def __init__(self, root: bytes) -> None:
         self._canonical = Canonical(root)
         self._directory = dpkg_directory(root)
-        self._states: Dict[Package, Tuple[bytes, bool]] = {}
+        self._states: Dict[Package, _Stanza] = {}
         self._read_status()
         self._info = self._list_names()
         self.packages = tuple(self._states)
@@ -56,31 +64,31 @@ class DpkgDatabase:
 
     def recorded(self, package: Package, checked: bool = True) -> List[bytes]:
         """The lines of the package's list (see PackageDatabase)."""
-        state, shares_files = self._states[package]
+        stanza = self._states[package]
         name = self._list_name(package)
         if name is None:
-            if state in _UNPACKED:
+            if stanza.state in _UNPACKED:
                 raise ExcludeError(
                     f"package {package.label} has no list of files in {shown(self._directory)}/info: reinstall it"
                 )
             return []
         path = os.path.join(self._directory, b"info", name)
         data = read_bytes(path, "list of files")
-        if not data and state not in _UNPACKED:
-            return []
+        if not data and (stanza.state not in _UNPACKED or not (stanza.has_conffiles or _sums_beside(path))):
+            return []  # some packages have no files: nothing tells of any that this list lost
         # Every line is one absolute path: dpkg itself refuses a newline in a name.
         lines = data.split(b"\n")
         if data[:1] != b"/" or lines[-1] or data.count(b"\n/") + 2 != len(lines):
             raise ExcludeError(
                 f"list of files {shown(path)} is truncated or damaged: reinstall package {package.label}"
             )
-        self._check_against_sums(package, path, data, every=checked or shares_files)
+        self._check_against_sums(package, path, data, every=checked or stanza.shares_files)
         return lines
 
     def _check_against_sums(self, package: Package, path: bytes, data: bytes, every: bool) -> None:
         # A list cut between two lines looks whole; the package's own checksums, if it has any, give it away. A sum
         # for something that is not there is no proof: some packages are built with sums of files they do not have.
-        sums = read_if_there(path[: -len(b"list")] + b"md5sums", "list of checksums")
+        sums = _sums_beside(path)
         if not sums:
             return
         if not every:
@@ -110,7 +118,7 @@ class DpkgDatabase:
                         del stanzas[old]
                     stanzas[package] = state
         self._known = {os.fsencode(name) for p in stanzas for name in (p.name, p.label)}
-        self._states = {p: s for p, s in stanzas.items() if s[0] in _UNPACKED or s[0] in _LEFTOVERS}
+        self._states = {p: s for p, s in stanzas.items() if s.state in _UNPACKED or s.state in _LEFTOVERS}
         if not self._states:
             raise ExcludeError(f"package database {shown(path)} names no installed package: name the root of a system")
 
@@ -121,7 +129,7 @@ class DpkgDatabase:
     def _list_name(self, package: Package) -> Optional[bytes]:
         plain = os.fsencode(package.name) + b".list"
         qualified = os.fsencode(package.label) + b".list"
-        same = self._states[package][1]
+        same = self._states[package].shares_files
         for name in (qualified, plain) if same else (plain, qualified):
             if name in self._info:
                 return name
@@ -157,8 +165,13 @@ class DpkgDatabase:
         return tuple(found)
 
 
-def _packages_in(data: bytes, path: bytes) -> List[Tuple[Package, Tuple[bytes, bool]]]:
-    """(package, (state, is multi-arch same)) of each stanza of a status file."""
+def _sums_beside(path: bytes) -> Optional[bytes]:
+    """The package's own checksums, if it has any, by the place of its list."""
+    return read_if_there(path[: -len(b"list")] + b"md5sums", "list of checksums")
+
+
+def _packages_in(data: bytes, path: bytes) -> List[Tuple[Package, _Stanza]]:
+    """What each stanza of a status file says."""
     found = []
     if data.strip() and not data.endswith(b"\n"):
         raise ExcludeError(f"package database {shown(path)} is truncated: compare it with status-old")
@@ -185,7 +198,7 @@ def _packages_in(data: bytes, path: bytes) -> List[Tuple[Package, Tuple[bytes, b
                 f"package database {shown(path)} is truncated in package {shown(name)}: compare it with status-old"
             )
         package = Package(os.fsdecode(name), os.fsdecode(fields.get(b"Architecture", b"")), os.fsdecode(version))
-        found.append((package, (status[2], fields.get(b"Multi-Arch") == b"same")))
+        found.append((package, _Stanza(status[2], fields.get(b"Multi-Arch") == b"same", b"Conffiles" in fields)))
     return found
 
 

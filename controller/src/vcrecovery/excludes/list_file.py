@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import Union
+from typing import Optional, Union
 
 from .errors import ExcludeError, NotWrittenError
 from .readers import read_if_there, shown
@@ -15,16 +15,21 @@ AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 def would_change(path: AnyPath, data: bytes) -> bool:
     """True if the file is not there or holds something else."""
-    return read_if_there(os.fsencode(path), "list") != data
+    name = os.fsencode(path)
+    _state(name)
+    return read_if_there(name, "list") != data
 
 
 def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> bool:
     """Replaces the file at once, or leaves it alone if it holds the data; True if it was written.
 
-    The mode of a file that is there is kept. An empty list in the place of one that is not empty is refused
-    unless it is allowed: it is more often a mistake than a wish, and everything would be synced.
+    The owner and the mode of a file that is there are kept, and so is a symlink to it. An empty list in the place of
+    one that is not empty is refused unless it is allowed: it is more often a mistake than a wish, and everything would
+    be synced.
     """
     name = os.fsencode(path)
+    state = _state(name)
+    name = os.path.realpath(name)
     old = read_if_there(name, "list")
     if old == data:
         return False
@@ -34,12 +39,14 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
         )
     directory = os.path.dirname(name) or b"."
     try:
-        mode = stat.S_IMODE(os.stat(name).st_mode) if old is not None else 0o644
         temporary = _free_name(directory, b"." + os.path.basename(name) + b".vcrecovery-")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                os.fchmod(stream.fileno(), mode)
+                if state is not None:
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(stream.fileno(), state.st_uid, state.st_gid)
+                os.fchmod(stream.fileno(), stat.S_IMODE(state.st_mode) if state is not None else 0o644)
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -54,6 +61,19 @@ def write_if_changed(path: AnyPath, data: bytes, allow_empty: bool = False) -> b
             f"list {shown(name)} cannot be written ({error.strerror}): free some space, or make its directory writable"
         ) from None
     return True
+
+
+def _state(name: bytes) -> Optional[os.stat_result]:
+    """Of the file that is there; ExcludeError for a device, a pipe or a directory, which a list must not replace."""
+    try:
+        state = os.stat(name)
+    except OSError:  # what is wrong, if anything, shows when it is read or written
+        return None
+    if not stat.S_ISREG(state.st_mode):
+        raise ExcludeError(
+            f"list {shown(name)} is no regular file: name another file, or leave --output out to print the list"
+        )
+    return state
 
 
 def _free_name(directory: bytes, prefix: bytes) -> bytes:

@@ -22,6 +22,7 @@ NEVER_SYNCED = (
     "/media",
     "/lost+found",
     "/swapfile",
+    "/swap.img",
     "/etc/hostname",
     "/etc/machine-id",
     "/var/lib/dbus/machine-id",
@@ -39,7 +40,7 @@ NEVER_SYNCED = (
     "/etc/vcrecovery",
     "/var/cache/apt/archives",
     "/var/lib/systemd/random-seed",
-    "/var/lib/dhcp",
+    "/var/lib/dhcp/dhclient*",  # a DHCP server keeps its leases beside them
 )
 
 #: What the name of a sync's btrfs snapshot begins with; a killed sync may leave one on the primary, anywhere.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from . import ExcludeList, exclude_list, render
+from .canonical import Canonical
 from .dialects import as_rsync_filter, lsyncd_pattern, rsync_pattern
 from .errors import ExcludeError
 from .list_file import AnyPath
@@ -29,12 +30,24 @@ def service_rules(
     listed = None
     if selection.packages or selection.profile is not None:
         listed = exclude_list(root, selection.packages, selection.keep, selection.profile, rules=rules)
-    return {dialect: _in_dialect(dialect, selection, listed) for dialect in dialects}
+    asked = _where_they_are(selection.paths, Canonical(os.fsencode(root)))
+    return {dialect: _in_dialect(dialect, selection, asked, listed) for dialect in dialects}
 
 
-def _in_dialect(dialect: str, selection: Selection, listed: Optional[ExcludeList]) -> bytes:
+def _where_they_are(paths: Sequence[str], canonical: Canonical) -> List[bytes]:
+    """The paths as rsync and lsyncd come across them; of a symlink to a directory, that directory too."""
+    found: Dict[bytes, None] = {}
+    for path in paths:
+        asked = os.fsencode("/" + path.strip("/"))
+        directory = canonical.directory(asked)
+        found[canonical.path(asked)] = None
+        if directory and os.path.isdir(canonical.live(directory)):
+            found[directory] = None
+    return list(found)
+
+
+def _in_dialect(dialect: str, selection: Selection, asked: List[bytes], listed: Optional[ExcludeList]) -> bytes:
     never = [os.fsencode(path) for path in kept_out(selection.host_keys)]
-    asked = (os.fsencode("/" + path.strip("/")) for path in selection.paths)
     never += [lsyncd_pattern(path) if dialect == "lsyncd" else rsync_pattern(path, False) for path in asked]
     if dialect == "rsync-filter":
         owned = as_rsync_filter(listed.paths, listed.directories) if listed else b""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface
+from posixpath import normpath
 
-from vcrecovery.plan.model import LxdOverHttps, Plan, Service, Spare, Standby
+from vcrecovery.plan.model import LxdOverHttps, Plan, Secondary, Service, Spare, Standby
 from vcrecovery.plan.problems import Key
 from vcrecovery.plan.records import AaaaRecord, ARecord
 
@@ -15,7 +17,7 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
     for name, service in plan.services.items():
         here: Key = ("services", name)
         spare = service.standby.spare
-        for kind, value, key in (
+        for what, value, key in (
             ("VM", str(service.primary.uuid), (*here, "primary", "uuid")),
             ("address", str(service.standby.address), (*here, "standby", "address")),
             ("address", str(service.standby.address6 or ""), (*here, "standby", "address6")),
@@ -27,7 +29,7 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
                 continue
             # Where both share a network, it can keep its address, and so its connections.
             if (other := taken.get(value)) and not (other == name and "spare" in key):
-                yield key, f"{kind} {value} already belongs to service {other}"
+                yield key, f"{what} {value} already belongs to service {other}"
             taken[value] = name
         if service.primary.address == service.standby.address:
             yield (*here, "standby", "address"), "is the primary's own address; a failover could not move DNS"
@@ -40,9 +42,32 @@ def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
             yield (*here, "primary", "address"), "is no address of one machine"
         if service.virtual_ip and service.virtual_ip.address.version == 6 and not service.standby.address6:
             yield (*here, "virtual_ip", "address"), "is IPv6, which needs standby.address6"
-        for index, path in enumerate(service.sync.exclude):
-            if not path.startswith("/") or path == "/":
-                yield (*here, "sync", "exclude", index), f"{path!r} is no absolute path below /"
+        for kind, units in (("first_units", service.first_units), ("warm_units", service.warm_units)):
+            for index, unit in enumerate(units):
+                if why := _never_starts(unit):
+                    yield (*here, kind, index), f"{unit} is {why}; leave it out"
+        yield from _of_the_paths(service.sync.exclude, (*here, "sync", "exclude"))
+        yield from _of_the_paths(service.sync.consistency.paths, (*here, "sync", "consistency", "paths"))
+
+
+def _never_starts(unit: str) -> str:
+    """Why a standby never starts it by the plan's word; empty if it does."""
+    # Loaded for plans that name one.
+    from vcrecovery.excludes.machine_specific import MASKED_UNITS, REST_NOW_UNIT, REST_UNIT
+
+    template = re.sub("@.*(?=[.])", "@", unit)
+    if unit in MASKED_UNITS or template in MASKED_UNITS:
+        return "masked in every standby, and would never start there"
+    return "the standby's own" if unit in (REST_UNIT, REST_NOW_UNIT) else ""
+
+
+def _of_the_paths(paths: list[str], here: Key) -> Iterator[tuple[Key, str]]:
+    for index, path in enumerate(paths):
+        plain = "/" + normpath(path).lstrip("/")
+        if plain == "/":
+            yield (*here, index), f"{path!r} is no absolute path below /"
+        elif plain != path.rstrip("/"):
+            yield (*here, index), f"{path!r} excludes nothing; write {plain!r}"
 
 
 def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
@@ -59,6 +84,10 @@ def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
         secondary = plan.secondaries.get(service.standby.secondary)
         if secondary is not None and isinstance(secondary.lxd, LxdOverHttps):
             yield from _over_https(service, here)
+        spare = service.standby.spare
+        if spare is not None and (socket := _one_socket(secondary, plan.secondaries.get(spare.secondary))):
+            both = f"{spare.secondary} and {service.standby.secondary} both have lxd {socket}"
+            yield (*here, "standby", "spare", "secondary"), f"{both}: if that is one machine, they fail together"
 
 
 def _too_old_by_design(service: Service, here: Key) -> Iterator[tuple[Key, str]]:
@@ -101,6 +130,9 @@ def _of_the_spare(plan: Plan, service: Service, spare: Spare, here: Key) -> Iter
     if spare.secondary == service.standby.secondary:
         yield (*here, "standby", "spare", "secondary"), "is the standby's own: it would fail with it"
     here_and_there = [plan.secondaries.get(place.secondary) for place in (service.standby, spare)]
+    if why := _one_machine(*here_and_there):
+        said = f"{spare.secondary} is the same machine as {service.standby.secondary} ({why}), and would fail with it"
+        yield (*here, "standby", "spare", "secondary"), f"{said}; say where {spare.secondary} is"
     networks = {str(one.network.address.network) for one in here_and_there if one is not None}
     if spare.address == service.standby.address and len(networks) > 1:
         said = f"is the standby's own, but the secondaries' networks differ: {' and '.join(sorted(networks))}"
@@ -118,6 +150,26 @@ def _of_the_spare(plan: Plan, service: Service, spare: Spare, here: Key) -> Iter
                 (*here, "dns", index),
                 f"{record.name} says itself where the standby is, and would not follow it to its spare",
             )
+
+
+def _one_machine(one: Secondary | None, other: Secondary | None) -> str:
+    """What shows that two secondaries are one machine; empty if nothing does."""
+    if one is None or other is None or one is other:
+        return ""
+    if isinstance(one.lxd, LxdOverHttps) and isinstance(other.lxd, LxdOverHttps):
+        if one.lxd.url.rstrip("/").lower() == other.lxd.url.rstrip("/").lower():
+            return f"both have lxd {one.lxd.url}"
+    elif not {"lxd"} & (one.model_fields_set | other.model_fields_set):
+        return f"both have lxd {one.lxd}, as neither names another"
+    same = (one.receiver.address, one.receiver.port) == (other.receiver.address, other.receiver.port)
+    return f"both have receiver {one.receiver.address}:{one.receiver.port}" if same else ""
+
+
+def _one_socket(one: Secondary | None, other: Secondary | None) -> str:
+    """Where both have LXD. It may be two machines all the same: a secondary's own plan names its own LXD like that."""
+    if one is None or other is None or one is other or isinstance(one.lxd, LxdOverHttps) or one.lxd != other.lxd:
+        return ""
+    return str(one.lxd)
 
 
 def _taken(address: IPv4Address, bridge: IPv4Interface) -> str:
