@@ -358,5 +358,33 @@ def test_killed_at_in_a_commit(who_goes_on: str, place: str, memory_path: Path) 
     assert site.scheduler.broken is None
 
 
+@pytest.mark.parametrize("vm_runs", [False, True])
+@pytest.mark.parametrize("place", ["journalled confirm", "ended confirm"])
+def test_a_reset_gives_up_a_start_that_has_not_acted(place: str, vm_runs: bool, memory_path: Path) -> None:
+    """The service was brought back by hand: nobody takes it from its VM again."""
+    site = crashed(memory_path)
+    site.watch(5)
+    web = site.world.services["web"]
+    site.kill_at = place
+    web.container_becomes("Stopped")
+    site.watch(30, again=False)
+    site.kill_at = None
+    site.kill_watcher()
+    assert site.journal.state("web").open_episode is not None
+    site.suspend("web", None)
+    for records in web.all_records:
+        records["A"] = {web.address}
+    web.has_everything = True
+    if vm_runs:
+        site.start_primary("web")
+    site.reset("web")
+    site.resume("web")
+    site.watch(20)
+    state = site.journal.state("web")
+    assert (state.side, state.open_episode) == (Side.PRIMARY, None), site.log
+    assert (web.serves, web.dns_address) == (False, "primary"), site.log
+    assert site.journal.history("web", 1)[0].outcome is Outcome.GIVEN_UP
+
+
 def test_a_kill_is_no_ordinary_exception() -> None:
     assert not issubclass(KilledError, Exception)

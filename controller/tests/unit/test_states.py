@@ -319,8 +319,10 @@ def test_what_cannot_be_finished_is_given_up_when_the_primary_serves_again(tmp_p
         journal.begin(episode, Step.PROBE, 6.0)
 
 
-def test_one_that_was_not_fenced_yet_is_left_alone_by_that(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [0, 1])
+def test_one_that_was_not_fenced_yet_is_given_up_too(steps: int, tmp_path: Path) -> None:
+    """Or the watcher would go on with it, and take the service from its primary again."""
     journal = Journal(tmp_path / "journal.db")
-    up_to(journal, FAILOVER, 1)
+    up_to(journal, FAILOVER, steps)
     journal.serve_from_primary("web", 5.0)
-    assert journal.state("web").open_episode is not None
+    assert journal.state("web").open_episode is None

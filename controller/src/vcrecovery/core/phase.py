@@ -169,12 +169,12 @@ _PLANNED = frozenset({Step.SHUTDOWN, Step.LAST_FILES, Step.TAKE_BACK, Outcome.TA
 
 #: What may begin in each phase, or end the episode in it. The journal writes nothing else: whatever is wrong above it,
 #: no standby starts without a fence, or from half of a restore point, and no name moves to ports that nobody asked.
-#: Before the fence a failover can be refused, and until it is proved withdrawn; after that, only finished, or given up
-#: by the operator.
+#: Before the fence a failover can be refused, and until it is proved withdrawn; after that, only finished. The operator
+#: who brings the primary back gives it up at any time.
 ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
-    Phase.OPENED: _NO | {Step.CONFIRM},
-    Phase.CONFIRMING: _NO | {Step.CONFIRM},
-    Phase.CONFIRMED: _NO | {Step.CONFIRM, Step.FENCE, Step.SHUTDOWN},
+    Phase.OPENED: _GIVEN_UP | _NO | {Step.CONFIRM},
+    Phase.CONFIRMING: _GIVEN_UP | _NO | {Step.CONFIRM},
+    Phase.CONFIRMED: _GIVEN_UP | _NO | {Step.CONFIRM, Step.FENCE, Step.SHUTDOWN},
     Phase.SHUTTING_DOWN: _GIVEN_UP | _FAILOVER | {Step.SHUTDOWN, Step.TAKE_BACK},
     Phase.SHUT_DOWN: _GIVEN_UP | _FAILOVER | {Step.LAST_FILES, Step.TAKE_BACK},
     Phase.COMPLETING: _GIVEN_UP | _FAILOVER | {Step.LAST_FILES, Step.TAKE_BACK},
