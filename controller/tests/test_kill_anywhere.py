@@ -253,6 +253,62 @@ def test_killed_at_in_a_failback(who_goes_on: str, first_kill: int, second_kill:
     keeps(site)
 
 
+# From the stop of the standby up to the look at the VM's ports.
+@pytest.mark.parametrize("first_kill", range(13, 29))
+@pytest.mark.parametrize("who_goes_on", ["the same words", "a failover", "the watcher"])
+@pytest.mark.parametrize("silent", ["hypervisor_answers", "lxd_answers"])
+def test_who_goes_on_with_a_failback_meets_a_host_that_does_not_answer(
+    silent: str, who_goes_on: str, first_kill: int, memory_path: Path
+) -> None:
+    """Once the VM may serve, its standby does not start beside it (the simulated world looks)."""
+    site = served_by_its_standby(memory_path)
+    web = site.world.services["web"]
+    site.kill_at = first_kill
+    site.failback()
+    site.kill_at = None
+    # The VM hears of what was done.
+    site.run(5.0)
+    site.change(["web"], {silent: False})
+    goes_on_back(site, who_goes_on)
+    site.change(["web"], {silent: True})
+    goes_on_back(site, "the same words")
+    assert site.scheduler.broken is None
+    state = site.journal.state("web")
+    assert state.open_episode is None, site.log
+    vm_serves = web.power is Power.RUNNING and not web.superseded
+    assert (state.side is Side.PRIMARY, web.serves) == (vm_serves, not vm_serves), site.log
+
+
+@pytest.mark.parametrize("befalls", ["its hypervisor does not answer", "it has crashed"])
+@pytest.mark.parametrize("lost", ["the answer", "the controller"])
+def test_who_has_handed_over_unheard_does_not_go_back(
+    lost: str, befalls: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The VM was told that it serves, and has written since."""
+    site = served_by_its_standby(memory_path)
+    web = site.world.services["web"]
+    if lost == "the answer":
+        site.then["journalled hand over"] = [
+            lambda: monkeypatch.setattr(SimulatedLxd, "configure", losing_one_answer("configure"))
+        ]
+    else:
+        site.kill_at = "after hand over"
+    site.failback()
+    site.kill_at = None
+    site.run(5.0)
+    assert (web.superseded, web.power) == (False, Power.RUNNING), site.log
+    if befalls == "it has crashed":
+        site.crash("web")
+    else:
+        site.change(["web"], {"hypervisor_answers": False})
+    site.failback()
+    site.change(["web"], {"hypervisor_answers": True})
+    site.failback()
+    assert (site.journal.state("web").side, web.serves, web.starts) == (Side.PRIMARY, False, 1), site.log
+    assert web.power is Power.RUNNING
+    assert site.scheduler.broken is None
+
+
 @pytest.mark.parametrize("second_kill", [None, 1, 2])
 @pytest.mark.parametrize("first_kill", range(13, 25))
 @pytest.mark.parametrize("who_goes_on", ["the same words", "a failover", "the watcher"])
