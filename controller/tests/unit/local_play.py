@@ -11,11 +11,19 @@ from typing import Any
 import yaml
 
 
-def plays_here(folder: Path, play: list[dict[str, Any]], **environment: str) -> str:
-    """What ansible-playbook prints. Collections are those below `folder`."""
+def plays_here(folder: Path, play: list[dict[str, Any]], *words: str, **environment: str) -> str:
+    """What ansible-playbook prints, which `words` go to. Collections are those below `folder`."""
     (folder / "play.yml").write_text(yaml.safe_dump(play))
     done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", folder / "play.yml"],
+        [
+            Path(sys.executable).with_name("ansible-playbook"),
+            "-i",
+            "localhost,",
+            "-c",
+            "local",
+            folder / "play.yml",
+            *words,
+        ],
         capture_output=True,
         text=True,
         timeout=120,

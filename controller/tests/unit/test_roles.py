@@ -194,6 +194,66 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path, check: bool) -> N
     assert modes == ([] if check else [0o750, 0o700])
 
 
+def test_a_relay_can_be_rehearsed_on_a_host_that_has_none(tmp_path: Path) -> None:
+    """It has no account then that its secrets, and what is left of an earlier one, could be given to."""
+    own = tmp_path / "ansible_collections/vcrecovery/standby"
+    own.mkdir(parents=True)
+    for part in ("galaxy.yml", "meta", "plugins", "roles", "templates", "controller"):
+        (own / part).symlink_to(CHECKOUT / part)
+    for folder in ("bin", "etc", "state/relay"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/plan.yml").touch()
+    (tmp_path / "bin/systemctl").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    secret = tmp_path / "auth"
+    secret.write_text("a passphrase\n")
+    secret.chmod(0o600)
+    users = {"snmp": {"auth_file": str(secret), "privacy_file": str(secret)}}
+    variables = {
+        "vcrecovery_plan": {**PLAN, "state_dir": f"{tmp_path}/state", "snmp": {"users": users}},
+        "controller_venv": f"{tmp_path}/venv",
+        "controller_has_the_program": True,
+        "monitoring_relay_config_dir": f"{tmp_path}/etc",
+        "monitoring_relay_user": "vcrecovery-nobody-has-it",
+        "monitoring_supervisor": "systemd",
+    }
+    role = {"ansible.builtin.include_role": {"name": "vcrecovery.standby.monitoring", "tasks_from": "relay"}}
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": [role]}]
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    here = {"PATH": path, "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3", "ANSIBLE_NOCOLOR": "1"}
+    said = plays_here(tmp_path, play, "--check", **here)
+    assert f"changed: [localhost] => (item={secret})" in said
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_hypervisor_that_is_to_tell_nobody_any_more_does_not(tmp_path: Path) -> None:
+    """It went on sending, and its secrets stayed, once the destinations were taken out of the inventory."""
+    own = tmp_path / "ansible_collections/vcrecovery/standby"
+    own.mkdir(parents=True)
+    for part in ("galaxy.yml", "meta", "plugins", "roles"):
+        (own / part).symlink_to(CHECKOUT / part)
+    (tmp_path / "etc/snmp").mkdir(parents=True)
+    for name in ("snmp/auth", "snmp/privacy", "snmp/user.sha256", "snmp-agent.yml"):
+        (tmp_path / "etc" / name).touch()
+    where = {"run_dir": f"{tmp_path}/run/daemons", "log_dir": f"{tmp_path}/log"}
+    notifier = {"name": "vcrecovery-snmp-agent", "argv": ["/bin/sleep", "600"], "supervisor": "process", **where}
+    variables = {
+        "vcrecovery_plan": PLAN,
+        "vcrecovery_config_dir": f"{tmp_path}/etc",
+        "vcrecovery_run_dir": f"{tmp_path}/run",
+        "vcrecovery_log_dir": f"{tmp_path}/log",
+        "hypervisor_supervisor": "process",
+    }
+    stop = {"ansible.builtin.include_role": {"name": "vcrecovery.standby.hypervisor", "tasks_from": "snmp_stop"}}
+    tasks = [{"vcrecovery.standby.daemon": notifier}, stop, stop]
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks}]
+    said = plays_here(tmp_path, play, ANSIBLE_PYTHON_INTERPRETER="/usr/bin/python3", ANSIBLE_NOCOLOR="1")
+    # It is started, stopped, and its secrets are removed.
+    assert "changed=3 " in said
+    assert list((tmp_path / "run/daemons").iterdir()) == []
+    assert [path.name for path in (tmp_path / "etc").rglob("*") if path.is_file()] == ["user.sha256"]
+
+
 def test_what_the_role_primary_lays_out_is_on_the_disk_when_it_ends() -> None:
     """A VM that crashed within the next half minute booted without it, and asked nobody who serves."""
     folder = CHECKOUT / "roles/primary/tasks"
