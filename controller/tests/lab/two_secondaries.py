@@ -52,7 +52,7 @@ class TwoSecondaries(SmallSite):
             },
             "storage_pool": SPARE_BRIDGE,
             "network": {"bridge": SPARE_BRIDGE, "address": SPARE_GATEWAY},
-            "receiver": {"address": "127.0.0.1"},
+            "receiver": {"address": "127.0.0.1", "port": 7023},
         }
         self.data["detection"] = {"host_silent_for": "3s"}
         for name in self.names:

@@ -223,11 +223,11 @@ class Site:
                     "lxd": str(socket_of(folder, name)),
                     **(_on_demand(name, more) if any(said.get("on_demand") for said in all_said) else {}),
                     "network": {"bridge": "vcr0", "address": f"{_network(name)}.1/24"},
-                    "receiver": {"address": "10.10.0.1"},
+                    "receiver": {"address": "10.10.0.1", "port": 7022 + number},
                     "starts_at_once": self.starts_at_once,
                     **({"fence": {"command": ["power-off", name]}} if name in fenced_too else {}),
                 }
-                for name in secondaries
+                for number, name in enumerate(secondaries)
             },
             "dns": {
                 "servers": {name: {"address": addresses[name], "port": 53} for name in ns},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.cost.month import Month, Served, served
 from vcrecovery.errors import RefusedError
 from vcrecovery.operations.records import names_of
-from vcrecovery.plan.load import load_plan
+from vcrecovery.plan.load import load_plan, load_with_warnings
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.places import is_elsewhere, place, put
 from vcrecovery.plan.problems import PlanError
@@ -49,6 +50,64 @@ def with_a_spare(file: Path, spare: str = SPARE, *changes: tuple[str, str]) -> P
 
 
 # -- the plan --------------------------------------------------------------------------------------------------------
+
+
+HTTPS = "lxd: {url: '%s', certificate: /c, key: /k, server_certificate: /s}"
+URL = "https://sec1.example.net:8443"
+SOCKET = "lxd: /var/lib/lxd/unix.socket"
+ON_THE_SPARE = "services.web.standby.spare.secondary: "
+ONE_MACHINE = (
+    f"{ON_THE_SPARE}sec2 is the same machine as sec1 (both have %s), and would fail with it; say where sec2 is"
+)
+
+
+def found_where(file: Path, first: str, second: str, port: int = 7022) -> list[str]:
+    """What is said of a plan whose secondaries are there."""
+    text = re.sub("    lxd: .*\n", f"    {first}\n" if first else "", file.read_text(), count=1)
+    file.write_text(text.replace("{address: 10.10.0.1}", "{address: 192.0.2.7}", 1))
+    there = (
+        ("{lxd: /x, ", f"{{{second}, " if second else "{"),
+        ("192.0.2.7}}\ndns", f"192.0.2.7, port: {port}}}}}\ndns"),
+    )
+    try:
+        with_a_spare(file, SPARE, *there)
+    except PlanError as error:
+        found = error.problems
+    else:
+        found = load_with_warnings(file)[1]
+    return [f"{one.key}: {one.message}" for one in found]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("", "", "lxd /var/lib/lxd/unix.socket, as neither names another"),
+        (HTTPS % URL, HTTPS % "https://SEC1.example.net:8443/", f"lxd {URL}"),
+    ],
+)
+def test_a_spare_on_the_same_machine_is_refused(plan_file: Path, first: str, second: str, said: str) -> None:
+    assert found_where(plan_file, first, second, 7023) == [ONE_MACHINE % said]
+
+
+def test_a_spare_with_the_same_receiver_is_refused(plan_file: Path) -> None:
+    assert found_where(plan_file, "lxd: /x", "lxd: /y") == [ONE_MACHINE % "receiver 192.0.2.7:7022"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "warned"),
+    [
+        ("", HTTPS % URL, False),
+        (HTTPS % URL, "", False),
+        ("", "lxd: /run/other", False),
+        # The plan that the role `secondary` gives a secondary of its own.
+        ("", SOCKET, True),
+        (SOCKET, "", True),
+    ],
+)
+def test_one_path_may_be_of_two_machines(plan_file: Path, first: str, second: str, warned: bool) -> None:
+    what = "both have lxd /var/lib/lxd/unix.socket: if that is one machine, they fail together"
+    said = f"{ON_THE_SPARE}sec2 and sec1 {what}"
+    assert (said in found_where(plan_file, first, second, 7023)) is warned
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface
 from posixpath import normpath
 
-from vcrecovery.plan.model import LxdOverHttps, Plan, Service, Spare, Standby
+from vcrecovery.plan.model import LxdOverHttps, Plan, Secondary, Service, Spare, Standby
 from vcrecovery.plan.problems import Key
 from vcrecovery.plan.records import AaaaRecord, ARecord
 
@@ -84,6 +84,10 @@ def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
         secondary = plan.secondaries.get(service.standby.secondary)
         if secondary is not None and isinstance(secondary.lxd, LxdOverHttps):
             yield from _over_https(service, here)
+        spare = service.standby.spare
+        if spare is not None and (socket := _one_socket(secondary, plan.secondaries.get(spare.secondary))):
+            both = f"{spare.secondary} and {service.standby.secondary} both have lxd {socket}"
+            yield (*here, "standby", "spare", "secondary"), f"{both}: if that is one machine, they fail together"
 
 
 def _too_old_by_design(service: Service, here: Key) -> Iterator[tuple[Key, str]]:
@@ -126,6 +130,9 @@ def _of_the_spare(plan: Plan, service: Service, spare: Spare, here: Key) -> Iter
     if spare.secondary == service.standby.secondary:
         yield (*here, "standby", "spare", "secondary"), "is the standby's own: it would fail with it"
     here_and_there = [plan.secondaries.get(place.secondary) for place in (service.standby, spare)]
+    if why := _one_machine(*here_and_there):
+        said = f"{spare.secondary} is the same machine as {service.standby.secondary} ({why}), and would fail with it"
+        yield (*here, "standby", "spare", "secondary"), f"{said}; say where {spare.secondary} is"
     networks = {str(one.network.address.network) for one in here_and_there if one is not None}
     if spare.address == service.standby.address and len(networks) > 1:
         said = f"is the standby's own, but the secondaries' networks differ: {' and '.join(sorted(networks))}"
@@ -143,6 +150,26 @@ def _of_the_spare(plan: Plan, service: Service, spare: Spare, here: Key) -> Iter
                 (*here, "dns", index),
                 f"{record.name} says itself where the standby is, and would not follow it to its spare",
             )
+
+
+def _one_machine(one: Secondary | None, other: Secondary | None) -> str:
+    """What shows that two secondaries are one machine; empty if nothing does."""
+    if one is None or other is None or one is other:
+        return ""
+    if isinstance(one.lxd, LxdOverHttps) and isinstance(other.lxd, LxdOverHttps):
+        if one.lxd.url.rstrip("/").lower() == other.lxd.url.rstrip("/").lower():
+            return f"both have lxd {one.lxd.url}"
+    elif not {"lxd"} & (one.model_fields_set | other.model_fields_set):
+        return f"both have lxd {one.lxd}, as neither names another"
+    same = (one.receiver.address, one.receiver.port) == (other.receiver.address, other.receiver.port)
+    return f"both have receiver {one.receiver.address}:{one.receiver.port}" if same else ""
+
+
+def _one_socket(one: Secondary | None, other: Secondary | None) -> str:
+    """Where both have LXD. It may be two machines all the same: a secondary's own plan names its own LXD like that."""
+    if one is None or other is None or one is other or isinstance(one.lxd, LxdOverHttps) or one.lxd != other.lxd:
+        return ""
+    return str(one.lxd)
 
 
 def _taken(address: IPv4Address, bridge: IPv4Interface) -> str:
