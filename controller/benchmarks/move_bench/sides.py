@@ -116,7 +116,7 @@ class Sides:
             "lxd": str(lxd.socket),
             "storage_pool": lxd.network,
             "network": {"bridge": lxd.network, "address": network},
-            "receiver": {"address": "127.0.0.1"},
+            "receiver": {"address": "127.0.0.1", "port": 7022 if lxd is self.first else 7023},
         }
 
     def config(self, where: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:

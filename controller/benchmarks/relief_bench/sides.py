@@ -81,7 +81,7 @@ class Sides:
             "lxd": url if over_https else str(lxd.socket),
             "storage_pool": lxd.network,
             "network": {"bridge": lxd.network, "address": f"{SUBNETS[number]}.1/24"},
-            "receiver": {"address": "127.0.0.1"},
+            "receiver": {"address": "127.0.0.1", "port": 7022 + number},
         }
 
     def _service(self, name: str) -> dict[str, Any]:

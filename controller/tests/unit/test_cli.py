@@ -47,7 +47,11 @@ from vcrecovery.store.journal import Journal
         (["history", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["standby", "apply", "nope"], ExitCode.USAGE, "has no service 'nope'"),
         (["standby", "apply"], ExitCode.EXTERNAL, "LXD on secondary sec1"),
-        (["standby", "seed", "web", "--from", "/nonexistent"], ExitCode.USAGE, "/nonexistent: no such folder"),
+        (
+            ["standby", "seed", "web", "--from", "/nonexistent"],
+            ExitCode.USAGE,
+            "/nonexistent: no such folder; name one",
+        ),
     ],
 )
 def test_errors(plan_file: Path, words: list[str], code: ExitCode, said: str) -> None:

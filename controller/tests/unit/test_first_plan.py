@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from warm_program import vcrecovery
 
+from vcrecovery.cli.plan_init import init
 from vcrecovery.drivers.libvirt import Guest
 from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.operations.discovery import find_secondary, find_vms, neighbours
@@ -148,6 +150,38 @@ def test_what_libvirt_says_becomes_a_plan_that_nobody_overwrites(tmp_path: Path)
     before = file.read_text()
     assert vcrecovery(*words).returncode == ExitCode.USAGE
     assert file.read_text() == before
+
+
+def test_other_files_of_the_folder_stay(tmp_path: Path) -> None:
+    file, other = tmp_path / "plan.yml", tmp_path / "plan.yml.new"
+    other.write_text("mine\n")
+    words = ["plan", "init", "--hypervisor", LIBVIRT, "--lxd", str(tmp_path / "none"), "--no-ports"]
+    done = vcrecovery(*words, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert other.read_text() == "mine\n"
+    assert sorted(tmp_path.iterdir()) == [file, other]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~mask
+
+
+def test_a_symlink_to_nowhere_stays(tmp_path: Path) -> None:
+    link = tmp_path / "plan.yml"
+    link.symlink_to("elsewhere")
+    words = ["plan", "init", "--hypervisor", LIBVIRT, "--lxd", str(tmp_path / "none"), "--no-ports"]
+    done = vcrecovery(*words, "-o", str(link))
+    assert done.returncode == ExitCode.USAGE
+    assert "is there already, and stays as it is" in done.stderr
+    assert list(tmp_path.iterdir()) == [link]
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(ExternalError, match=r"cannot write .*/none/plan\.yml: "):
+        init({}, tmp_path / "socket", None, None, tmp_path / "none/plan.yml", probes=False)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import io
 import json
 import os
 import re
+import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -584,3 +586,33 @@ def test_what_is_asked_for_arrives_as_it_was_meant(place: Path) -> None:
     head, _, body = asked[1].partition(b"\r\n\r\n")
     assert {b"If-Match: 7", b"Content-Length: %d" % len(body)} <= set(head.split(b"\r\n"))
     assert json.loads(body) == {"a": "\u00e4"}
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """As a user who may read next to nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("closed", ["socket", "folder"])
+def test_who_is_not_root_is_told_so(tmp_path: Path, closed: str) -> None:
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # the folders of tmp_path are closed themselves
+    try:
+        place = folder / "unix.socket"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(place))
+            place.chmod(0o600)
+            folder.chmod(0o755 if closed == "socket" else 0o700)
+            with nobody(), pytest.raises(ExternalError) as caught:
+                LxdServer("sec1", place, SystemClock()).connect()
+    finally:
+        shutil.rmtree(folder)
+    assert str(caught.value).endswith(f"({place}) does not answer: Permission denied; run it as root")
+    with pytest.raises(ExternalError, match="no such socket; start it"):
+        LxdServer("sec1", tmp_path / "none", SystemClock()).connect()

@@ -159,6 +159,7 @@ def test_a_spare_that_would_fail_with_what_it_is_for(tmp_path: Path, host: str, 
     first = plan["secondaries"]["sec1"]
     plan["hypervisors"]["hv3"] = {}
     plan["secondaries"]["sec2"] = {
+        "lxd": "/run/sec2/unix.socket",
         "network": {"bridge": "vcr0", "address": "10.21.0.1/24"},
         "receiver": {"address": "192.0.2.21"},
         "vm": {**first["vm"], "hypervisor": host, "address": "192.0.2.21/24"},

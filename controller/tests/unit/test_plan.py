@@ -334,7 +334,7 @@ def test_two_primaries_with_one_address_are_warned_of(plan_file: Path) -> None:
 def test_what_a_controller_does_not_do_over_https_is_warned_of(plan_file: Path) -> None:
     old, more = "    max_staleness: 2m", "    restore_points: {keep: 2}\n    drill: {every: 7d}"
     assert _doubts(plan_file, (old, f"{old}\n{more}")) == []
-    url = "{url: 'https://192.0.2.5:8443', certificate: c, key: k, server_certificate: s}"
+    url = "{url: 'https://192.0.2.5:8443', certificate: /c, key: /k, server_certificate: /s}"
     found = _doubts(plan_file, (f"{plan_file.parent}/no-lxd.socket", url))
     assert [line.partition(": services.web.")[2] for line in found] == [
         "restore_points.keep: needs a controller on sec1 itself; over HTTPS none is made",
@@ -460,6 +460,43 @@ def test_two_services_cannot_share_a_vm_an_address_or_a_name(plan_file: Path) ->
     found = problems(plan_file)
     assert len(found) == 3
     assert all("already" in problem and "service web" in problem for problem in found)
+
+
+RELATIVE = "is no absolute path; start it with a slash"
+HTTPS = "lxd: {url: 'https://x', certificate: %s, key: %s, server_certificate: %s}"
+USER = "snmp: {users: {me: {auth_file: %s, privacy_file: %s}}, traps: {community_file: %s}}\nservices:"
+API = "zabbix: {api: {url: 'https://x', token_file: %s, ca_file: %s}}\nservices:"
+PAGE = "status_page: {tls: {certificate: %s, key: %s}, token_file: %s}\nservices:"
+PROBES = "ports: [{http: {ca_file: %s}}, {tls: {port: 443, name: x, ca_file: %s}}]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [
+        ("lxd: .*", "lxd: %s", ["secondaries.sec1.lxd"]),
+        ("lxd: .*", HTTPS, [f"secondaries.sec1.lxd.{key}" for key in ("certificate", "key", "server_certificate")]),
+        ("secret_file: [^}]*", "secret_file: %s", ["dns.keys.key1.secret_file"]),
+        (
+            "services:",
+            USER,
+            ["snmp.users.me.auth_file", "snmp.users.me.privacy_file", "snmp.traps.community_file"],
+        ),
+        ("services:", API, ["zabbix.api.token_file", "zabbix.api.ca_file"]),
+        ("services:", PAGE, ["status_page.tls.certificate", "status_page.tls.key", "status_page.token_file"]),
+        ("ports: .*", PROBES, ["services.web.ports[0].http.ca_file", "services.web.ports[1].tls.ca_file"]),
+    ],
+)
+@pytest.mark.parametrize("path", ["secret", "~/secret"])
+def test_what_the_watcher_reads_has_an_absolute_path(
+    plan_file: Path, path: str, old: str, new: str, keys: list[str]
+) -> None:
+    text = plan_file.read_text()
+    plan_file.write_text(re.sub(old, new.replace("%s", path), text, count=1))
+    with pytest.raises(PlanError) as caught:
+        load_plan(plan_file)
+    assert [(one.key, one.message) for one in caught.value.problems] == [(key, RELATIVE) for key in sorted(keys)]
+    plan_file.write_text(re.sub(old, new.replace("%s", f"/{path}"), text, count=1))
+    assert load_plan(plan_file)
 
 
 @pytest.mark.parametrize("path", ["/srv/a b", "/srv/a b/", "/srv/..x"])

@@ -33,7 +33,7 @@ def init(
     """Raises UsageError, and ExternalError when a hypervisor does not answer."""
     if (zone is None) != (name_server is None):
         raise UsageError("--zone and --name-server belong together", "give both, or neither")
-    if output is not None and output.exists():
+    if output is not None and os.path.lexists(output):  # who may not look there may not write there either
         raise UsageError(f"{output} is there already, and stays as it is", "write to another file, or move it away")
     wish = None if zone is None or name_server is None else DnsWish(_zone(zone), _address(name_server))
     hosts = [LibvirtHost(name, uri) for name, uri in hypervisors.items()]
@@ -68,10 +68,11 @@ def _address(text: str) -> str:
 
 def _write(file: Path, text: str) -> None:
     """Whole or not at all. Whoever was faster keeps their file."""
-    scratch = file.with_name(f"{file.name}.new")
+    scratch = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     try:
         try:
-            scratch.write_text(text)
+            with scratch.open("x") as new:
+                new.write(text)
             os.link(scratch, file)
         finally:
             scratch.unlink(missing_ok=True)

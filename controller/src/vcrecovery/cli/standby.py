@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -252,7 +253,7 @@ def seed(service: str, source: Path, plan_path: Path) -> None:
     """Fill the standby of SERVICE from a local tree, so that the first sync has little to send."""
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    if not source.is_dir():
-        raise UsageError(f"--from {source}: no such folder")
+    if not os.path.isdir(source):  # noqa: PTH112  of a folder that may not be looked into, pathlib raises
+        raise UsageError(f"--from {source}: no such folder", "name one that you may read")
     seed_standby(plan, service, source)
     click.echo(f"{service}: seeded from {source}")

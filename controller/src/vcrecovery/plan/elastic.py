@@ -2,13 +2,12 @@
 
 from ipaddress import IPv4Address, IPv4Interface
 from itertools import combinations
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from vcrecovery.plan.costs import SecondaryCost
-from vcrecovery.plan.fields import Duration, Name, Section, Size
+from vcrecovery.plan.fields import AbsolutePath, Duration, Name, Section, Size
 
 Option = str | int | bool | list[str]
 #: A bridge, a service, and the two addresses that every network needs.
@@ -90,8 +89,8 @@ class Elastic(Section):
 
     template: Template
     provisioner: Provisioner
-    certificate: Path = Field(description="the controller's, which LXD there trusts from its first start")
-    key: Path = Field(description="of that certificate; mode 0600")
+    certificate: AbsolutePath = Field(description="the controller's, which LXD there trusts from its first start")
+    key: AbsolutePath = Field(description="of that certificate; mode 0600")
     at_most: int = Field(1, ge=1, le=100, description="so many at the same time; as many networks are needed")
     join_within: Duration = Field(
         900.0, description="from its making until its LXD answers; then it is destroyed, and another one is tried"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, AliasChoices, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Discriminator, Field, Tag, model_validator
 
 from vcrecovery.plan.balance import Balance
 from vcrecovery.plan.costs import Costs, SecondaryCost, ServiceCost
@@ -87,15 +87,21 @@ class LxdOverHttps(Section):
     """LXD on a machine that the controller is not on."""
 
     url: str = Field(pattern=r"^https://", examples=["https://sec1.example.net:8443"])
-    certificate: Path = Field(description="the controller's; LXD may restrict it to its project `default`")
-    key: Path = Field(description="of that certificate; mode 0600")
-    server_certificate: Path = Field(description="LXD's own (server.crt): no other is believed")
+    certificate: AbsolutePath = Field(description="the controller's; LXD may restrict it to its project `default`")
+    key: AbsolutePath = Field(description="of that certificate; mode 0600")
+    server_certificate: AbsolutePath = Field(description="LXD's own (server.crt): no other is believed")
+
+
+def _lxd_kind(lxd: object) -> str:
+    return "https" if isinstance(lxd, dict | LxdOverHttps) else "[socket]"
 
 
 class Secondary(Section):
     """A machine that runs LXD and holds standbys."""
 
-    lxd: Path | LxdOverHttps = Field(
+    lxd: Annotated[
+        Annotated[AbsolutePath, Tag("[socket]")] | Annotated[LxdOverHttps, Tag("https")], Discriminator(_lxd_kind)
+    ] = Field(
         Path("/var/lib/lxd/unix.socket"), description="LXD's unix socket; on another machine: its URL and certificates"
     )
     storage_pool: str = Field("default", description="the pool that holds the standbys")
@@ -132,7 +138,7 @@ class TsigKey(Section):
 
     name: DomainName
     algorithm: Literal["hmac-sha256", "hmac-sha384", "hmac-sha512"] = "hmac-sha256"
-    secret_file: Path = Field(description="holds the base64 secret and nothing else; mode 0600")
+    secret_file: AbsolutePath = Field(description="holds the base64 secret and nothing else; mode 0600")
 
 
 class Zone(Section):

@@ -1,12 +1,11 @@
 """The sections of the plan that say how failures are noticed: SNMP agents, Zabbix, thresholds."""
 
 from ipaddress import IPv4Address, ip_address
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from vcrecovery.plan.fields import Duration, Name, PortNumber, Section, unsaid
+from vcrecovery.plan.fields import AbsolutePath, Duration, Name, PortNumber, Section, unsaid
 
 #: libvirt-snmp answers from a copy of its table that is made anew by the first question after so many seconds. Asked at
 #: that very pace, half of its answers are the copy of the poll before, or partly so.
@@ -35,9 +34,9 @@ class SnmpUser(Section):
     """An SNMPv3 user, always with authentication and privacy (RFC 3414, RFC 3826, RFC 7860)."""
 
     auth: Literal["sha256", "sha512"] = "sha256"
-    auth_file: Path = Field(description="holds the authentication passphrase and nothing else; mode 0600")
+    auth_file: AbsolutePath = Field(description="holds the authentication passphrase and nothing else; mode 0600")
     privacy: Literal["aes128"] = "aes128"
-    privacy_file: Path = Field(description="holds the privacy passphrase and nothing else; mode 0600")
+    privacy_file: AbsolutePath = Field(description="holds the privacy passphrase and nothing else; mode 0600")
 
 
 class Traps(Section):
@@ -45,7 +44,7 @@ class Traps(Section):
 
     listen: IPv4Address = Field(IPv4Address("0.0.0.0"), description="the address it listens on")  # noqa: S104
     port: PortNumber = 162
-    community_file: Path | None = Field(
+    community_file: AbsolutePath | None = Field(
         None, description="holds the community of SNMPv2c traps, for agents that know no SNMPv3; null: none are taken"
     )
     rate: int = Field(200, ge=1, description="the most notifications per second that are taken of one hypervisor")
@@ -70,8 +69,8 @@ class ZabbixApi(Section):
     """What the controller asks about an event, and where it tells the result."""
 
     url: str = Field(pattern=r"^https?://", examples=["https://zabbix.example.net/zabbix"])
-    token_file: Path = Field(description="holds the API token and nothing else; mode 0600")
-    ca_file: Path | None = Field(None, description="the CA of the server's certificate; null: the system's")
+    token_file: AbsolutePath = Field(description="holds the API token and nothing else; mode 0600")
+    ca_file: AbsolutePath | None = Field(None, description="the CA of the server's certificate; null: the system's")
 
 
 class Zabbix(Section):

@@ -1,18 +1,17 @@
 """The sections of the plan that say how one sees that a service answers."""
 
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from vcrecovery.plan.fields import DomainName, Duration, PortNumber, Section
+from vcrecovery.plan.fields import AbsolutePath, DomainName, Duration, PortNumber, Section
 
 
 class Trust(Section):
     """Whose certificates are believed."""
 
-    ca_file: Path | None = Field(
+    ca_file: AbsolutePath | None = Field(
         None, description="the CA, or the certificate itself where it is self-signed; null: the system's CAs"
     )
     verify: bool = Field(True, description="false: any certificate, for any name, until any day, will do")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from vcrecovery.plan.fields import PortNumber, Section
+from vcrecovery.plan.fields import AbsolutePath, PortNumber, Section
 
 
 class PageTls(Section):
     """Who the page is, to browsers."""
 
-    certificate: Path = Field(description="PEM, with its chain", examples=["/etc/vcrecovery/page.crt"])
-    key: Path = Field(description="of that certificate; mode 0600", examples=["/etc/vcrecovery/page.key"])
+    certificate: AbsolutePath = Field(description="PEM, with its chain", examples=["/etc/vcrecovery/page.crt"])
+    key: AbsolutePath = Field(description="of that certificate; mode 0600", examples=["/etc/vcrecovery/page.key"])
 
 
 class StatusPage(Section):
@@ -27,7 +26,7 @@ class StatusPage(Section):
     listen: IPv4Address = Field(IPv4Address("127.0.0.1"), description="the address it listens on")
     port: PortNumber = 9871
     tls: PageTls | None = Field(None, description="served over HTTPS; null: over plain HTTP")
-    token_file: Path | None = Field(
+    token_file: AbsolutePath | None = Field(
         None, description="holds what a browser asks for as the password, and nothing else; mode 0600"
     )
 

@@ -35,7 +35,7 @@ def _place(raw: Any, location: tuple[int | str, ...]) -> Key:
     key: list[str | int] = []
     for number, part in enumerate(location):
         last = number == len(location) - 1
-        if part == "[key]" or (isinstance(raw, dict) and not last and part not in raw):
+        if part in ("[key]", "[socket]") or (isinstance(raw, dict) and not last and part not in raw):
             continue
         key.append(part)
         try:

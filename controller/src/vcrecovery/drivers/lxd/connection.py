@@ -137,8 +137,10 @@ class Connection:
 
     def _connect(self) -> Route:
         if isinstance(self._place, Path):
-            if not self._place.exists():
-                raise self._unreachable(FileNotFoundError(self._place))
+            try:
+                self._place.stat()
+            except OSError as error:
+                raise self._unreachable(error) from error
             address, session = str(self._place), UnixSocketSession(self._place)
             api = Route(session, "/1.0", CALL_TIMEOUT)
             try:
@@ -167,7 +169,9 @@ class Connection:
         if isinstance(self._place, Path):
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             where, reason = str(self._place), said or type(error).__name__
-            if not self._place.exists():
+            if isinstance(error, PermissionError):
+                return ExternalError(f"{self.called} ({where}) does not answer: {reason}", "run it as root")
+            if not os.path.lexists(self._place):
                 reason = "no such socket"
         else:
             where, reason = self._place.url, _tls_reason(error)
