@@ -354,6 +354,32 @@ def test_ports_are_looked_at_again_before_each_further_try_of_the_switch(came: s
     assert again == Run(Step.SWITCH, "every port answers: switching DNS")
 
 
+def test_ports_are_looked_at_before_each_further_try_to_verify() -> None:
+    """A name server may be away for days, and what serves may end meanwhile."""
+    up = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE, NOW - 3), done(Step.SWITCH, NOW - 2))
+    verifies = Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+    assert decide(episode(*up), POLICY, NOW) == verifies
+    assert decide(episode(*up, StepRecord(Step.VERIFY, NOW - 1)), POLICY, NOW) == verifies, "nobody has waited yet"
+    failed = StepRecord(Step.VERIFY, NOW - 1, NOW - 1, evidence=Failed("ns2 does not answer"))
+    looks = Run(Step.PROBE, "not every DNS server has it yet: looking whether the ports still answer")
+    assert decide(episode(*up, failed), POLICY, NOW) == looks
+    seen = episode(*up, failed, done(Step.PROBE))
+    assert decide(seen, POLICY, NOW) == verifies
+    assert decide(seen, POLICY, NOW + POLICY.probe_valid_for + 1) == looks
+    assert seen.ports_opened == up[3], "since then it has served"
+    assert seen.ports_failed_since_the_switch == ""
+    ended = episode(*up, failed, StepRecord(Step.PROBE, NOW, NOW, evidence=Failed("container web has ended")))
+    assert ended.ports_failed_since_the_switch == "container web has ended"
+    assert ended.ports_opened == up[3]
+
+
+def test_what_failed_before_the_switch_has_not_failed_since() -> None:
+    failed = StepRecord(Step.PROBE, NOW, NOW, evidence=Failed("80: connection refused"))
+    up = (confirm(), done(Step.FENCE), done(Step.START), failed)
+    assert episode(*up).ports_failed_since_the_switch == ""
+    assert episode(*up, done(Step.PROBE), done(Step.SWITCH)).ports_failed_since_the_switch == ""
+
+
 def test_without_dns_names_the_ports_are_the_end() -> None:
     steps = (confirm(), done(Step.FENCE), done(Step.START), done(Step.PROBE))
     decision = decide(episode(*steps), Policy(has_dns=False), NOW)

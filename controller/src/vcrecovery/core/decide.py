@@ -19,6 +19,7 @@ from vcrecovery.core.power import ASKED, ENDED_BY_A_FENCE, OFF, Power
 from vcrecovery.core.sentences import listed
 from vcrecovery.core.service_down import FromTheVm
 from vcrecovery.core.standby_end import TRIES
+from vcrecovery.core.verification import next_of_verification
 from vcrecovery.core.waiting_move import next_of_waiting_move
 
 
@@ -47,7 +48,7 @@ def decide(episode: Episode, policy: Policy, now: float, readiness: Readiness = 
     if switched is None:
         return _up_to_the_switch(episode, policy, now)
     if episode.done(Step.VERIFY) is None:
-        return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+        return next_of_verification(episode, policy, now)
     where = f" on {episode.request.to}" if episode.request.to else ""
     return Close(Outcome.DONE, f"{episode.service} is served by its standby{where}")
 

@@ -336,6 +336,23 @@ class Episode:
         probe = self._done_since(Step.PROBE, Step.SWITCH)
         return probe is not None and probe.is_recent(valid_for, now)
 
+    @property
+    def ports_opened(self) -> StepRecord | None:
+        """The newest look at them, if it ended well; once the names have changed, the newest before that."""
+        switched = self.done(Step.SWITCH)
+        return replace(self, steps=self.steps[: None if switched is None else self.steps.index(switched)]).done(
+            Step.PROBE
+        )
+
+    @property
+    def ports_failed_since_the_switch(self) -> str:
+        """Why the newest look at the ports of who serves by its names came to nothing; empty where none did."""
+        switched = self.done(Step.SWITCH)
+        if switched is None:
+            return ""
+        since = self.steps[self.steps.index(switched) + 1 :]
+        return replace(self, steps=since).failure_of(Step.PROBE)
+
     def _done_since(self, step: Step, other: Step) -> StepRecord | None:
         """The newest try of `step` after that of `other`, if it ended well."""
         begun = max((n for n, record in enumerate(self.steps) if record.step is other), default=-1)

@@ -11,6 +11,7 @@ from vcrecovery.core.decisions import Close, Decision, Readiness, Run, Unmet, Wa
 from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.core.failback import COUNTS_FOR
 from vcrecovery.core.policy import Policy
+from vcrecovery.core.verification import next_of_verification
 
 #: One of these that has failed ends a move: the next try is the operator's.
 _GOES_BACK_AFTER = (Step.STOP, Step.LAST_COPY, Step.START, Step.PROBE)
@@ -86,7 +87,7 @@ def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: R
             return Run(Step.PROBE, "the ports were seen open before: looking again")
         return Run(Step.SWITCH, "every port answers: switching DNS")
     if episode.done(Step.VERIFY) is None:
-        return Run(Step.VERIFY, "DNS has changed: asking every authoritative server")
+        return next_of_verification(episode, policy, now)
     return Close(Outcome.DONE, f"{name} is served on {to}")
 
 

@@ -98,7 +98,10 @@ def _from_the_ports_on(episode: Episode) -> Phase:
 def _of_failback(episode: Episode) -> Phase:
     if episode.done(Step.HAND_OVER) is not None:
         if episode.tried(Step.KEEP):
-            return Phase.KEPT if episode.done(Step.KEEP) is not None else Phase.KEEPING
+            if episode.done(Step.KEEP) is None:
+                return Phase.KEEPING
+            waits = episode.tried(Step.VERIFY) and episode.done(Step.VERIFY) is None
+            return Phase.VERIFYING if waits else Phase.KEPT
         return _from_the_ports_on(episode) if episode.tried(Step.PROBE) else Phase.HANDED_OVER
     if episode.tried(Step.START):
         return Phase.SERVES_AGAIN if episode.done(Step.START) is not None else Phase.SERVING_AGAIN
@@ -195,7 +198,7 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
     Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Outcome.DONE},
     Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
-    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFYING: _GIVEN_UP | {Step.PROBE, Step.VERIFY},
     Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
     Phase.CLOSED: frozenset(),
 }
@@ -225,7 +228,8 @@ ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.PROBED: _GIVEN_UP | {Step.PROBE, Step.SWITCH, Step.KEEP},
     Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH},
     Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
-    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    # It does not wait for a name server that is away.
+    Phase.VERIFYING: _GIVEN_UP | {Step.PROBE, Step.VERIFY, Step.KEEP},
     Phase.VERIFIED: _GIVEN_UP | {Step.KEEP},
     Phase.KEEPING: _GIVEN_UP | {Step.KEEP},
     Phase.KEPT: _GIVEN_UP | {Outcome.DONE},
@@ -253,7 +257,7 @@ ALLOWED_IN_A_MOVE: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.PROBED: _UNDONE | {Step.PROBE, Step.SWITCH, Outcome.DONE},
     Phase.SWITCHING: _GIVEN_UP | {Step.PROBE, Step.SWITCH},
     Phase.SWITCHED: _GIVEN_UP | {Step.VERIFY},
-    Phase.VERIFYING: _GIVEN_UP | {Step.VERIFY},
+    Phase.VERIFYING: _GIVEN_UP | {Step.PROBE, Step.VERIFY},
     Phase.VERIFIED: _GIVEN_UP | {Outcome.DONE},
     Phase.TAKING_BACK: _GIVEN_UP | {Step.TAKE_BACK},
     Phase.TAKEN_BACK: _GIVEN_UP | {Outcome.TAKEN_BACK},

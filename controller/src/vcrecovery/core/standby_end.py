@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcrecovery.core.episode import Episode, Outcome, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Step, Symptom
 
 #: After its end LXD gets so long to start it by itself, as after a reboot from inside.
 GRACE = 0.5
@@ -50,15 +50,23 @@ def starts_in_a_row(history: Sequence[Episode], ended_at: float, acknowledged_at
     for episode in history:
         if not episode.request.again:
             break
-        if episode.outcome is not Outcome.DONE or episode.request.symptom is Symptom.SECONDARY:
+        served_from = _served_from(episode)
+        if served_from is None or episode.request.symptom is Symptom.SECONDARY:
             # Of a machine that was away, its containers are not to blame.
             continue
-        closed_at = episode.closed_at or episode.opened_at
-        acknowledged = acknowledged_at is not None and closed_at <= acknowledged_at
-        if not episode.request.automatic or acknowledged or until - closed_at >= STEADY:
+        acknowledged = acknowledged_at is not None and served_from <= acknowledged_at
+        if not episode.request.automatic or acknowledged or until - served_from >= STEADY:
             break
         found, until = found + 1, episode.opened_at
     return found
+
+
+def _served_from(episode: Episode) -> float | None:
+    """None where it did not come to that. One that was given up, as a name server was away, served all the same."""
+    if episode.outcome is Outcome.DONE:
+        return episode.closed_at or episode.opened_at
+    switched = episode.done(Step.SWITCH)
+    return switched.ended_at if episode.outcome is Outcome.GIVEN_UP and switched is not None else None
 
 
 def wait_before(starts: int) -> float | None:

@@ -65,7 +65,8 @@ def times_of(service: Service, episodes: Iterable[Episode], drills: Iterable[Dri
     for episode in found:
         if not episode.request.again and (fenced := _ended(episode, Step.FENCE)) is not None:
             before.append(fenced - (episode.request.began_at or episode.opened_at))
-        started, probed = episode.newest(Step.START), _ended(episode, Step.PROBE)
+        started, probe = episode.newest(Step.START), episode.ports_opened
+        probed = probe.ended_at if probe is not None else None
         if started is not None and probed is not None and isinstance(started.evidence, Started):
             mode = _MODE_OF.get(started.evidence.waited)
             # One that runs may also be warm: its units start with it.

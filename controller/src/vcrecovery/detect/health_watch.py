@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from vcrecovery.core.episode import Episode, Step
+from vcrecovery.core.episode import Episode
 from vcrecovery.core.health import Answers, Course, Health, Latencies, after, not_known
 from vcrecovery.core.service_state import Serving, Side
 from vcrecovery.core.text import span
@@ -153,7 +153,7 @@ class HealthWatch:
             return
         if episode is None or episode.epoch != serving.epoch:
             return
-        probe = episode.done(Step.PROBE)
+        probe = episode.ports_opened
         up_at = (probe.ended_at if probe is not None else episode.closed_at) or episode.opened_at
         if course.health is Health.DOWN:
             self._ended[name] = up_at

@@ -248,7 +248,10 @@ class StandbyWatch:
             if self._written.pop(name, None) is not None:
                 self._ends.forget(name)
             return
-        if int(found.config.get(EPOCH_KEY) or 0) != serving.epoch:
+        of = int(found.config.get(EPOCH_KEY) or 0)
+        # An operation that was withdrawn has spent its epoch, and has not started it.
+        if not self._env.journal.epoch_started(name) <= of <= serving.epoch:
+            self._leave_one_of_another(name, of)
             return
         seen = self._seen.setdefault(name, self._unheard(name, serving, found))
         if found.status == FROZEN or seen.asked_by:
@@ -256,6 +259,19 @@ class StandbyWatch:
             self._leave(name, serving, seen, what, found)
         elif found.status == STOPPED:
             self._bring_up(name, serving, seen, found, attempts)
+
+    def _leave_one_of_another(self, name: str, of: int) -> None:
+        """Unless an operation has claimed it since who serves was read."""
+        state = self._env.journal.state(name)
+        if state.standby_serves and of > state.epoch:
+            self._say(
+                name,
+                f"{name}: the standby is to serve and has ended, and its container is of epoch {of}, not "
+                f"{state.epoch}: another controller has failed over since; `vcrecovery failover {name}` "
+                "has it serve again",
+                logging.ERROR,
+                service=name,
+            )
 
     def _thaw(self, name: str) -> None:
         """Unless the copy goes on that has frozen it."""

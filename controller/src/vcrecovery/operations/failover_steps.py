@@ -101,7 +101,7 @@ class FailoverSteps:
                 with self._container(episode):
                     return start(subject, episode)
             case Step.PROBE:
-                return probe(subject)
+                return probe(subject, episode)
             case Step.SWITCH:
                 return switch(subject, episode)
             case Step.VERIFY:
@@ -136,7 +136,7 @@ class FailoverSteps:
                 with self._container(episode):
                     return start(subject, episode)
             case Step.PROBE:
-                return hand_over.probe_vm(subject)
+                return hand_over.probe_vm(subject, episode)
             case Step.SWITCH:
                 return switch(subject, episode)
             case Step.VERIFY:

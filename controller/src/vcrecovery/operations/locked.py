@@ -50,6 +50,9 @@ def fail_over_locked(
     ):
         moves = request.moves
         end_waiting_move(env, service, request)
+        if _gives_up_what_failed_since_its_switch(env, service, request) and request.automatic:
+            # The watcher sees who serves, and does what is to be done about that.
+            return None
         request = aimed(env, _without_one_to_elsewhere(env, env.journal.state(service), request), request)
         if moves and request.to is None:
             # It is there.
@@ -98,6 +101,20 @@ def _refuse_to_restore_one_that_has_served(state: ServiceState, request: Request
         )
 
 
+def _gives_up_what_failed_since_its_switch(env: Environment, service: str, request: Request) -> bool:
+    """What waits for nothing but a name server ends once who serves has failed: that comes first, under a new epoch."""
+    state = env.journal.state(service)
+    episode = state.open_episode
+    if episode is None or request.back or not (failed := episode.ports_failed_since_the_switch):
+        return False
+    put(env.plan, service, state.placed_on)
+    if episode.request.back:
+        # Its names lead to the VM, whose ports were seen open: its end is a failure.
+        env.journal.saw_running(service, env.clock.now())
+    _given_up(env, state, episode, f"not every DNS server had it when what serves failed: {failed}")
+    return True
+
+
 def _without_a_failback(env: Environment, state: ServiceState, request: Request) -> ServiceState:
     """A failback that is open goes on, unless a failover is to be made and nothing forbids to give it up for that."""
     episode = state.open_episode
@@ -133,7 +150,9 @@ def _refuse_what_would_be_refused(env: Environment, state: ServiceState, episode
         raise RefusedError(decision.sentence, decision.hint)
 
 
-def _given_up(env: Environment, state: ServiceState, episode: Episode) -> ServiceState:
+def _given_up(
+    env: Environment, state: ServiceState, episode: Episode, why: str = "given up for a failover"
+) -> ServiceState:
     """A VM that was booted to fetch holds nothing of its own, and ends: nobody is to take it for one that serves.
 
     Raises ExternalError when its hypervisor, or LXD, does not do it.
@@ -145,7 +164,7 @@ def _given_up(env: Environment, state: ServiceState, episode: Episode) -> Servic
         let_files_in(subject.lxd, lambda: subject.startable(episode))
     if _was_booted_to_fetch(episode) and subject.find_primary().reading.power in (Power.RUNNING, Power.PAUSED):
         subject.host.destroy(subject.uuid, subject.service.timeouts.fence)
-    env.journal.close(episode, Outcome.GIVEN_UP, "given up for a failover", env.clock.now())
+    env.journal.close(episode, Outcome.GIVEN_UP, why, env.clock.now())
     return env.journal.state(state.service)
 
 

@@ -276,7 +276,7 @@ def _down(env: Environment, name: str) -> float:
         probe.ended_at - stop.begun_at
         for episode in env.journal.history(name, _LOOKED_THROUGH)
         if episode.request.moves and episode.outcome is Outcome.DONE
-        if (stop := episode.done(Step.STOP)) is not None and (probe := episode.done(Step.PROBE)) is not None
+        if (stop := episode.done(Step.STOP)) is not None and (probe := episode.ports_opened) is not None
         if probe.ended_at is not None
     ]
     return max(0.0, median(taken)) if taken else _DOWN

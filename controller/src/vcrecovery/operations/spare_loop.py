@@ -21,7 +21,7 @@ from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.model import Plan, Spare
 from vcrecovery.plan.places import place, put
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, STANDBY, boots_with_its_machine
-from vcrecovery.standby.copies import copied, copy, is_whole, put_aside
+from vcrecovery.standby.copies import copied, copy, is_whole, of_no_later_epoch, put_aside
 from vcrecovery.store.lock import is_being_moved, one_keeper, one_mover, service_lock
 
 log = logging.getLogger("vcrecovery.watch")
@@ -130,12 +130,13 @@ def see_to(env: Environment, name: str) -> None:
             )
             found = there.get(name)
         serves = here.get(name)
-        if serves is None or not serves.running or not _is_of(serves, state):
+        if serves is None or not serves.running or not _may_be_of(env, serves, state):
             # Whoever keeps it serving sees to that first.
             return
         if not _is_due(env, found, spare, state):
             return
-        here.set_keys(lambda: here.get(name) or serves, boots_with_its_machine(env.plan, name))
+        keys = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(state.epoch), **boots_with_its_machine(env.plan, name)}
+        here.set_keys(lambda: of_no_later_epoch(here, here.get(name) or serves, state.epoch), keys)
         began = env.clock.now()
         plan = _with_it_on(env.plan, name, spare.secondary)
         copy(plan, name, here, there, state.epoch, env.clock, timeout=COPIED_WITHIN, pause=spare.pause)
@@ -154,8 +155,10 @@ def _ran_on(found: Instance, state: ServiceState) -> bool:
     return (runs or _takes_files(found)) and int(found.config.get(EPOCH_KEY) or 0) < state.epoch
 
 
-def _is_of(found: Instance, state: ServiceState) -> bool:
-    return found.config.get(ROLE_KEY) == ACTIVE and int(found.config.get(EPOCH_KEY) or 0) == state.epoch
+def _may_be_of(env: Environment, found: Instance, state: ServiceState) -> bool:
+    """Whether it is the one that serves. A failover that was withdrawn spent an epoch, and may have put it aside."""
+    of, started = int(found.config.get(EPOCH_KEY) or 0), env.journal.epoch_started(state.service)
+    return found.config.get(ROLE_KEY) in (ACTIVE, SPARE) and started <= of <= state.epoch
 
 
 def _is_due(env: Environment, found: Instance | None, spare: Spare, state: ServiceState) -> bool:

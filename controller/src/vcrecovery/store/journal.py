@@ -231,6 +231,16 @@ class Journal:
         with self._understood():
             return {name: Serving(Side(side), epoch, bool(at_work), on) for name, side, epoch, at_work, on in rows}
 
+    def epoch_started(self, service: str) -> int:
+        """Of the newest operation that has had its standby serve; later ones were withdrawn before that. 0: none."""
+        (found,) = self.rows(
+            "SELECT MAX(epoch) FROM step WHERE service = ? AND step IN (?, ?) AND ok",
+            service,
+            Step.START.value,
+            Step.TAKE_BACK.value,
+        )
+        return int(found[0] or 0)
+
     def standbys_elsewhere(self) -> dict[str, str]:
         """The secondary whose container counts, of standbys that have been started, or moved; see `placed_on`."""
         found = dict(self.rows(f"SELECT name, {_ON} FROM service WHERE {_ON} IS NOT NULL"))  # noqa: S608

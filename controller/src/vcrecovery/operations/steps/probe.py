@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Answered
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.probe import Result
@@ -14,38 +15,44 @@ from vcrecovery.operations.steps.subject import JUST_NOW, Subject
 LOOK_EVERY = 5.0
 
 
-def probe(subject: Subject) -> Answered:
+def probe(subject: Subject, episode: Episode) -> Answered:
+    """Once its names lead there, one that has ended is not started any more: its fence may be long ago."""
     env, name, service = subject.env, subject.name, subject.service
     started_at, subject.started_at = subject.started_at, None
-    if started_at is None or env.clock.steady() - started_at > JUST_NOW:
+    switched = episode.done(Step.SWITCH) is not None
+    if switched:
+        _refuse_one_that_has_ended(subject, "")
+    elif started_at is None or env.clock.steady() - started_at > JUST_NOW:
         # It may have stopped since, or been frozen: such a one's ports go on accepting connections.
         subject.lxd.start(name, service.timeouts.start)
-    results = _wait(subject)
+    unchanged = "" if switched else "; DNS was not changed"
+    results = _wait(subject, unchanged)
     if closed := [str(result) for result in results if not result.ok]:
         raise ExternalError(
-            f"the standby of {name} does not answer after {service.timeouts.ports:.0f} s: {'; '.join(closed)}; "
-            "DNS was not changed",
+            f"the standby of {name} does not answer after {service.timeouts.ports:.0f} s: {'; '.join(closed)}"
+            f"{unchanged}",
             f"look inside with `{subject.lxd.client} exec {name} -- systemctl --failed`, then run it again",
         )
     return Answered(", ".join(result.label for result in results), str(service.standby.address))
 
 
-def _wait(subject: Subject) -> list[Result]:
+def _wait(subject: Subject, unchanged: str) -> list[Result]:
     """For all ports. Raises ExternalError as soon as the container is seen to have ended: then none will open."""
     timeouts = subject.service.timeouts
-    look = spaced(lambda: _refuse_one_that_has_ended(subject), LOOK_EVERY, subject.env.clock.steady)
+    look = spaced(lambda: _refuse_one_that_has_ended(subject, unchanged), LOOK_EVERY, subject.env.clock.steady)
     asked = targets(subject.service, Side.STANDBY)
     return subject.env.probes.wait_for_all(asked, timeouts.ports, timeouts.stable_for, look)
 
 
-def _refuse_one_that_has_ended(subject: Subject) -> None:
+def _refuse_one_that_has_ended(subject: Subject, unchanged: str) -> None:
     name = subject.name
     try:
         if standby_runs(subject.env, name):
             return
     except ExternalError:
         return  # that LXD does not answer now says nothing of the ports
+    before = " before its ports opened" if unchanged else ""
     raise ExternalError(
-        f"container {name} has ended before its ports opened{subject.last_words()}; DNS was not changed",
+        f"container {name} has ended{before}{subject.last_words()}{unchanged}",
         f"look why (`{subject.lxd.client} info --show-log {name}`), then run it again",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.core.evidence import Answered, Fenced, HandedOver, ShutDown, Stopped
+from vcrecovery.core.power import OFF
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.instances import STOPPED
@@ -75,17 +76,22 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
     return HandedOver(f"container {subject.name} stands by")
 
 
-def probe_vm(subject: Subject) -> Answered:
-    """Every port of the VM answers, for as long as the plan wants."""
+def probe_vm(subject: Subject, episode: Episode) -> Answered:
+    """Every port of the VM answers, for as long as the plan wants. Not started any more once its names lead there."""
     service, name = subject.service, subject.name
-    subject.find_primary()
-    subject.host.start(subject.uuid, with_host=_started_with_its_host(subject))
-    look = spaced(lambda: is_up(subject), LOOK_EVERY, subject.env.clock.steady)
+    switched = episode.done(Step.SWITCH) is not None
+    place = subject.find_primary()
+    if not switched:
+        subject.host.start(subject.uuid, with_host=_started_with_its_host(subject))
+    elif place.reading.power in OFF:
+        raise ExternalError(f"VM {subject.uuid} is {place.reading} on {place.host}", f"`vcrecovery failover {name}`")
+    look = spaced((lambda: None) if switched else lambda: is_up(subject), LOOK_EVERY, subject.env.clock.steady)
     limit = max(service.timeouts.ports, PORTS_WITHIN)
     results = subject.env.probes.wait_for_all(targets(service, Side.PRIMARY), limit, service.timeouts.stable_for, look)
     if closed := [str(result) for result in results if not result.ok]:
+        unchanged = "" if switched else "; DNS was not changed"
         raise ExternalError(
-            f"the VM of {name} does not answer after {limit:.0f} s: {'; '.join(closed)}; DNS was not changed",
+            f"the VM of {name} does not answer after {limit:.0f} s: {'; '.join(closed)}{unchanged}",
             f"fix that in the VM, then run it again; `vcrecovery failover {name} --force` has its standby serve",
         )
     return Answered(", ".join(result.label for result in results), str(service.primary.address))
