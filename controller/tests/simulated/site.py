@@ -625,11 +625,11 @@ class Site:
         service.has_everything = True
         self.reset(name)
 
-    def reset(self, name: str) -> None:
+    def reset(self, name: str, secondary_is_down: str | None = None) -> None:
         """`vcrecovery standby reset` alone."""
         from vcrecovery.cli.standby import serve_from_the_primary
 
-        process = self._begin("operator", lambda env: serve_from_the_primary(env, name))
+        process = self._begin("operator", lambda env: serve_from_the_primary(env, name, secondary_is_down))
         self.do(process)
 
 

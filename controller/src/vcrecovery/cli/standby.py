@@ -20,7 +20,7 @@ from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.places import is_elsewhere, place, places_of, put
 from vcrecovery.plan.problems import suggest
-from vcrecovery.standby.container import ACTIVE, ROLE_KEY, SPARE, WAITS_ON_KEY, register, stand_by_again
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, WAITS_ON_KEY, register, stand_by_again
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.copies import put_aside
 from vcrecovery.standby.seed import seed as seed_standby
@@ -92,8 +92,14 @@ def _is_known_to_stand_by(env: Environment, name: str) -> bool:
 
 @standby.command(short_help="Return the service to its repaired primary.")
 @click.argument("service", shell_complete=complete.service)
+@click.option(
+    "--secondary-is-down",
+    shell_complete=complete.secondary,
+    metavar="SECONDARY",
+    help="In a failback whose VM has everything: on your word, nothing runs there any more. Type the secondary's name.",
+)
 @plan_option
-def reset(service: str, plan_path: Path) -> None:
+def reset(service: str, secondary_is_down: str | None, plan_path: Path) -> None:
     """Return SERVICE to its repaired primary.
 
     First stop the container, copy what changed in it to the VM (except what a sync excludes, such as its masked units:
@@ -101,14 +107,15 @@ def reset(service: str, plan_path: Path) -> None:
     and the service is protected. An unfinished failover is given up. A quarantined VM is resumed; to use it earlier,
     `vcrecovery suspend SERVICE --for forever` and resume it by hand.
 
-    While the primary serves it has a standby wait at home again that waited on a secondary which is lost.
+    While the primary serves it has a standby wait at home again that waited on a secondary which is lost, or that has
+    come back with its secondary after --secondary-is-down.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    serve_from_the_primary(Environment(plan), service)
+    serve_from_the_primary(Environment(plan), service, secondary_is_down)
 
 
-def serve_from_the_primary(env: Environment, service: str) -> None:
+def serve_from_the_primary(env: Environment, service: str, secondary_is_down: str | None = None) -> None:
     """What `vcrecovery standby reset` does."""
     plan = env.plan
     keeping = one_keeper(plan.state_dir, service, KEEPER_PATIENCE, env.clock)
@@ -118,24 +125,34 @@ def serve_from_the_primary(env: Environment, service: str) -> None:
         if under_way and state.side is Side.PRIMARY:
             _refuse_in_a_switchover(env, state)
         if state.side is Side.PRIMARY and not under_way:
-            if _left_a_lost_secondary(env, state):
+            if _left_a_lost_secondary(env, state) or _has_come_back(env, state):
                 return
             click.echo(f"{service}: nothing to do: its primary serves")
             return
-        _refuse_in_a_failback(state)
         put(plan, service, state.placed_on)
+        secondary = plan.services[service].standby.secondary
+        if secondary_is_down is not None:
+            _refuse_unless_lost(env, state, secondary_is_down)
+        else:
+            _refuse_in_a_failback(state, secondary)
         for name in names_of(env, plan.services[service], Side.PRIMARY):
             found = name.read()
             if any(found.values[change.kind] != {change.wanted} for change in name.changes):
                 raise RefusedError(f"{name.text} does not point at the primary {name.target}", "point it back first")
         if is_elsewhere(plan.services[service]):
             _leave_the_spare(env, state)
-        else:
-            stand_by_again(env.lxd[plan.services[service].standby.secondary], service)
+        elif secondary_is_down is None:
+            stand_by_again(env.lxd[secondary], service)
         virtual_address.give_up(env, plan.services[service])
         resumed = serve_from_primary(env, service)
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
+    if secondary_is_down is not None:
+        click.echo(
+            f"{service}: its primary serves, unprotected; as soon as {secondary_is_down} is back: `vcrecovery standby "
+            f"reset {service}` has the container stand by again; a VM that boots before that starts no service"
+        )
+        return
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
 
 
@@ -158,8 +175,33 @@ def _left_a_lost_secondary(env: Environment, state: ServiceState) -> bool:
         home = env.lxd[standby.spare.secondary]
     stand_by_again(home, name)
     env.journal.serve_from_primary(name, env.clock.now())
-    click.echo(f"{name}: its standby waits on {home.name} again, protected once its VM has compared everything there")
+    _waits_again(name, home.name)
     return True
+
+
+def _has_come_back(env: Environment, state: ServiceState) -> bool:
+    """Whether its container does not serve any more, whose secondary was lost in a failback, and takes files again."""
+    service = state.service
+    put(env.plan, service, state.placed_on)
+    if is_elsewhere(env.plan.services[service]) or state.open_episode is not None:
+        return False
+    home = env.lxd[env.plan.services[service].standby.secondary]
+    found = None
+    with suppress(ExternalError):
+        found = home.get(service)
+    # One of a later epoch is another controller's, and serves.
+    if found is None or found.config.get(ROLE_KEY) != ACTIVE or int(found.config.get(EPOCH_KEY) or 0) > state.epoch:
+        return False
+    stand_by_again(home, service)
+    env.journal.serve_from_primary(service, env.clock.now())
+    _waits_again(service, home.name)
+    return True
+
+
+def _waits_again(service: str, secondary: str) -> None:
+    click.echo(
+        f"{service}: its standby waits on {secondary} again, protected once its VM has compared everything there"
+    )
 
 
 def _leave_the_spare(env: Environment, state: ServiceState) -> None:
@@ -194,12 +236,42 @@ def _refuse_in_a_switchover(env: Environment, state: ServiceState) -> None:
         )
 
 
-def _refuse_in_a_failback(state: ServiceState) -> None:
+def _refuse_in_a_failback(state: ServiceState, secondary: str) -> None:
     """Neither side serves: it goes on or back."""
     episode = state.open_episode
-    if episode is not None and episode.request.back and episode.has_acted and state.side is Side.STANDBY:
+    if episode is None or not episode.request.back or not episode.has_acted or state.side is not Side.STANDBY:
+        return
+    hint = f"`vcrecovery failback {state.service}` brings it to its end"
+    if episode.vm_has_everything:
+        hint += f"; once {secondary} is off for certain, add `--secondary-is-down {secondary}`"
+    raise RefusedError(f"a failback of {state.service} is under way", hint)
+
+
+def _refuse_unless_lost(env: Environment, state: ServiceState, secondary: str) -> None:
+    """The operator's word that `secondary` is off is for a VM that has everything, and which nobody can tell so."""
+    service, episode = env.plan.services[state.service], state.open_episode
+    there = service.standby.secondary
+    if secondary != there:
+        raise UsageError(f"--secondary-is-down {secondary} is not where {state.service} served", f"type {there}")
+    if episode is None or not episode.vm_has_everything:
         raise RefusedError(
-            f"a failback of {state.service} is under way", f"`vcrecovery failback {state.service}` brings it to its end"
+            f"--secondary-is-down is for a failback whose VM has everything, which {state.service} is not in",
+            f"`vcrecovery status {state.service}`",
+        )
+    if is_elsewhere(service):
+        raise RefusedError(
+            f"{state.service} served on its spare {secondary}: that container is the newest once it is back",
+            f"bring {secondary} back, then `vcrecovery failback {state.service}`",
+        )
+    with suppress(ExternalError):
+        if env.lxd[secondary].get(state.service) is not None:
+            raise RefusedError(
+                f"you say that secondary {secondary} is down, but its LXD answers",
+                f"`vcrecovery failback {state.service}` brings the failback to its end",
+            )
+    if not env.probes.answering(str(service.primary.address), service.ports, service.timeouts.confirm):
+        raise RefusedError(
+            f"the VM of {state.service} does not answer", "`systemctl default` in the VM starts its services"
         )
 
 

@@ -302,6 +302,12 @@ class Episode:
         )
 
     @property
+    def vm_has_everything(self) -> bool:
+        """Of a failback: whether its VM has all that the standby wrote, and is to be told that it serves."""
+        waits = self.done(Step.LAST_COPY) is not None and self.done(Step.HAND_OVER) is None
+        return self.request.back and waits and not self.tried(Step.START)
+
+    @property
     def ever_fenced(self) -> bool:
         """Whether the primary was proved off at least once, however long ago: from then on it must not serve.
 

@@ -206,7 +206,8 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
 
 _NOT_YET: frozenset[Step | Outcome] = _GIVEN_UP | {Outcome.REFUSED, Step.CONFIRM}
 #: The same of a failback. The standby stops only when little is left to fetch, the VM serves only when nothing is, and
-#: once it may have served, the standby does not start again.
+#: once it may have served, the standby does not start again. Where the VM has everything and its secondary is lost, the
+#: operator may give it up.
 ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.OPENED: _NOT_YET,
     Phase.CONFIRMING: _NOT_YET,
@@ -218,8 +219,8 @@ ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.STOPPING: frozenset({Step.STOP, Step.START}),
     Phase.STOPPED: frozenset({Step.LAST_COPY, Step.START}),
     Phase.COPYING_LAST: frozenset({Step.LAST_COPY, Step.START}),
-    Phase.ALL_COPIED: frozenset({Step.HAND_OVER, Step.START}),
-    Phase.HANDING_OVER: frozenset({Step.HAND_OVER, Step.START}),
+    Phase.ALL_COPIED: _GIVEN_UP | {Step.HAND_OVER, Step.START},
+    Phase.HANDING_OVER: _GIVEN_UP | {Step.HAND_OVER, Step.START},
     Phase.SERVING_AGAIN: frozenset({Step.START}),
     Phase.SERVES_AGAIN: frozenset({Outcome.TAKEN_BACK}),
     Phase.HANDED_OVER: _GIVEN_UP | {Step.PROBE},

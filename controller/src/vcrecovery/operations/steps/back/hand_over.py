@@ -46,15 +46,15 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
 
     Raises RefusedError when it cannot, and nothing was done; ExternalError when nobody knows.
     """
-    # An earlier try may have told the VM that it serves, and not have heard so: from there the only way is forward.
-    if subject.startable(episode).config.get(ROLE_KEY) != STANDBY:
-        try:
-            is_up(subject)
-        except ExternalError as error:
+    try:
+        is_up(subject)
+    except ExternalError as error:
+        # An earlier try may have told it that it serves, and not have heard so: from there the only way is forward.
+        if _standby(subject, episode).config.get(ROLE_KEY) != STANDBY:
             raise RefusedError(error.message, error.hint) from error
 
     def read() -> Instance:
-        found = subject.startable(episode)
+        found = _standby(subject, episode)
         if found.config.get(ROLE_KEY) == STANDBY:
             return found
         if int(found.config.get(EPOCH_KEY) or 0) != episode.epoch or found.status != STOPPED:
@@ -74,6 +74,19 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
         ),
     )
     return HandedOver(f"container {subject.name} stands by")
+
+
+def _standby(subject: Subject, episode: Episode) -> Instance:
+    try:
+        return subject.startable(episode)
+    except ExternalError as error:
+        # The VM has everything, and nobody can tell it so.
+        lost = subject.lxd.name
+        raise ExternalError(
+            error.message,
+            f"fix that, then run it again; once {lost} is off for certain: `systemctl default` in the VM, point DNS "
+            f"back, `vcrecovery standby reset {subject.name} --secondary-is-down {lost}`",
+        ) from error
 
 
 def probe_vm(subject: Subject, episode: Episode) -> Answered:
