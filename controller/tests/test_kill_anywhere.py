@@ -59,6 +59,23 @@ def test_killed_at(first_kill: int, second_kill: int | None, memory_path: Path) 
     is_done(site)
 
 
+@pytest.mark.parametrize("kill", EVERY_BOUNDARY)
+def test_a_vm_that_started_with_its_host_does_so_after_its_failback(kill: int, memory_path: Path) -> None:
+    """Whoever has kept it from that may not have lived to write it down."""
+    site = Observed(memory_path, world={"autostart": True})
+    site.watch(1)
+    site.crash("web")
+    site.kill_at = kill
+    site.watch(3, again=False)
+    site.kill_at = None
+    site.kill_watcher()
+    site.watch(5)
+    web = site.world.services["web"]
+    assert (web.serves, web.autostart) == (True, False), site.log
+    site.failback()
+    assert (site.journal.state("web").side, web.autostart) == (Side.PRIMARY, True), site.log
+
+
 @pytest.mark.parametrize("mode", ["hot", "warm"])
 def test_the_answer_to_a_promotion_is_lost(mode: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs: what it serves with is told by its ports, and nothing is done twice."""

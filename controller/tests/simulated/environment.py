@@ -209,7 +209,10 @@ class SimulatedEnvironment(Environment):
     @cached_property
     def hosts(self) -> dict[str, Any]:
         scheduler = self.simulated.scheduler
-        return {name: SimulatedHost(name, scheduler, self._world) for name in self.plan.hypervisors}
+        return {
+            name: SimulatedHost(name, scheduler, self._world, keeps_off=self.note_that_it_started_with_its_host)
+            for name in self.plan.hypervisors
+        }
 
     @cached_property
     def lxd(self) -> dict[str, Any]:

@@ -158,8 +158,15 @@ class _Connection:
 class SimulatedHost(LibvirtHost):
     """Answers as libvirtd on hypervisor `name` would."""
 
-    def __init__(self, name: str, scheduler: Scheduler, world: World, timeout: float = 10.0) -> None:
-        super().__init__(name, "test:///default", timeout)
+    def __init__(
+        self,
+        name: str,
+        scheduler: Scheduler,
+        world: World,
+        timeout: float = 10.0,
+        keeps_off: Callable[[str], None] = lambda _uuid: None,
+    ) -> None:
+        super().__init__(name, "test:///default", timeout, keeps_off=keeps_off)
         self._scheduler = scheduler
         self._world = world
         self._listening: tuple[Callable[[str, str, str], None], Callable[[], None]] | None = None

@@ -62,6 +62,14 @@ def test_an_old_journal_is_taken_over(tmp_path: Path) -> None:
     assert [record.sentence for record in again.steps] == ["", "", "because"]
 
 
+def test_an_old_journal_learns_what_starts_with_its_host(tmp_path: Path) -> None:
+    journal = Journal(old_journal(tmp_path))
+    assert not journal.started_with_its_host("web")
+    journal.note_that_it_started_with_its_host("web")
+    assert journal.started_with_its_host("web")
+    assert not journal.started_with_its_host("mail")
+
+
 def test_the_version_before_can_still_write(tmp_path: Path) -> None:
     """Two versions may be at work for a moment, while one replaces the other."""
     path = old_journal(tmp_path)

@@ -98,6 +98,24 @@ def test_one_that_is_not_ended_starts_with_its_host_as_before(
     assert starts_with_host == [1, 0, 1]
 
 
+@pytest.mark.parametrize("act", ["destroy", "suspend", "keep_off"])
+def test_what_starts_with_its_host_is_told_of_before_it_does_so_no_more(
+    act: str, domain: SlowDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody who is killed in between leaves a VM of which nobody knows that it did."""
+    monkeypatch.setattr(connection, "start_event_loop", lambda: None)
+    acts: list[str] = []
+    made = LibvirtHost("hv1", "test:///default", timeout=60.0, keeps_off=lambda uuid: acts.append(f"told {uuid}"))
+    monkeypatch.setattr(made, "_open", lambda _uri: Daemon(domain))
+    monkeypatch.setattr(domain, "autostart", lambda: 1)
+    monkeypatch.setattr(domain, "isActive", lambda: 0)
+    monkeypatch.setattr(domain, "state", lambda: [libvirt.VIR_DOMAIN_PAUSED, 0], raising=False)
+    monkeypatch.setattr(domain, "isPersistent", lambda: True, raising=False)
+    monkeypatch.setattr(domain, "setAutostart", lambda value: acts.append(f"autostart {value}"), raising=False)
+    getattr(made, act)(UUID, 50)
+    assert acts == [f"told {UUID}", "autostart 0"]
+
+
 def test_a_guest_that_panicked_was_not_shut_down_by_anybody(
     host: LibvirtHost, domain: SlowDomain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

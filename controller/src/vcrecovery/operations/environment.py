@@ -148,7 +148,17 @@ class Environment:
     def hosts(self) -> dict[str, LibvirtHost]:
         from vcrecovery.drivers.libvirt import LibvirtHost
 
-        return {name: LibvirtHost(name, entry.uri) for name, entry in self.plan.hypervisors.items()}
+        return {
+            name: LibvirtHost(name, entry.uri, keeps_off=self.note_that_it_started_with_its_host)
+            for name, entry in self.plan.hypervisors.items()
+        }
+
+    def note_that_it_started_with_its_host(self, uuid: str) -> None:
+        """A failback has the VM start with its host again. Where it cannot be written down, the fence goes on."""
+        for name, service in self.plan.services.items():
+            if str(service.primary.uuid) == uuid:
+                with suppress(ExternalError):
+                    self.journal.note_that_it_started_with_its_host(name)
 
     @cached_property
     def lxd(self) -> dict[str, LxdServer]:

@@ -137,6 +137,7 @@ class Journal:
             ("service", "seen_on", "TEXT"),
             ("service", "standby_on", "TEXT"),
             ("service", "started_on", "TEXT"),
+            ("service", "started_with_host", "INTEGER NOT NULL DEFAULT 0"),
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
             ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
@@ -329,6 +330,15 @@ class Journal:
         with self._understood():
             return {name: Power(power) for name, power in rows}
 
+    def note_that_it_started_with_its_host(self, service: str) -> None:
+        """Its VM is about to be kept from that, until a failback is done."""
+        with self.transaction() as db:
+            self._set(db, service, started_with_host=1)
+
+    def started_with_its_host(self, service: str) -> bool:
+        """Whether its VM did, before it was fenced or quarantined."""
+        return bool(self.rows("SELECT 1 FROM service WHERE name = ? AND started_with_host", service))
+
     def serve_from_primary(self, service: str, at: float) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running.
 
@@ -479,6 +489,8 @@ class Journal:
                 self._set(db, episode.service, standby_on=episode.request.to)
             if outcome is Outcome.DONE and episode.request.back:
                 self._acknowledge(db, episode.service, at)
+                # It does again.
+                self._set(db, episode.service, started_with_host=0)
             elif outcome is Outcome.DONE and episode.request.leaves is None:
                 # What was acknowledged is an earlier one, whatever a clock that was set back since says.
                 self._set(db, episode.service, acknowledged_at=None)

@@ -11,7 +11,8 @@ CREATE TABLE IF NOT EXISTS service (
     paused_since REAL, paused_until REAL, pause_reason TEXT,
     acknowledged_at REAL,
     seen_power TEXT, seen_reason TEXT, seen_since REAL, seen_at REAL, seen_on TEXT,
-    standby_on TEXT, started_on TEXT
+    standby_on TEXT, started_on TEXT,
+    started_with_host INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE IF NOT EXISTS primary_off (
     service TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,

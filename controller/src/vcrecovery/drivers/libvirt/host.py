@@ -11,13 +11,26 @@ import libvirt
 from vcrecovery.core.domain import Destroyed, DomainReading, DomainUsage
 from vcrecovery.core.power import Power
 from vcrecovery.drivers.libvirt.addresses import Addresses
-from vcrecovery.drivers.libvirt.connection import Call
+from vcrecovery.drivers.libvirt.connection import Call, T
 from vcrecovery.drivers.libvirt.readings import POWER, Guest, reason_of
 from vcrecovery.errors import ExternalError
 
 
 class LibvirtHost(Addresses):
     """One hypervisor. Nothing is connected to before it is used."""
+
+    def __init__(
+        self,
+        name: str,
+        uri: str,
+        timeout: float = 10.0,
+        *,
+        read_only: bool = False,
+        keeps_off: Callable[[str], None] = lambda _uuid: None,
+    ) -> None:
+        """`keeps_off` is called before a VM that was set to start with its host is so no more."""
+        super().__init__(name, uri, timeout, read_only=read_only)
+        self._keeps_off = keeps_off
 
     def read(self, uuid: str) -> DomainReading:
         """The VM's state. `ABSENT` when this host does not know it.
@@ -82,8 +95,7 @@ class LibvirtHost(Addresses):
                 return Destroyed()
             starts_with_host = bool(domain.autostart() and domain.isPersistent())
             if starts_with_host:
-                call.check()
-                domain.setAutostart(0)
+                self._keep_off(call, domain, uuid)
             try:
                 if domain.isActive():
                     call.check()
@@ -153,11 +165,15 @@ class LibvirtHost(Addresses):
             if domain.isActive():
                 return False
             if domain.autostart():
-                call.check()
-                domain.setAutostart(0)
+                self._keep_off(call, domain, uuid)
             return not domain.isActive()
 
         return self._do(uuid, keep, "keep off", timeout)
+
+    def _keep_off(self, call: Call[T], domain: Any, uuid: str) -> None:
+        self._keeps_off(uuid)
+        call.check()
+        domain.setAutostart(0)
 
     def _do(self, uuid: str, act: Callable[[Call[bool], Any], bool], word: str, timeout: float | None) -> bool:
         """What `act` returns. Raises ExternalError, also when there is no such VM."""
@@ -192,8 +208,7 @@ class LibvirtHost(Addresses):
                 domain.suspend()
             # Also of one whose pauser was killed in between.
             if domain.autostart() and domain.isPersistent():
-                call.check()
-                domain.setAutostart(0)
+                self._keep_off(call, domain, uuid)
             return power is Power.RUNNING
 
         return self._change(uuid, pause, "pause", timeout)

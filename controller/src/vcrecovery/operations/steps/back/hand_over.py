@@ -111,7 +111,9 @@ def probe_vm(subject: Subject, episode: Episode) -> Answered:
 
 
 def _started_with_its_host(subject: Subject) -> bool:
-    """Before it was fenced, or shut down for its switchover."""
+    """Before it was fenced or quarantined, or shut down for its switchover."""
+    if subject.env.journal.started_with_its_host(subject.name):
+        return True
     for episode in subject.env.journal.history(subject.name):
         if episode.request.back and episode.outcome is Outcome.DONE:
             # What was said before that has been seen to.
