@@ -89,6 +89,23 @@ def test_a_standby_that_serves_is_only_looked_at(served: Site) -> None:
     assert [episode.outcome for episode in served.journal.history("web")] == [Outcome.DONE], served.log
 
 
+def test_one_that_was_moved_is_started_again_where_it_went(memory_path: Path) -> None:
+    site = Observed(memory_path, world={"ns2": "", "spare": "sec2"})
+    site.watch(1)
+    site.crash("web")
+    site.watch(15)
+    site.then["ended last copy"] = [lambda: site.change(["web"], AWAY)]
+    site.do(site.begin_failover(verb="move", to="sec2"))
+    site.watch(60, to_the_end=False)
+    (there,) = site.world.in_lxd("sec2")
+    assert there.serves, site.log
+    there.container_becomes("Stopped")
+    site.watch(120, to_the_end=False)
+    assert there.serves, site.log
+    assert site.journal.state("web").placed_on == "sec2"
+    assert [one.outcome for one in site.journal.history("web")] == [None, Outcome.GIVEN_UP, Outcome.DONE], site.log
+
+
 @pytest.fixture
 def handed_over(memory_path: Path) -> Site:
     """Its VM serves again, after a failback that ns2 does not know of."""

@@ -104,7 +104,8 @@ class Unattended:
         finally:
             self._gate.end(service, trouble)
         # Of a fence that was tried in vain somebody should know: it may not work the next time either.
-        level = logging.WARNING if episode.outcome in (Outcome.WITHDRAWN, Outcome.TAKEN_BACK) else logging.INFO
+        undone = (Outcome.WITHDRAWN, Outcome.TAKEN_BACK, Outcome.GIVEN_UP)
+        level = logging.WARNING if episode.outcome in undone else logging.INFO
         log.log(level, "%s: epoch %d: %s: %s", service, episode.epoch, episode.outcome, episode.reason)
         return episode
 
