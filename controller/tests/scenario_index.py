@@ -47,7 +47,7 @@ PROMISES: Mapping[str, str] = {
     "asks at boot": "A VM that boots beside a standby that serves starts none",
     "kept serving": "A standby that serves is kept serving",
     "drill": "A drill leaves nothing behind",
-    "one of two": "and its [spare](docs/spares.md) one serves",
+    "one of two": "and its [spare](../../../docs/spares.md) one serves",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
