@@ -47,7 +47,7 @@ PROMISES: Mapping[str, str] = {
     "asks at boot": "A VM that boots beside a standby that serves starts none",
     "kept serving": "A standby that serves is kept serving",
     "drill": "A drill leaves nothing behind",
-    "one of two": "and its [spare](../../../docs/spares.md) one serves",
+    "one of two": "and its [spare](docs/spares.md) one serves",
 }
 #: Promises that the decision core has no part in, with what tests them.
 ELSEWHERE: Mapping[str, str] = {
@@ -150,5 +150,7 @@ def as_markdown() -> str:
         lines += ["", f"| {name} | | folders |", "|---|---|---|"]
         for tag, text in section.items():
             where = [_link(folder_of(folder)) for folder in folders[tag]]
+            # The README's own links begin at the top.
+            text = text.replace("](docs/", "](../../../docs/")
             lines.append(f"| {tag} | {text} | {', '.join(where) or ELSEWHERE[tag]} |")
     return "\n".join(lines) + "\n"
