@@ -150,5 +150,7 @@ def as_markdown() -> str:
         lines += ["", f"| {name} | | folders |", "|---|---|---|"]
         for tag, text in section.items():
             where = [_link(folder_of(folder)) for folder in folders[tag]]
+            # The README's own links begin at the top.
+            text = text.replace("](docs/", "](../../../docs/")
             lines.append(f"| {tag} | {text} | {', '.join(where) or ELSEWHERE[tag]} |")
     return "\n".join(lines) + "\n"

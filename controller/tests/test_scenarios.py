@@ -12,6 +12,7 @@ The watcher runs while a `watch` goes on, and stands still otherwise.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,5 @@ def test_the_index_is_what_the_folders_say() -> None:
     if os.environ.get("VCRECOVERY_REWRITE"):
         index.INDEX.write_text(index.as_markdown())
     assert index.INDEX.read_text() == index.as_markdown()
+    links = re.findall(r"\]\(([^)#]+)", index.as_markdown())
+    assert [link for link in links if not (index.INDEX.parent / link).exists()] == []

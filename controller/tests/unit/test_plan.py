@@ -67,7 +67,34 @@ def test_how_long_ports_must_be_stable(plan_file: Path, key: str) -> None:
         ("services:", "notify: [{url_file: /o, services: [wep]}]\nservices:", "did you mean web?"),
         ("services:", "notify: [{url_file: /o}, {url_file: /o}]\nservices:", "notify[1].url_file: /o is given twice"),
         ("services:", "notify: [{url: json://x}]\nservices:", "notify[0].url: is no key of the plan"),
-        ("max_staleness: 2m", "max_stale: 2m", "services.web.max_stale: is no key of the plan"),
+        (
+            "max_staleness: 2m",
+            "max_stale: 2m",
+            "services.web.max_stale: is no key of the plan; did you mean max_staleness?",
+        ),
+        ("services:", "servces: {}\nservices:", "servces: is no key of the plan; did you mean services?"),
+        (
+            "services:",
+            "notify: [{url_fil: /o}]\nservices:",
+            "notify[0].url_fil: is no key of the plan; did you mean url_f",
+        ),
+        (
+            "name: www.example.test,",
+            "nme: w, name: www.example.test,",
+            "dns[0].nme: is no key of the plan; did you mean n",
+        ),
+        (
+            "ports: [80, {tcp: 443}]",
+            "ports: [{http: {prt: 80}}]",
+            "ports[0].http.prt: is no key of the plan; did you me",
+        ),
+        ("max_staleness: 2m", "limits: {memory: 0MB}", "services.web.limits.memory: '0MB' is not more than nothing"),
+        (
+            "10.20.0.1/24",
+            "10.20.0.0/24",
+            "secondaries.sec1.network.address: is the network's own address; write the br",
+        ),
+        ("10.20.0.1/24", "10.20.0.255/24", "secondaries.sec1.network.address: is the network's broadcast address; wr"),
         (
             "max_staleness: 2m",
             "max_staleness: 2m\n    sync: {engine: periodic}",
@@ -187,6 +214,18 @@ def test_a_plan_that_has_no_end_is_named(plan_file: Path, text: str, said: str) 
     assert problems(plan_file) == [f"not valid YAML: {said}"]
 
 
+@pytest.mark.parametrize("deep", ["[", "[{a: ", "- ", "[{? ", "- ? "])
+def test_what_is_nested_too_deeply_is_named(plan_file: Path, deep: str) -> None:
+    plan_file.write_text(f"version: 1\nx:\n  {deep * 25000}")
+    assert problems(plan_file) == ["not valid YAML: it is nested too deeply"]
+
+
+def test_many_brackets_are_not_deep(plan_file: Path) -> None:
+    many = ", ".join("{command: [a]}" for _ in range(1500))
+    plan_file.write_text(plan_file.read_text().replace("services:", f"hooks: {{before_start: [{many}]}}\nservices:", 1))
+    assert len(load_plan(plan_file).hooks.before_start) == 1500
+
+
 def test_an_alias_is_what_it_stands_for(plan_file: Path) -> None:
     text = plan_file.read_text()
     plan_file.write_text(text.replace("max_staleness: 2m", "max_staleness: &age 2m\n    timeouts: {dns: *age}"))
@@ -253,6 +292,14 @@ def test_a_record_belongs_to_the_closest_zone(plan_file: Path) -> None:
     assert found == [
         "line 24: services.web.dns[0].zone: www.sub.example.test belongs to the plan's zone sub.example.test"
     ]
+
+
+@pytest.mark.parametrize(("defined", "used"), [("Example.Test", "example.test"), ("example.test", "EXAMPLE.test.")])
+def test_the_case_of_a_zone_makes_no_difference(plan_file: Path, defined: str, used: str) -> None:
+    text = plan_file.read_text().replace("    example.test: {", f"    {defined}: {{", 1)
+    plan_file.write_text(text.replace("zone: example.test", f"zone: {used}", 1))
+    plan = load_plan(plan_file)
+    assert plan.services["web"].dns[0].zone in plan.dns.zones
 
 
 def test_one_name_may_have_several_types(plan_file: Path) -> None:
@@ -545,8 +592,8 @@ def test_nonsense_is_refused(plan_file: Path, content: str, said: list[str]) -> 
         ("max_staleness: 2m", "max_staleness: 2m: 3", "line 24: not valid YAML: mapping values are not allowed here"),
         ("max_staleness: 2m", 'max_staleness: "2m', "line 25: not valid YAML: found unexpected end of stream"),
         ("version: 1", "version: *x", "line 1: not valid YAML: found undefined alias 'x'"),
-        # Of a character that YAML does not have nobody says where it is.
-        ("version: 1", "version: 1\0", "not valid YAML: it is not YAML"),
+        ("max_staleness: 2m", "max_staleness: 2m\0", r"line 24: not valid YAML: '\x00' is no character of YAML"),
+        ("max_staleness: 2m", "mode: \x1bhot", r"line 24: not valid YAML: '\x1b' is no character of YAML"),
         # It is one problem, not that the plan has no such key too.
         (
             "max_staleness: 2m",

@@ -56,6 +56,8 @@ def parse_size(value: Any) -> int:
         size = round(float(match[1]) * _SIZES[match[2]])
         if size > LARGEST_SIZE:
             raise ValueError(f"{value!r:.40} is more than there is")
+        if not size:
+            raise ValueError(f"{value!r:.40} is not more than nothing")
         return size
     raise ValueError(f"{value!r:.40} is no size; write 512MiB, 40GiB or 2TB")
 

@@ -4,6 +4,7 @@ without an end.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -13,6 +14,7 @@ from vcrecovery.plan.problems import Key, Problem, dotted
 _MERGE = "tag:yaml.org,2002:merge"
 #: What aliases may come to, written out.
 _MOST_VALUES = 1_000_000
+_DEEPEST = 1000
 
 
 class NotYamlError(Exception):
@@ -35,6 +37,9 @@ class LinedYaml:
             if node is not None and "*" in text:
                 _check_aliases(node, {})
             self.data = self._data(node)
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise NotYamlError(line, f"{chr(error.character)!r} is no character of YAML") from error
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or "it is not YAML"
@@ -86,9 +91,23 @@ class LinedYaml:
 def _composed(text: str) -> yaml.Node | None:
     """Raises YAMLError. libyaml is ten times as quick; PyYAML's own parser says better what is wrong."""
     try:
+        _check_depth(text)
         return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+def _check_depth(text: str) -> None:
+    """Raises RecursionError. What composes libyaml's events has no such bound, and ends the program."""
+    # Each level takes a bracket, or a column before the line's first word; most plans have too few of both.
+    columns = max(map(len, re.findall(r"(?m)^[ ?-]*", text)))
+    if text.count("[") + text.count("{") + columns <= _DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise RecursionError
 
 
 class _EndlessError(Exception):

@@ -11,8 +11,13 @@ from vcrecovery.plan.problems import Key, suggest
 def reference_problems(raw: Any) -> Iterator[tuple[Key, str]]:
     """Of a plan that may have other problems too."""
     for key, what, name, where in _references(raw):
-        if isinstance(name, str) and name.rstrip(".").lower() not in where and name not in where:
+        if isinstance(name, str) and _plain(name) not in map(_plain, where):
             yield key, f"no {what} is called {name!r} {suggest(name, list(where))}"
+
+
+def _plain(name: Any) -> str:
+    """As the plan has it, whatever its case."""
+    return str(name).rstrip(".").lower()
 
 
 def _references(raw: Any) -> Iterator[tuple[Key, str, Any, Any]]:

@@ -13,6 +13,11 @@ from vcrecovery.plan.records import AaaaRecord, ARecord
 
 
 def service_problems(plan: Plan) -> Iterator[tuple[Key, str]]:
+    for name, secondary in plan.secondaries.items():
+        bridge = secondary.network.address
+        if whose := _no_machines(bridge.ip, bridge):
+            said = f"is {whose}; write the bridge's, such as {bridge.network.network_address + 1}"
+            yield ("secondaries", name, "network", "address"), f"{said}/{bridge.network.prefixlen}"
     taken: dict[str, str] = {}
     for name, service in plan.services.items():
         here: Key = ("services", name)
@@ -174,9 +179,12 @@ def _one_socket(one: Secondary | None, other: Secondary | None) -> str:
 
 def _taken(address: IPv4Address, bridge: IPv4Interface) -> str:
     """Whose address it is already in the standbys' network; empty if nobody's."""
+    return "the address of the network's bridge itself" if address == bridge.ip else _no_machines(address, bridge)
+
+
+def _no_machines(address: IPv4Address, bridge: IPv4Interface) -> str:
+    """What address it is that no machine of the network can have; empty if one can."""
     network = bridge.network
-    if address == bridge.ip:
-        return "the address of the network's bridge itself"
     if network.prefixlen < 31 and address == network.network_address:
         return "the network's own address"
     if network.prefixlen < 31 and address == network.broadcast_address:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
 from vcrecovery.plan.fields import NAME_PATTERN
 from vcrecovery.plan.problems import Key
@@ -20,14 +21,40 @@ _MESSAGES = {
 }
 
 
-def _message(item: Any, what: str) -> str:
+def _message(model: type[BaseModel], item: Any, what: str) -> str:
     """What one thing that pydantic found means."""
     if item["type"] == "extra_forbidden":
-        return f"is no key of {what}"
+        *where, key = item["loc"]
+        known = [name for section in _sections(model, tuple(where)) for name in section.model_fields]
+        near = difflib.get_close_matches(str(key), known, n=1)
+        return f"is no key of {what}" + (f"; did you mean {near[0]}?" if near else "")
     message: str = _MESSAGES.get(item["type"], item["msg"].removeprefix("Value error, "))
     if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] == NAME_PATTERN:
         message = "is no name: small letters, digits and dashes, at most 63"
     return message if message[1:2].isupper() else message[:1].lower() + message[1:]
+
+
+def _sections(kind: Any, location: tuple[int | str, ...]) -> Iterator[type[BaseModel]]:
+    """What may stand at pydantic's `location` in a value of that kind."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if not location:
+            yield kind
+        elif field := kind.model_fields.get(str(location[0])):
+            yield from _sections(field.annotation, location[1:])
+    elif origin is Annotated:
+        yield from _sections(parts[0], location)
+    elif origin in (dict, list, tuple):
+        if location:
+            yield from _sections(parts[-1], location[1:])
+    else:  # one of several: pydantic says which
+        meant = [part for part in parts if location and location[0] in _names_of(part)]
+        for part in meant or parts:
+            yield from _sections(part, location[1:] if meant else location)
+
+
+def _names_of(kind: Any) -> set[str]:
+    return {word.tag for word in get_args(kind) if isinstance(word, Tag)} | {getattr(kind, "__name__", "")}
 
 
 def _place(raw: Any, location: tuple[int | str, ...]) -> Key:
@@ -50,9 +77,4 @@ def validated(model: type[M], raw: Any, what: str) -> tuple[M | None, list[tuple
     try:
         return model.model_validate(raw), []
     except ValidationError as error:
-        return None, list(_problems(raw, error, what))
-
-
-def _problems(raw: Any, error: ValidationError, what: str) -> Iterator[tuple[Key, str]]:
-    for item in error.errors():
-        yield _place(raw, item["loc"]), _message(item, what)
+        return None, [(_place(raw, item["loc"]), _message(model, item, what)) for item in error.errors()]
