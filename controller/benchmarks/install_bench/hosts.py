@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ SITES = (3, 30)
 #: Seconds.
 PREPARED, PLAYED = 1800.0, 3600.0
 _SHARED = SCENARIOS / "shared"
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
 @dataclass(frozen=True)
@@ -135,12 +137,23 @@ def control_node(built: BuiltCollection, system: System) -> list[Step]:
     return steps
 
 
+@contextmanager
+def inotify_for(hosts: int) -> Iterator[None]:
+    """Each systemd takes some; the roots of all the containers are one user, who has 128 of them on a usual machine."""
+    before = _INOTIFY.read_text()
+    _INOTIFY.write_text(str(max(int(before), 64 * hosts)))
+    try:
+        yield
+    finally:
+        _INOTIFY.write_text(before)
+
+
 def laid_out(hosts: int, built: BuiltCollection, system: System) -> Site:
     """Raises LabError when anything of it fails."""
     file = built.folder / f"{hosts}-hosts.yml"
     file.write_text(yaml.safe_dump(inventory(hosts, system)))
     words = ("-i", _SHARED / "inventory/hosts.yml", "-i", file)
-    with place_for_machines(system) as (lxd, image):
+    with inotify_for(hosts), place_for_machines(system) as (lxd, image):
         own = environment(lxd, image, system, "hosts")
         with stderr_progress(f"{hosts} new machines"):
             for playbook in (_SHARED / "create.yml", SCENARIOS / "primary/prepare.yml"):
