@@ -155,7 +155,8 @@ def test_nobody_who_did_not_ask_for_them_gets_any(
 
 def test_a_libvirt_that_is_slow_ends_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call waits for as long as the driver allows: 10 s for its turn, 10 s for its answer."""
-    monkeypatch.setattr(SimulatedHost.__init__, "__defaults__", (20.0,))
+    _, *others = SimulatedHost.__init__.__defaults__ or ()
+    monkeypatch.setattr(SimulatedHost.__init__, "__defaults__", (20.0, *others))
     site = Site(tmp_path, {"web": {}, "mail": {}}, plan={"detection": {"hold_returning": True}})
     beats: list[float] = []
     process, environment = site.process("watch")
