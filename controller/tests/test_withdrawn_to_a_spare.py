@@ -8,6 +8,7 @@ import pytest
 
 from simulated.observed import Observed
 from simulated.site import Site
+from simulated.world import Service
 from vcrecovery.core.episode import Outcome
 from vcrecovery.core.service_state import Side
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE
@@ -36,13 +37,18 @@ def is_withdrawn(site: Site) -> bool:
     return (state.side, state.epoch, last.epoch, last.outcome) == (Side.STANDBY, 2, 2, Outcome.WITHDRAWN)
 
 
-@pytest.mark.parametrize("role", [ACTIVE, SPARE])
-def test_its_container_is_started_again(role: str, site: Site) -> None:
-    """Also where the fence had put it aside, and could not stop it."""
+def withdrawn(site: Site, role: str) -> Service:
+    """After it. With the role of a spare the container was put aside by the fence, which could not stop it."""
     web = site.world.services["web"]
     site.watch(8)
     assert is_withdrawn(site), site.log
     web.container.config |= {ROLE_KEY: role, EPOCH_KEY: "1" if role == ACTIVE else "2"}
+    return web
+
+
+@pytest.mark.parametrize("role", [ACTIVE, SPARE])
+def test_its_container_is_started_again(role: str, site: Site) -> None:
+    web = withdrawn(site, role)
     web.container_becomes("Stopped")
     site.watch(60)
     assert (web.serves, web.container.config[ROLE_KEY]) == (True, ACTIVE), site.log
@@ -51,10 +57,7 @@ def test_its_container_is_started_again(role: str, site: Site) -> None:
 
 @pytest.mark.parametrize("role", [ACTIVE, SPARE])
 def test_its_copy_is_refreshed(role: str, site: Site) -> None:
-    web = site.world.services["web"]
-    site.watch(8)
-    assert is_withdrawn(site), site.log
-    web.container.config |= {ROLE_KEY: role, EPOCH_KEY: "1" if role == ACTIVE else "2"}
+    web = withdrawn(site, role)
     before = len(site.log)
     site.watch(80)
     assert sum("web: copied to sec2" in line for line in site.log[before:]) == 2, site.log

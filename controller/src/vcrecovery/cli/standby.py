@@ -20,7 +20,7 @@ from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.places import is_elsewhere, place, places_of, put
 from vcrecovery.plan.problems import suggest
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, WAITS_ON_KEY, register, stand_by_again
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY, SPARE, WAITS_ON_KEY, epoch_of, register, stand_by_again
 from vcrecovery.standby.container import apply as apply_standby
 from vcrecovery.standby.copies import put_aside
 from vcrecovery.standby.seed import seed as seed_standby
@@ -190,7 +190,7 @@ def _has_come_back(env: Environment, state: ServiceState) -> bool:
     with suppress(ExternalError):
         found = home.get(service)
     # One of a later epoch is another controller's, and serves.
-    if found is None or found.config.get(ROLE_KEY) != ACTIVE or int(found.config.get(EPOCH_KEY) or 0) > state.epoch:
+    if found is None or found.config.get(ROLE_KEY) != ACTIVE or epoch_of(found) > state.epoch:
         return False
     stand_by_again(home, service)
     env.journal.serve_from_primary(service, env.clock.now())

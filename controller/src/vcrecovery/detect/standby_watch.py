@@ -30,7 +30,7 @@ from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import EPOCH_KEY
+from vcrecovery.standby.container import epoch_of
 from vcrecovery.standby.copies import is_left_paused, thaw
 from vcrecovery.store.lock import one_keeper
 from vcrecovery.store.standby_ends import StandbyEnds
@@ -248,9 +248,8 @@ class StandbyWatch:
             if self._written.pop(name, None) is not None:
                 self._ends.forget(name)
             return
-        of = int(found.config.get(EPOCH_KEY) or 0)
-        # An operation that was withdrawn has spent its epoch, and has not started it.
-        if not self._env.journal.epoch_started(name) <= of <= serving.epoch:
+        of = epoch_of(found)
+        if not self._env.journal.may_be_who_serves(name, of, serving.epoch):
             self._leave_one_of_another(name, of)
             return
         seen = self._seen.setdefault(name, self._unheard(name, serving, found))

@@ -26,7 +26,7 @@ from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.steps.switch import switch
 from vcrecovery.operations.steps.take_back import take_back
 from vcrecovery.operations.steps.verify import verify
-from vcrecovery.standby.container import EPOCH_KEY
+from vcrecovery.standby.container import epoch_of
 from vcrecovery.store.lock import after_acts
 
 
@@ -55,7 +55,7 @@ class FailoverSteps:
         found = [0]
         with contextlib.suppress(ExternalError):
             instance = self._subject.read_standby()
-            found.append(int(instance.config.get(EPOCH_KEY) or 0) if instance else 0)
+            found.append(epoch_of(instance) if instance else 0)
         return max(*found, records.newest_epoch(self._subject.names))
 
     def run_hooks(

@@ -20,7 +20,7 @@ from vcrecovery.operations.failover import ALONE, ProgressReporter
 from vcrecovery.operations.locked import fail_over_locked
 from vcrecovery.plan.model import Plan, Spare
 from vcrecovery.plan.places import place, put
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, STANDBY, boots_with_its_machine
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, SPARE, STANDBY, boots_with_its_machine, epoch_of
 from vcrecovery.standby.copies import copied, copy, is_whole, of_no_later_epoch, put_aside
 from vcrecovery.store.lock import is_being_moved, one_keeper, one_mover, service_lock
 
@@ -152,13 +152,13 @@ def _serving(env: Environment, name: str) -> ServiceState | None:
 def _ran_on(found: Instance, state: ServiceState) -> bool:
     """Whether it is one of ours that serves no more, and runs, or takes files."""
     runs = found.config.get(ROLE_KEY) in (ACTIVE, SPARE) and found.status != STOPPED
-    return (runs or _takes_files(found)) and int(found.config.get(EPOCH_KEY) or 0) < state.epoch
+    return (runs or _takes_files(found)) and epoch_of(found) < state.epoch
 
 
 def _may_be_of(env: Environment, found: Instance, state: ServiceState) -> bool:
     """Whether it is the one that serves. A failover that was withdrawn spent an epoch, and may have put it aside."""
-    of, started = int(found.config.get(EPOCH_KEY) or 0), env.journal.epoch_started(state.service)
-    return found.config.get(ROLE_KEY) in (ACTIVE, SPARE) and started <= of <= state.epoch
+    aside_or_not = found.config.get(ROLE_KEY) in (ACTIVE, SPARE)
+    return aside_or_not and env.journal.may_be_who_serves(state.service, epoch_of(found), state.epoch)
 
 
 def _is_due(env: Environment, found: Instance | None, spare: Spare, state: ServiceState) -> bool:

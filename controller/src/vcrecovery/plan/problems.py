@@ -48,7 +48,11 @@ def suggest(word: str, known: list[str]) -> str:
     """`(known: a, b; did you mean a?)` for an error line."""
     if not known:
         return "(none is defined)"
-    near = difflib.get_close_matches(word, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-    return f"(known: {shown}{hint})"
+    return f"(known: {shown}{near_to(word, known)})"
+
+
+def near_to(word: str, known: list[str]) -> str:
+    """`; did you mean a?`, or nothing."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

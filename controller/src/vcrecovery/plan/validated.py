@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
 from vcrecovery.plan.fields import NAME_PATTERN
-from vcrecovery.plan.problems import Key
+from vcrecovery.plan.problems import Key, near_to
 
 M = TypeVar("M", bound=BaseModel)
 #: What pydantic says in its own words.
@@ -26,8 +25,7 @@ def _message(model: type[BaseModel], item: Any, what: str) -> str:
     if item["type"] == "extra_forbidden":
         *where, key = item["loc"]
         known = [name for section in _sections(model, tuple(where)) for name in section.model_fields]
-        near = difflib.get_close_matches(str(key), known, n=1)
-        return f"is no key of {what}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"is no key of {what}{near_to(str(key), known)}"
     message: str = _MESSAGES.get(item["type"], item["msg"].removeprefix("Value error, "))
     if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] == NAME_PATTERN:
         message = "is no name: small letters, digits and dashes, at most 63"

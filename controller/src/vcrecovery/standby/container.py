@@ -110,6 +110,11 @@ def devices_of(service: Service, secondary: Secondary) -> dict[str, dict[str, st
 STAYS_OFF = {"boot.autostart": "false", "boot.autostart.priority": ""}
 
 
+def epoch_of(found: Instance) -> int:
+    """The epoch of the operation that claimed the container last; 0: none has."""
+    return int(found.config.get(EPOCH_KEY) or 0)
+
+
 def boots_with_its_machine(plan: Plan, name: str) -> dict[str, str]:
     """What has LXD start a container that serves when its machine boots: those first that others need.
 

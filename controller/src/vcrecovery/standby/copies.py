@@ -28,6 +28,7 @@ from vcrecovery.standby.container import (
     Changes,
     config_of,
     devices_of,
+    epoch_of,
     secondary_of,
     storage_and_network,
 )
@@ -225,7 +226,7 @@ def put_aside(
 
 def of_no_later_epoch(lxd: LxdServer, found: Instance, epoch: int) -> Instance:
     """The same. Raises RefusedError for one that another controller has claimed since."""
-    if int(found.config.get(EPOCH_KEY) or 0) > epoch:
+    if epoch_of(found) > epoch:
         raise RefusedError(
             f"container {found.name} on {lxd.name} belongs to epoch {found.config[EPOCH_KEY]}; this controller is at "
             f"{epoch}",
@@ -242,7 +243,7 @@ def _refuse_what_is_no_copy(lxd: LxdServer, found: Instance, epoch: int, *, at_h
             f"secondary {lxd.name} has a container {name} that is no copy of this service",
             "rename that container or the service",
         )
-    if int(found.config.get(EPOCH_KEY) or 0) > epoch:
+    if epoch_of(found) > epoch:
         raise RefusedError(
             f"container {name} on {lxd.name} belongs to epoch {found.config[EPOCH_KEY]}",
             "another controller has failed over since: see its `vcrecovery history`",

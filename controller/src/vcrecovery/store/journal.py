@@ -242,6 +242,11 @@ class Journal:
         )
         return int(found[0] or 0)
 
+    def may_be_who_serves(self, service: str, of: int, epoch: int) -> bool:
+        """Of a container of epoch `of`, at `epoch`: an operation that was withdrawn has spent its own, and has not
+        started it."""
+        return of == epoch or self.epoch_started(service) <= of < epoch
+
     def standbys_elsewhere(self) -> dict[str, str]:
         """The secondary whose container counts, of standbys that have been started, or moved; see `placed_on`."""
         found = dict(self.rows(f"SELECT name, {_ON} FROM service WHERE {_ON} IS NOT NULL"))  # noqa: S608

@@ -22,7 +22,7 @@ from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.moving import problem_of_the_copy, serves_on
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import EPOCH_KEY, READY_KEY
+from vcrecovery.standby.container import EPOCH_KEY, READY_KEY, epoch_of
 from vcrecovery.transfer.freshness import Freshness, read_age
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
         return f"secondary {subject.lxd.name} has no container {name}; the role `secondary` makes it"
     if instance.config.get(READY_KEY) != "true":
         return f"the standby of {name} was never made ready; run the role `secondary`"
-    if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
+    if epoch_of(instance) > episode.epoch:
         return f"container {name} belongs to epoch {instance.config[EPOCH_KEY]}; see `vcrecovery history`"
     return ""
 

@@ -17,7 +17,7 @@ from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations import records
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.policy import policy_for
-from vcrecovery.standby.container import EPOCH_KEY, READY_KEY
+from vcrecovery.standby.container import EPOCH_KEY, READY_KEY, epoch_of
 
 if TYPE_CHECKING:
     from vcrecovery.drivers.libvirt import LibvirtHost
@@ -112,7 +112,7 @@ class Subject:
             )
         if instance.config.get(READY_KEY) != "true":
             raise ExternalError(f"the standby of {self.name} was never made ready", "run the role `secondary`")
-        if int(instance.config.get(EPOCH_KEY) or 0) > episode.epoch:
+        if epoch_of(instance) > episode.epoch:
             raise RefusedError(
                 f"container {self.name} belongs to epoch {instance.config[EPOCH_KEY]}; "
                 f"this controller is at {episode.epoch}",

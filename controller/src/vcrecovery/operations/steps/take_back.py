@@ -10,7 +10,7 @@ from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.steps.confirm import ask_ports
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, stand_by_again
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, epoch_of, stand_by_again
 
 #: Seconds for which a VM that was asked to shut down, and has not, is watched: it may be late. One that answers for so
 #: long serves.
@@ -73,7 +73,7 @@ def _stand_by(subject: Subject, episode: Episode) -> None:
     instance = subject.read_standby()
     if instance is None or instance.config.get(ROLE_KEY) != ACTIVE:
         return
-    if int(instance.config.get(EPOCH_KEY) or 0) != episode.epoch:
+    if epoch_of(instance) != episode.epoch:
         raise RefusedError(
             f"container {name} belongs to epoch {instance.config.get(EPOCH_KEY)}; this is {episode.epoch}",
             "another controller has failed over since: see its `vcrecovery history`",

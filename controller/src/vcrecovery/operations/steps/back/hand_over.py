@@ -14,7 +14,7 @@ from vcrecovery.operations import virtual_address
 from vcrecovery.operations.serving import targets
 from vcrecovery.operations.steps.back.boot import is_up
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, STAYS_OFF
+from vcrecovery.standby.container import EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, STAYS_OFF, epoch_of
 from vcrecovery.transfer.failback_orders import ORDER_KEY
 
 #: Seconds for the VM's services to start, at least.
@@ -57,7 +57,7 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
         found = _standby(subject, episode)
         if found.config.get(ROLE_KEY) == STANDBY:
             return found
-        if int(found.config.get(EPOCH_KEY) or 0) != episode.epoch or found.status != STOPPED:
+        if epoch_of(found) != episode.epoch or found.status != STOPPED:
             raise RefusedError(f"container {found.name} was started or claimed after its stop: it may have written")
         if has_run_since_its_stop(found, episode):
             raise RefusedError(f"container {found.name} has run after its stop: the VM may lack what it has written")
