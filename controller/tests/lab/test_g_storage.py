@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.errors import ExitCode
+
 from .conftest import Lab
 from .own_standby import Ground, own_standby, pool
 from .waiting import wait_for
@@ -81,6 +83,8 @@ def test_a_standby_takes_no_more_than_its_limits(ground: Ground, tmp_path: Path)
         assert hungry.returncode != 0
         # The neighbours, and LXD, go on.
         assert standby.inside("cat", "/www/index.html") == "one\n"
+        # As full as it is, LXD might not note that.
+        (standby.rootfs / "www/larger").unlink()
         standby.stand_by_again()
         # What the plan does not limit any more is not.
         standby.write_plan(limits={"cpu": 2})
@@ -88,6 +92,36 @@ def test_a_standby_takes_no_more_than_its_limits(ground: Ground, tmp_path: Path)
         found = standby.instance
         assert (found.config.get("limits.cpu"), found.config.get("limits.memory")) == ("2", None)
         assert "size" not in found.devices["root"]
+
+
+def test_a_container_without_any_room_is_stopped_and_tells_the_way_out(ground: Ground, tmp_path: Path) -> None:
+    """LXD stops one and calls that a failure: it cannot change the owner of a folder there, nor what it notes of it."""
+    with (
+        pool(ground, "vcrt-brim", "btrfs", size="1GiB") as name,
+        own_standby(ground, "vcrt-br", name, tmp_path, limits={"disk": "60MiB"}) as standby,
+    ):
+        standby.make_source()
+        standby.apply()
+        assert standby.sync().returncode == 0
+        done = standby.fail_over()
+        assert done.returncode == 0, done.stderr
+        large = standby.rootfs / "www/large"
+        large.write_bytes(os.urandom(20 << 20))
+        os.sync()
+        # Less than it has: a full one may have room for LXD's notes left, and this one has none.
+        ground.lxc("config", "device", "set", standby.name, "root", "size=10MiB", check=False)
+        standby.stop()
+        assert standby.instance.status == "Stopped"
+        done = standby.vcrecovery("standby", "reset", standby.name)
+        assert done.returncode == ExitCode.EXTERNAL
+        assert "quota exceeded" in done.stderr.lower()
+        assert done.stderr.endswith("remove what it can spare, then run it again\n"), done.stderr
+        large.unlink()
+        os.sync()
+        standby.stand_by_again()
+        standby.apply()
+        done = standby.fail_over()
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_primary_that_fills_its_standby_leaves_room_for_the_others(ground: Ground, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The start of a container, while LXD has what it needs only in a moment."""
+"""The start of a container, while LXD has what it needs only in a moment; its stop, on a full disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Starting(Instances):
     def _set_state(self, *_words: Any, **_options: Any) -> None:
         self.tried += 1
         if word := next(self._words, self._last):
-            raise error_of(word)(f"LXD on secondary sec1: the start of web: {word}")
+            raise error_of("LXD on secondary sec1: the start of web", word)
         self.running = True
 
 
@@ -64,3 +64,17 @@ def test_what_is_busy_is_waited_for_as_long_as_the_start_may_take() -> None:
     with pytest.raises(ExternalError, match="is busy running"):
         server.start("web", 10.0)
     assert 10 <= server.clock.steady() < 11
+
+
+FULL = "Failed clearing ownership: chown /var/lib/lxd/containers/web: disk quota exceeded"
+
+
+def test_one_that_has_stopped_though_the_server_calls_it_a_failure_is_stopped() -> None:
+    Starting(FULL).stop("web", 10.0)
+
+
+def test_one_that_goes_on_is_told_with_the_reason_and_the_way_out() -> None:
+    server = Starting(FULL)
+    server.running = True
+    with pytest.raises(ExternalError, match=r"disk quota exceeded; its disk is full, or its pool: remove what"):
+        server.stop("web", 10.0)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT = 10.0
 T = TypeVar("T")
+_FULL = "its disk is full, or its pool: remove what it can spare, then run it again"
 
 
 class TryAgainError(ExternalError):
@@ -191,7 +192,7 @@ class Connection:
         except AnswerError as error:
             if error.status_code == 503:
                 raise self._unreachable(error) from error
-            raise error_of(str(error))(f"{self.called}: {error}") from error
+            raise error_of(self.called, str(error)) from error
 
     def _found(self, call: Callable[[Any], Any]) -> Any:
         """What `call` returns; None when the server says that there is no such thing."""
@@ -218,7 +219,7 @@ class Connection:
             if result["status_code"] < 200:
                 raise ExternalError(f"{self.called} did not finish {doing} within {timeout:.0f} s")
             said = " ".join(str(result["err"]).split())
-            raise error_of(said)(f"{self.called}: {doing}: {said}")
+            raise error_of(f"{self.called}: {doing}", said)
 
         return self._guard(change)
 
@@ -234,8 +235,14 @@ def _result(answer: Mapping[str, Any]) -> Any:
     return {"status_code": 103 if goes_on else 400, "err": answer["error"]}
 
 
-def error_of(said: str) -> type[ExternalError]:
-    """The error for what LXD said, by whether it passes."""
+def error_of(what: str, said: str) -> ExternalError:
+    """The error for what LXD said of `what`, by whether it passes."""
+    # LXD keeps its notes of a container on that one's own disk.
+    full = any(word in said.lower() for word in ("quota exceeded", "no space left"))
+    return _kind_of(said)(f"{what}: {said}", _FULL if full else "")
+
+
+def _kind_of(said: str) -> type[ExternalError]:
     if "unavailable on this server" in said:
         return NotThereYetError
     # "Error status" is LXD's word when a container's own monitor has not answered it for 5 s, as on a busy machine.

@@ -246,8 +246,16 @@ class Instances(Connection):
         self._set_state(instance, "unfreeze", timeout, f"the thawing of {instance}")
 
     def stop(self, instance: str, timeout: float) -> None:
-        """Stops it at once. For containers that hold nothing."""
-        self._set_state(instance, "stop", timeout, f"the stop of {instance}", force=True)
+        """Stops it at once. For containers that hold nothing.
+
+        The server may say that it failed, and have stopped it: on a full disk it cannot tidy up.
+        """
+        try:
+            self._set_state(instance, "stop", timeout, f"the stop of {instance}", force=True)
+        except ExternalError:
+            found = self.get(instance)
+            if found is None or found.status != STOPPED:
+                raise
 
     def shut_down(self, instance: str, timeout: float) -> None:
         """Lets it end by itself; one that has not within `timeout` seconds is stopped at once. It may be frozen."""
