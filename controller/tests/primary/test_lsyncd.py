@@ -31,6 +31,8 @@ class Lsyncd(Pair):
         self.run_dir = Path(self.settings.run_dir)
         (self.run_dir / "lsyncd").mkdir()
         Path(self.lists["lsyncd"]).write_text("/left out\n")
+        # Both are there before anything runs, as the role makes them.
+        Path(self.lists["rsync-filter"]).touch()
 
     def configure(self, rsync: str = "/usr/bin/rsync") -> Path:
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined)  # noqa: S701  it is Lua, not HTML
