@@ -19,7 +19,7 @@ from test_lsyncd import Lsyncd
 from vcrecovery.primary import lasting_mounts as lasting
 from vcrecovery.primary import watched_mounts as module
 from vcrecovery.primary.heartbeat import beat
-from vcrecovery.primary.mounts import OWN
+from vcrecovery.primary.mounts import OWN, Mount, read_mounts
 from vcrecovery.primary.programs import ProgramError
 from vcrecovery.primary.sent_mounts import note_path
 from vcrecovery.primary.watched_mounts import WatchedMounts
@@ -195,6 +195,24 @@ def test_an_lsyncd_of_an_older_version_has_left_nothing_to_compare(watched: Watc
     assert watched.after(600) == (False, 0)
 
 
+def test_an_lsyncd_that_starts_at_this_very_moment_is_looked_at_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    noted = str(watched.pair.run_dir / "lsyncd/mounts")
+
+    def taken_away(place: str) -> dict[int, Mount]:
+        if place == noted:
+            raise FileNotFoundError(place)
+        return read_mounts(place)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(module, "read_mounts", taken_away)
+        assert watched.after(0) == (False, 0)
+    assert watched.after(0) == (False, 0)
+    watched.mounts(TOP, DISK)
+    assert watched.after(20) == (True, 0)
+
+
 class EndedError(Exception):
     """The end of a heartbeat."""
 
@@ -272,12 +290,20 @@ def test_what_is_mounted_later_is_watched_before_anybody_vouches_for_it(
             assert (pair.standby / "srv/data/second").exists()
 
 
+def noted_at(pair: Lsyncd) -> int | None:
+    """None while lsyncd starts."""
+    try:
+        return (pair.run_dir / "lsyncd/mounts").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 def start_anew(pair: Lsyncd) -> None:
     """It loads its configuration again, as after an overflow."""
-    before = (pair.run_dir / "lsyncd/mounts").stat().st_mtime_ns
+    before = noted_at(pair)
     pid = subprocess.run(
         ["pgrep", "-f", str(pair.folder / "lsyncd.lua")], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     os.kill(int(pid), signal.SIGHUP)
-    wait_until(lambda: (pair.run_dir / "lsyncd/mounts").stat().st_mtime_ns != before, "its start", 60)
+    wait_until(lambda: noted_at(pair) not in (None, before), "its start", 60)
     wait_until(lambda: not (pair.run_dir / "starting").exists(), "its sign", 60)

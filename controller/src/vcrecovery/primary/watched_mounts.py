@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from . import lasting_mounts as lasting
 from .fstab import FSTAB
@@ -64,11 +64,13 @@ class WatchedMounts:
         """Not that of an lsyncd that an older version has configured."""
         try:
             found = os.stat(self._place)
+            start = (found.st_ino, found.st_mtime_ns)
+            noted = read_mounts(self._place) if start != self._start else {}
         except FileNotFoundError:
+            # Also while lsyncd starts: it takes away what it had noted.
             return False
-        start = (found.st_ino, found.st_mtime_ns)
         if start != self._start:
-            self._known = self._lasting(self._place)
+            self._known = self._lasting(noted)
             self._start, self._text = start, b""
             self._not_before = self._now() + _STARTED
             # Of a heartbeat before this one: systemd makes it before lsyncd starts.
@@ -80,16 +82,17 @@ class WatchedMounts:
     def _place(self) -> str:
         return os.path.join(self._settings.run_dir, AT_START)
 
-    def _lasting(self, place: str) -> List[Mount]:
+    def _lasting(self, mounts: Dict[int, Mount]) -> List[Mount]:
         hidden = hidden_paths(self._settings.lists["rsync-filter"])
-        found = lasting_mounts(self._settings.source, hidden, read_mounts(place).values())
+        found = lasting_mounts(self._settings.source, hidden, mounts.values())
         # A remount that only changes options shows the same files.
         return [mount._replace(parent=0, options="") for mount in found]
 
     def _compare(self) -> None:
-        found = self._lasting(lasting.MOUNTS)
+        mounts = read_mounts(lasting.MOUNTS)
+        found = self._lasting(mounts)
         # What an automounter has unmounted, since nobody looked, is written to only once it is mounted again.
-        waits = {mount.point for mount in read_mounts(lasting.MOUNTS).values() if mount.kind == "autofs"}
+        waits = {mount.point for mount in mounts.values() if mount.kind == "autofs"}
         kept = [mount for mount in self._known if mount in found or mount.point not in waits]
         # In their order, too: one that was unmounted and mounted again at once is the last one now.
         if found != kept:
