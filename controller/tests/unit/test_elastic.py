@@ -461,6 +461,33 @@ def test_a_drained_one_is_given_back_once_it_is_empty(site: Site) -> None:
     assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
 
 
+def test_an_error_of_ours_with_one_holds_up_no_other(site: Site) -> None:
+    site.ask()
+    site.go_on(5)
+    begin_release(site.env, "elastic-1")
+    other = site.book.ask("other", "x", "10.30.2.1/24", {}, site.clock.now(), 2)
+    assert other is not None
+
+    def breaks_down(_order: Mapping[str, Any]) -> list[Made]:
+        raise KeyError("region")
+
+    breaks(site, "destroy", breaks_down)
+    site.go_on(5)
+    assert (site.lease.token, site.lease.state) == ("other", LeaseState.JOINED)
+    assert any("KeyError" in line and "elastic-1" in line for line in site.said()), site.said()
+    site.go_on(70)
+    assert [lease.token for lease in site.book.open()] == ["other"]
+
+
+def test_a_certificate_that_is_no_text_is_said(site: Site) -> None:
+    assert site.elastic is not None
+    site.elastic.certificate.write_bytes(b"\x30\x82\x01\xff")
+    site.ask()
+    site.go_on(400)
+    assert site.lease.state is LeaseState.GONE
+    assert "controller.crt cannot be read: it is no PEM" in site.lease.failure
+
+
 def test_another_process_is_not_in_its_way(site: Site) -> None:
     site.ask()
     with one_keeper(site.env.plan.state_dir, "_elastic"):

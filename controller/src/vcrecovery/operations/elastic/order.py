@@ -29,9 +29,10 @@ def order_to_make(env: Environment, elastic: Elastic, lease: Lease) -> dict[str,
     certificate, key = keep_certificate(folder_of(env.plan, lease), lease.name, env.clock.now())
     try:
         trusted = elastic.certificate.read_text()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no PEM"
         raise ExternalError(
-            f"balance.elastic.certificate {elastic.certificate} cannot be read: {error.strerror}", "correct that"
+            f"balance.elastic.certificate {elastic.certificate} cannot be read: {why}", "correct that"
         ) from error
     lxd = {
         "server_certificate": certificate,
