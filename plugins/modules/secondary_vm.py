@@ -39,7 +39,7 @@ options:
     type: int
     required: true
   standbys_disk:
-    description: Bytes of a disk of the standbys' own, with an ext4 file system; 0 for none. Only for a new VM.
+    description: Bytes of a disk of the standbys' own, with an ext4 file system; 0 for none. Only for a new VM, which keeps it.
     type: int
     default: 0
   image:
@@ -146,6 +146,11 @@ def size(count):
     return f"{count / (1 << 30):g} GiB"
 
 
+def disks_in(xml):
+    """The files of a definition's disks."""
+    return [source.get("file") for source in ET.fromstring(xml).findall("devices/disk/source")] if xml else []
+
+
 class Vm:
     """One VM; what is done to it is remembered in `done`."""
 
@@ -202,6 +207,12 @@ class Vm:
     def standbys(self, old):
         wanted, path = self.options["standbys_disk"], self.machine.standbys_path
         if not wanted:
+            if path in disks_in(old):
+                # Without it LXD has no pool from its next boot on.
+                self.fail(
+                    "it has a disk of the standbys' own, and the plan has none",
+                    "put vm.standbys_disk back, or remove the VM and its disks first",
+                )
             return
         if not os.path.exists(path):
             if old:
