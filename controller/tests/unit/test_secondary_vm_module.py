@@ -50,6 +50,14 @@ class Host:
         file = self._programs / "virsh.xml"
         return file.read_text() if file.exists() else ""
 
+    @property
+    def grown(self) -> str:
+        file = self._programs / "qemu-img.said"
+        return file.read_text() if file.exists() else ""
+
+    def forget_what_is_defined(self) -> None:
+        (self._programs / "virsh.xml").unlink()
+
     def run(self, **changed: Any) -> dict[str, Any]:
         asked = {
             "domain": "sec1",
@@ -101,3 +109,37 @@ def test_it_keeps_the_disk_of_the_standbys_that_the_plan_has_no_more(host: Host)
         "sec1: it has a disk of the standbys' own, and the plan has none; put vm.standbys_disk back" in refused["msg"]
     )
     assert host.defined == before
+
+
+@pytest.mark.parametrize("name", ["sec1.qcow2", "sec1-standbys.img"])
+def test_somebody_elses_disk_is_not_taken_for_its_own(host: Host, name: str) -> None:
+    """As of a VM that was undefined, and whose disk was kept: it would be grown, booted, and set up anew."""
+    theirs = host.images / name
+    theirs.write_text("all that they have")
+    refused = host.run(disk=2048)
+    assert refused.get("failed") is True, refused
+    assert (
+        f"sec1: {theirs} is there, and was not made here; move it away, or say another name: vm.domain"
+        in refused["msg"]
+    )
+    assert (theirs.read_text(), host.defined, host.grown) == ("all that they have", "", "")
+    assert host.run(disk=2048, _ansible_check_mode=True).get("failed") is True
+
+
+@pytest.mark.parametrize("made", [["sec1.qcow2"], ["sec1.qcow2", "sec1-standbys.img"]])
+def test_one_that_was_killed_before_it_was_defined_is_finished(host: Host, made: list[str]) -> None:
+    host.run()
+    host.forget_what_is_defined()
+    for file in host.images.glob("sec1*"):
+        if file.name not in [*made, "sec1-host-key", "sec1-host-key.pub"]:
+            file.unlink()
+    again = host.run()
+    assert again["done"][-2:] == ["defined", "started"], again
+    assert "disk copied from the image" not in again["done"]
+
+
+def test_one_of_before_whose_key_is_gone_is_its_own(host: Host) -> None:
+    host.run()
+    (host.images / "sec1-host-key").unlink()
+    (host.images / "sec1-host-key.pub").unlink()
+    assert host.run()["done"] == ["defined", "started"]
