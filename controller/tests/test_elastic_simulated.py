@@ -130,3 +130,28 @@ def test_when_it_fails_its_services_go_home_on_the_operators_word(tmp_path: Path
     site.failover(to=HERE, secondary_is_down=THERE, force=True)
     site.watch(30)
     assert site.web.serves, "\n".join(site.log[-30:])
+
+
+def test_nothing_fails_over_to_one_that_is_being_destroyed(tmp_path: Path) -> None:
+    """Its LXD still answers, and has the copy of when web went home: it would be gone in a moment, with web on it."""
+    site = Cloudy(tmp_path)
+    cloud, destroy = site.world.cloud, site.world.cloud.destroy
+
+    def takes_its_time(order: Any) -> Any:
+        if not site.web.machine_is_off:
+            site.world.machine_ends(HERE)
+            site.web.said_to_be_off = True
+            site.begin_failover(to=THERE, force=True, secondary_is_down=HERE)
+        site.scheduler.sleep(20)
+        return destroy(order)
+
+    cloud.destroy = takes_its_time  # type: ignore[method-assign]
+    site.there.machine_is_off = True
+    site.load(high=True)
+    site.goes_on(120)
+    assert site.there.serves
+    site.load(high=False)
+    site.goes_on(300)
+    assert [lease.state for lease in site.leases] == [LeaseState.GONE]
+    said = [line for line in site.log if "elastic-1 is being given back, and may be gone at any moment" in line]
+    assert said, "\n".join(site.log[-30:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +26,7 @@ from vcrecovery.report.protection import Protection, protection
 from vcrecovery.report.query_pool import QueryPool
 from vcrecovery.report.secondaries import of_secondaries
 from vcrecovery.report.view import ServiceView
+from vcrecovery.standby.container import ROLE_KEY, STANDBY
 from vcrecovery.store.powered import PoweredBook
 
 
@@ -304,6 +306,25 @@ def test_its_hypervisor_reboots_while_it_is_off(memory_path: Path) -> None:
     vm.unmount()
     site.watch(5)
     assert takes_files(site, vm)
+
+
+@pytest.mark.parametrize("kept_on", [False, True])
+def test_it_is_noted_what_it_holds_before_it_ends_otherwise(kept_on: bool, memory_path: Path) -> None:
+    """As with its hypervisor's power, or by hand: else its standbys would be known as they were long before, or not."""
+    site, vm = failed_over(memory_path)
+    note = place_of_disk(site.plan, "sec1").note
+    site.watch(120)
+    assert not note.exists()  # one that serves is not known as it will be
+    site.serve_from_primary("web")
+    if kept_on:
+        site.by_hand(lambda env: SecondaryPower(env, "sec1").keep_on(3600))
+    site.watch(70)
+    vm.ends("")
+    site.watch(5)
+    assert takes_files(site, vm)
+    noted = json.loads(note.read_text())["instances"]["web"]["expanded_config"]
+    assert (noted[ROLE_KEY], noted) == (STANDBY, site.world.services["web"].container.config)
+    assert site.scheduler.broken is None
 
 
 def test_one_that_somebody_ends_while_a_standby_serves_is_left_alone(memory_path: Path) -> None:

@@ -16,7 +16,7 @@ author:
 description:
   - Copies a cloud image, gives it a seed for cloud-init, defines the VM in libvirt and starts it. One that is there gets
     what has changed; cores, memory, cards and the seed take effect at its next boot, which is the operator's to choose.
-  - A domain of the same name that this module has not made is never touched.
+  - A domain of the same name that this module has not made is never touched, nor is a disk of that name.
 options:
   domain:
     description: Its name in libvirt.
@@ -39,7 +39,7 @@ options:
     type: int
     required: true
   standbys_disk:
-    description: Bytes of a disk of the standbys' own, with an ext4 file system; 0 for none. Only for a new VM.
+    description: Bytes of a disk of the standbys' own, with an ext4 file system; 0 for none. Only for a new VM, which keeps it.
     type: int
     default: 0
   image:
@@ -146,6 +146,11 @@ def size(count):
     return f"{count / (1 << 30):g} GiB"
 
 
+def disks_in(xml):
+    """The files of a definition's disks."""
+    return [source.get("file") for source in ET.fromstring(xml).findall("devices/disk/source")] if xml else []
+
+
 class Vm:
     """One VM; what is done to it is remembered in `done`."""
 
@@ -161,9 +166,10 @@ class Vm:
             return
         old = self.ask(["virsh", "dumpxml", "--inactive", "--security-info", self.machine.domain], may_fail=True)
         self.refuse_what_is_not_ours(old)
+        # First, so that disks without a domain are known as ours where an earlier run was cut off.
+        texts = self.seed()
         self.disk()
         self.standbys(old)
-        texts = self.seed()
         wanted = definition(self.machine, self.accelerator(), texts)
         if signature_in(old) != signature_in(wanted) or not os.path.exists(self.machine.seed_path):
             self.change("defined", lambda: self.write_seed_and_define(texts, wanted))
@@ -175,6 +181,16 @@ class Vm:
         name = self.machine.domain
         if old and not signature_in(old):
             self.fail("this host has a domain of that name that was not made here", "say another name: vm.domain")
+        if old or os.path.exists(self.key_path):
+            return
+        for path in (self.machine.disk_path, self.machine.standbys_path):
+            if os.path.exists(path):
+                self.fail(f"{path} is there, and was not made here", "move it away, or say another name: vm.domain")
+
+    @property
+    def key_path(self):
+        """Of its SSH host key, the file of the private one."""
+        return f"{self.machine.folder}/{self.machine.domain}-host-key"
 
     def disk(self):
         path = self.machine.disk_path
@@ -202,6 +218,12 @@ class Vm:
     def standbys(self, old):
         wanted, path = self.options["standbys_disk"], self.machine.standbys_path
         if not wanted:
+            if path in disks_in(old):
+                # Without it LXD has no pool from its next boot on.
+                self.fail(
+                    "it has a disk of the standbys' own, and the plan has none",
+                    "put vm.standbys_disk back, or remove the VM and its disks first",
+                )
             return
         if not os.path.exists(path):
             if old:
@@ -233,7 +255,7 @@ class Vm:
 
     def seed(self):
         """The files for cloud-init, by the VM's host key."""
-        private = f"{self.machine.folder}/{self.machine.domain}-host-key"
+        private = self.key_path
         if not os.path.exists(private):
             if self.module.check_mode:
                 return self.seed_files(("", ""))
@@ -293,7 +315,7 @@ class Vm:
         return found
 
     def host_key(self):
-        public = f"{self.machine.folder}/{self.machine.domain}-host-key.pub"
+        public = f"{self.key_path}.pub"
         if not os.path.exists(public):
             return {}
         with open(public, encoding="utf-8") as file:

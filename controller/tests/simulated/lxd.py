@@ -121,7 +121,8 @@ class SimulatedLxd(LxdServer):
         for place in self._world.in_lxd(self.name):
             if place.container.status != STOPPED:
                 raise ExternalError(f"{place.name} runs on secondary {self.name}")
-        return {}
+        there = [place for place in self._world.in_lxd(self.name) if place.is_there]
+        return {"instances": {place.name: {"expanded_config": dict(place.container.config)} for place in there}}
 
     def has(self, name: str) -> bool:
         return self._there(name) is not None

@@ -16,10 +16,13 @@ from test_spare import with_a_spare
 
 from evidence_cases import proof
 from simulated.cloud import SimulatedCloud
+from vcrecovery.balance.choice import Choice
+from vcrecovery.balance.new_machines import Growth
 from vcrecovery.core.episode import Episode, Outcome, Request, Step
 from vcrecovery.core.lease import Lease, LeaseState, not_before
 from vcrecovery.drivers.provisioner import Made
 from vcrecovery.errors import ExternalError
+from vcrecovery.operations.elastic import room
 from vcrecovery.operations.elastic.keeper import LeaseKeeper, begin_release
 from vcrecovery.operations.environment import Environment, Provisioner, folder_of
 from vcrecovery.operations.rebalance import request_of
@@ -169,6 +172,28 @@ def test_what_it_is_told(site: Site) -> None:
     begin_release(site.env, "elastic-1")
     site.go_on(5)
     assert not folder.exists()
+
+
+def test_it_is_found_where_it_was_made_though_the_template_has_changed(site: Site) -> None:
+    """A cloud asks one region at a time: in another one there is no such machine, and it would be paid for unseen."""
+    made_in = {"region": "eu-1"}
+
+    def in_its_region(call: Callable[[Mapping[str, Any]], list[Made]]) -> Callable[[Mapping[str, Any]], list[Made]]:
+        return lambda order: call(order) if order["options"] == made_in else []
+
+    for verb in ("describe", "destroy"):
+        setattr(site.cloud, verb, in_its_region(getattr(site.cloud, verb)))
+    assert site.elastic is not None
+    options = site.elastic.template.options
+    options.clear()
+    options.update(made_in)
+    (lease,) = room.ask(site.env, site.elastic, Growth(Choice(), ["new-1"]), "sec1 is overloaded")
+    site.go_on(5)
+    assert site.lease.state is LeaseState.JOINED
+    options["region"] = "eu-2"
+    begin_release(site.env, lease.name)
+    site.go_on(5)
+    assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
 
 
 def test_one_that_takes_its_time_joins_when_it_is_up(site: Site) -> None:
@@ -434,6 +459,33 @@ def test_a_drained_one_is_given_back_once_it_is_empty(site: Site) -> None:
     site.lxd.found = []
     site.go_on(10)
     assert (site.lease.state, site.cloud.paid_for) == (LeaseState.GONE, 0)
+
+
+def test_an_error_of_ours_with_one_holds_up_no_other(site: Site) -> None:
+    site.ask()
+    site.go_on(5)
+    begin_release(site.env, "elastic-1")
+    other = site.book.ask("other", "x", "10.30.2.1/24", {}, site.clock.now(), 2)
+    assert other is not None
+
+    def breaks_down(_order: Mapping[str, Any]) -> list[Made]:
+        raise KeyError("region")
+
+    breaks(site, "destroy", breaks_down)
+    site.go_on(5)
+    assert (site.lease.token, site.lease.state) == ("other", LeaseState.JOINED)
+    assert any("KeyError" in line and "elastic-1" in line for line in site.said()), site.said()
+    site.go_on(70)
+    assert [lease.token for lease in site.book.open()] == ["other"]
+
+
+def test_a_certificate_that_is_no_text_is_said(site: Site) -> None:
+    assert site.elastic is not None
+    site.elastic.certificate.write_bytes(b"\x30\x82\x01\xff")
+    site.ask()
+    site.go_on(400)
+    assert site.lease.state is LeaseState.GONE
+    assert "controller.crt cannot be read: it is no PEM" in site.lease.failure
 
 
 def test_another_process_is_not_in_its_way(site: Site) -> None:

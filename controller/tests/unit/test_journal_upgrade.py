@@ -17,7 +17,9 @@ from vcrecovery.report import explain
 from vcrecovery.store.connection import Connection
 from vcrecovery.store.drills import DrillBook
 from vcrecovery.store.journal import Journal
+from vcrecovery.store.leases import LeaseBook
 from vcrecovery.store.quarantines import QuarantineBook
+from vcrecovery.store.schema import LEASE_SCHEMA
 
 #: As version 0.1.0 made it.
 OLD = """
@@ -169,3 +171,21 @@ def test_an_old_journal_gets_its_table_of_drills(tmp_path: Path) -> None:
     assert [drill.service for drill in DrillBook(Journal(path)).history()] == ["web"]
     # Its failovers are untouched, and none of them is a drill.
     assert len(Journal(path).history()) == 1
+
+
+def test_a_machine_of_before_has_the_options_of_the_plan(tmp_path: Path) -> None:
+    path = old_journal(tmp_path)
+    column = ", options TEXT NOT NULL DEFAULT 'null'"
+    assert column in LEASE_SCHEMA
+    with sqlite3.connect(path, factory=Connection) as database:
+        database.executescript(LEASE_SCHEMA.replace(column, ""))
+        database.execute(
+            "INSERT INTO lease (token, state, why, network, asked_at) VALUES ('a', 'joined', 'x', '10.30.1.1/24', 5.0)"
+        )
+    database.close()
+    book = LeaseBook(Journal(path))
+    (before,) = book.open()
+    assert (before.token, before.options) == ("a", None)
+    asked = book.ask("b", "x", "10.30.2.1/24", {}, 6.0, 2, {"region": "eu-1"})
+    assert asked is not None
+    assert asked.options == {"region": "eu-1"}

@@ -162,6 +162,11 @@ def test_an_odd_answer_is_none(said: str) -> None:
         describe(saying(f"echo '{said}'"))
 
 
+def test_an_answer_of_brackets_only_is_none() -> None:
+    with pytest.raises(ExternalError, match="`sh describe` answers with something else than machines"):
+        describe(saying(f"echo '{'[' * 3000}'"))
+
+
 def test_what_it_says_is_shown_in_one_line() -> None:
     with pytest.raises(ExternalError, match=r"`sh describe` failed with status 3: no quota\\x1b\[2J$"):
         describe(saying(r"echo first; printf 'no quota\033[2J\n' >&2; exit 3"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 #: Seconds after which a destroy that failed is tried again; twice as long each time, up to the longest.
 _AGAIN, LONGEST = 60.0, 3600.0
@@ -26,8 +27,8 @@ class Lease:
     """`token`: how its provisioner knows it. `why`: it was asked for. Times are seconds since the epoch.
 
     `network`: of its standbys, the bridge's address. `addresses`: of each service that may go there. `machine`: the
-    provisioner's word for it. `failure`: why it never joined, or is ended. `trouble`: why the last step failed; it is
-    tried again at `not_before`, after so many `tries`.
+    provisioner's word for it. `options`: what that was given for it; None: nobody has noted it. `failure`: why it never
+    joined, or is ended. `trouble`: why the last step failed; it is tried again at `not_before`, after so many `tries`.
     """
 
     number: int
@@ -48,6 +49,7 @@ class Lease:
     tries: int = 0
     not_before: float = 0.0
     addresses: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:

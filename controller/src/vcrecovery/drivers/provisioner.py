@@ -63,7 +63,7 @@ class CommandProvisioner:
             if not isinstance(machines, list) or len(machines) > _MOST:
                 raise TypeError
             return [_made(one) for one in machines]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ExternalError(f"{said} answers with something else than machines: {last}") from error
 
 

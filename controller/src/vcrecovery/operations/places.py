@@ -94,9 +94,8 @@ def _refuse_drained(env: Environment, to: str) -> None:
 
 def why_nothing_goes_there(env: Environment, to: str) -> tuple[str, str] | None:
     """In words, with the way out; None where standbys may be moved there."""
-    # The lease first: one that is given back is drained until it is gone.
-    lease = LeaseBook(env.journal).of(to)
-    if lease is not None and lease.state is LeaseState.RELEASING:
+    # First: one that is given back is drained until it is gone.
+    if is_being_given_back(env, to):
         return f"{to} is being given back", "name another secondary; `vcrecovery status` shows them"
     if (drained := DrainedBook(env.journal).all().get(to)) is not None:
         return (
@@ -104,6 +103,12 @@ def why_nothing_goes_there(env: Environment, to: str) -> tuple[str, str] | None:
             f"`vcrecovery undrain {to}` when the work there is over",
         )
     return None
+
+
+def is_being_given_back(env: Environment, secondary: str) -> bool:
+    """Its machine may be gone at any moment, with all that is on it."""
+    lease = LeaseBook(env.journal).of(secondary)
+    return lease is not None and lease.state is LeaseState.RELEASING
 
 
 @contextmanager

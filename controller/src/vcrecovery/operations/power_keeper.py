@@ -8,7 +8,7 @@ from vcrecovery.core.power import Power
 from vcrecovery.core.secondary_power import PowerAct, PowerDecision, SeenSecondary, decide_power
 from vcrecovery.drivers.runtime import Event, each
 from vcrecovery.errors import RefusedError
-from vcrecovery.keeping import SayOnce, keep
+from vcrecovery.keeping import SayOnce, keep, spaced
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.secondary_power import SHUTS_DOWN_WITHIN, SecondaryPower, on_demand_secondaries
 from vcrecovery.store.powered import PoweredBook
@@ -16,6 +16,8 @@ from vcrecovery.store.powered import PoweredBook
 log = logging.getLogger("vcrecovery.watch")
 
 EVERY = 2.0
+#: Seconds between two notes of what one that is on holds.
+NOTE_EVERY = 60.0
 
 
 class PowerKeeper:
@@ -30,6 +32,7 @@ class PowerKeeper:
         self._unused_since: float | None = None
         self._noted_on = False
         self._say = SayOnce(log)
+        self._note = spaced(self._power.note, NOTE_EVERY, env.clock.steady)
 
     def look(self) -> PowerDecision:
         """Does the next thing that it needs. Raises ExternalError."""
@@ -51,6 +54,8 @@ class PowerKeeper:
             log.info("secondary %s: %s", self._name, decision.sentence)
             self._say.well(self._name)
             self._do(decision.act)
+        if decision.act is None and seen.power is Power.RUNNING and not (seen.serving or seen.at_work):
+            self._note()
         return decision
 
     def _forget_a_request_of_long_ago(self, seen: SeenSecondary) -> None:

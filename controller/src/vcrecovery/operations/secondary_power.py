@@ -362,6 +362,23 @@ class SecondaryPower:
                 return
             clock.sleep(LOOK_EVERY)
 
+    def note(self) -> None:
+        """What LXD knows by now, for when its VM ends otherwise: with its hypervisor, or by hand.
+
+        Not where something is to serve there, or LXD does not say. Raises BusyError, and ExternalError.
+        """
+        if not self._answers():
+            return
+        try:
+            found = self._lxd.to_note(self._secondary.storage_pool)
+        except ExternalError:  # a container runs there
+            return
+        with self._lock(SOON):
+            seen = self.look()
+            # Whoever has it serve has written that down before: what was read before that is of one that waits.
+            if seen.power is Power.RUNNING and not (seen.serving or seen.at_work):
+                self.place.write(found)
+
     def mount(self) -> None:
         """Has files arrive on the disk of one that is off. Raises ExternalError when they cannot."""
         with self._alone(5.0):

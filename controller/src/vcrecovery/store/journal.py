@@ -143,6 +143,7 @@ class Journal:
             ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
             ("standby_end", "started_at", "REAL"),
             ("powered", "asked_off_at", "REAL"),
+            ("lease", "options", "TEXT NOT NULL DEFAULT 'null'"),
         ):
             if self._has(table, column):
                 continue

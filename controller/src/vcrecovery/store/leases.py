@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "number, token, state, why, network, asked_at, made_at, joined_at, releasing_at, gone_at, machine, address, port, "
-    "failure, trouble, tries, not_before, addresses"
+    "failure, trouble, tries, not_before, addresses, options"
 )
 
 
@@ -36,7 +36,14 @@ class LeaseBook:
         return self._read(f"ORDER BY number DESC LIMIT {count:d}")
 
     def ask(
-        self, token: str, why: str, network: str, addresses: Mapping[str, str], now: float, at_most: int
+        self,
+        token: str,
+        why: str,
+        network: str,
+        addresses: Mapping[str, str],
+        now: float,
+        at_most: int,
+        options: Mapping[str, Any] | None = None,
     ) -> Lease | None:
         """A new one; None when there are as many already, or one has that network: another process was quicker."""
         with self._journal.transaction() as db:
@@ -44,8 +51,9 @@ class LeaseBook:
             if len(there) >= at_most or (network,) in there:
                 return None
             number = db.execute(
-                "INSERT INTO lease (token, state, why, network, asked_at, addresses) VALUES (?, ?, ?, ?, ?, ?)",
-                (token, LeaseState.ASKED.value, why, network, now, json.dumps(dict(addresses))),
+                "INSERT INTO lease (token, state, why, network, asked_at, addresses, options) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (token, LeaseState.ASKED.value, why, network, now, json.dumps(dict(addresses)), json.dumps(options)),
             ).lastrowid
         return self._read("WHERE number = ?", number)[0]
 
@@ -83,4 +91,5 @@ class LeaseBook:
 
 def _lease(row: tuple[Any, ...]) -> Lease:
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    return Lease(**{**values, "state": LeaseState(values["state"]), "addresses": json.loads(values["addresses"])})
+    read = {column: json.loads(values[column]) for column in ("addresses", "options")}
+    return Lease(**{**values, "state": LeaseState(values["state"]), **read})

@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS lease (
     machine TEXT NOT NULL DEFAULT '', address TEXT NOT NULL DEFAULT '', port INTEGER NOT NULL DEFAULT 0,
     failure TEXT NOT NULL DEFAULT '', trouble TEXT NOT NULL DEFAULT '',
     tries INTEGER NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0,
-    addresses TEXT NOT NULL DEFAULT '{}'
+    addresses TEXT NOT NULL DEFAULT '{}', options TEXT NOT NULL DEFAULT 'null'
 ) STRICT;
 """
 #: A service has one outage at a time, whichever controllers see it.

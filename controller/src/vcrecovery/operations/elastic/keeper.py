@@ -17,7 +17,7 @@ from vcrecovery.drivers.certificate import forget_certificate, forget_key
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.provisioner import Made
 from vcrecovery.drivers.runtime import Event
-from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
+from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError, bug_in_words
 from vcrecovery.keeping import SayOnce, take_turns
 from vcrecovery.operations.elastic.order import order_of, order_to_make
 from vcrecovery.operations.environment import Environment, folder_of
@@ -62,8 +62,8 @@ class LeaseKeeper:
         }[lease.state]
         try:
             step(lease)
-        except VCRecoveryError as error:
-            now, said = self._now(), str(error)
+        except Exception as error:  # noqa: BLE001  one that breaks the turn holds up all others, which are paid for
+            now, said = self._now(), str(error) if isinstance(error, VCRecoveryError) else bug_in_words(error)
             # A step may have come as far as the next one.
             newest = next((one for one in self._book.open() if one.number == lease.number), lease)
             self._book.change(newest, trouble=said, tries=newest.tries + 1, not_before=newest.again_at(now))

@@ -18,8 +18,9 @@ _TRUSTED = "/run/vcrecovery-controller.crt"
 
 
 def order_of(elastic: Elastic, lease: Lease) -> dict[str, Any]:
-    """For every call: enough to find the machine, and to end it."""
-    return {"lease": lease.token, "name": lease.name, "options": elastic.template.options}
+    """For every call: enough to find the machine, and to end it. So its options are those of when it was asked for."""
+    options = elastic.template.options if lease.options is None else lease.options
+    return {"lease": lease.token, "name": lease.name, "options": options}
 
 
 def order_to_make(env: Environment, elastic: Elastic, lease: Lease) -> dict[str, Any]:
@@ -28,9 +29,10 @@ def order_to_make(env: Environment, elastic: Elastic, lease: Lease) -> dict[str,
     certificate, key = keep_certificate(folder_of(env.plan, lease), lease.name, env.clock.now())
     try:
         trusted = elastic.certificate.read_text()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no PEM"
         raise ExternalError(
-            f"balance.elastic.certificate {elastic.certificate} cannot be read: {error.strerror}", "correct that"
+            f"balance.elastic.certificate {elastic.certificate} cannot be read: {why}", "correct that"
         ) from error
     lxd = {
         "server_certificate": certificate,

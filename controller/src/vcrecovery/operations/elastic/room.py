@@ -71,7 +71,9 @@ def ask(env: Environment, elastic: Elastic, growth: Growth, why: str) -> list[Le
     made = []
     for network in free_networks(env.plan, [lease.network for lease in there])[: len(wanted)]:
         addresses = addresses_there(env.plan, network)
-        lease = book.ask(secrets.token_hex(16), why, str(network), addresses, now, elastic.at_most)
+        lease = book.ask(
+            secrets.token_hex(16), why, str(network), addresses, now, elastic.at_most, elastic.template.options
+        )
         made += [lease] if lease is not None else []
     return made
 

@@ -22,7 +22,7 @@ from vcrecovery.errors import CalledOffError, ExternalError
 from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
-from vcrecovery.operations.places import why_nothing_goes_there
+from vcrecovery.operations.places import is_being_given_back, why_nothing_goes_there
 from vcrecovery.operations.room import no_room_for_a_copy
 from vcrecovery.operations.serving import failing_over, targets
 from vcrecovery.operations.steps import memory
@@ -55,6 +55,9 @@ def where_it_was(subject: Subject) -> tuple[LxdServer, Spare]:
 def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
     """Why the service cannot go on there; empty when it can. Raises ExternalError when LXD there does not answer."""
     name, lxd, request = subject.name, subject.lxd, episode.request
+    # Whoever gives it back has written that down before looking for what is open: one of the two sees the other.
+    if is_being_given_back(subject.env, lxd.name):
+        return f"{lxd.name} is being given back, and may be gone at any moment"
     found = subject.read_standby()
     if request.moves:
         if found is not None:
