@@ -6,10 +6,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from simulated.looking import seen
 from simulated.observed import Observed
 from simulated.site import Site
 from vcrecovery.core.notice import Topic
+from vcrecovery.core.power import Power
 from vcrecovery.report.findings import Level, findings
 from vcrecovery.report.protection import Protection, protection
 
@@ -60,3 +63,40 @@ def test_the_way_out_is_one(memory_path: Path, tmp_path: Path) -> None:
     site.failback()
     site.watch(30)
     assert findings(seen(site)) == []
+
+
+@pytest.mark.parametrize("back", ["failback", "reset"])
+def test_of_before_it_went_back_to_its_vm(back: str, memory_path: Path, tmp_path: Path) -> None:
+    """The only one that serves is not paused, nor destroyed by a failover that nobody forces."""
+    site = Observed(memory_path, plan={"detection": {"hold_returning": True}})
+    site.watch(5)
+    site.crash("web")
+    site.watch(10)
+    journal, backup = site.plan.state_dir / "journal.db", tmp_path / "backup.db"
+    copied(journal, backup)
+    if back == "failback":
+        site.failback()
+    else:
+        site.serve_from_primary("web")
+    site.watch(60)
+    site.kill_watcher()
+    copied(backup, journal)
+    site.watch(60)
+    web = site.world.services["web"]
+    assert (web.power, web.serves) == (Power.RUNNING, False), site.log
+    (found,) = findings(seen(site))
+    assert str(found) == (
+        "web: by the journal of this controller its standby serves since epoch 1, and its container on sec1 stands by: "
+        "another controller has gone back to its VM, or this journal is an older one; leave its VM and DNS as they "
+        "are; `vcrecovery standby reset web` has this one know"
+    )
+    site.failover()
+    assert "and its container stands by: another controller has gone back to its VM" in site.log[-1]
+    site.reset("web")
+    site.watch(60)
+    assert (web.power, web.serves) == (Power.RUNNING, False), site.log
+    site.acknowledge("web")
+    assert findings(seen(site)) == []
+    site.crash("web")
+    site.watch(30)
+    assert web.serves, site.log

@@ -54,6 +54,8 @@ def findings(view: ServiceView) -> list[Finding]:
     if view.serves_unknown_at is not None:
         # Whatever else is seen is taken for a primary's that serves: to act on it would lead away from who does.
         return [_behind(view, view.serves_unknown_at)]
+    if view.goes_on_in_its_vm:
+        return [_behind_its_vm(view)]
     found = [*_verdict(view), *_episode(view)]
     if view.no_place:
         # What is seen where the plan has it says nothing.
@@ -78,6 +80,18 @@ def _behind(view: ServiceView, epoch: int) -> Finding:
         "older one",
         "start no VM and leave DNS as it is; where no other controller is at work: "
         f"`vcrecovery failover {name} --force` has this one know",
+        Topic.UNPROTECTED,
+    )
+
+
+def _behind_its_vm(view: ServiceView) -> Finding:
+    name, epoch = view.name, view.state.epoch
+    return Finding(
+        Level.ATTENTION,
+        name,
+        f"by the journal of this controller its standby serves since epoch {epoch}, and its container on "
+        f"{view.plan.secondary} stands by: another controller has gone back to its VM, or this journal is an older one",
+        f"leave its VM and DNS as they are; `vcrecovery standby reset {name}` has this one know",
         Topic.UNPROTECTED,
     )
 
