@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from errno import EROFS
 from pathlib import Path
 
 
@@ -100,6 +101,8 @@ class OperationInterrupted(KeyboardInterrupt):
 
 def what_helps(error: Exception) -> str:
     """Against one that met a file of ours."""
+    if isinstance(error, OSError) and error.errno == EROFS:
+        return "`dmesg` says why it is that"
     whose = isinstance(error, PermissionError)
     return "call as the user to whom it belongs, root" if whose else "free some space or correct its rights"
 

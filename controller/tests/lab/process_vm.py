@@ -59,7 +59,7 @@ class ProcessVm(LibvirtHost):
     def usage(self, uuids: Sequence[str]) -> dict[str, DomainUsage]:
         return {}
 
-    def start(self, uuid: str, *, with_host: bool, timeout: float | None = None) -> bool:
+    def start(self, uuid: str, *, with_host: bool, timeout: float | None = None, anew: bool = False) -> bool:
         if self._pid:
             return False
         with (self._folder / "console").open("ab") as console:

@@ -71,7 +71,7 @@ class _Domain:
         return not self._service.undefined
 
     def hasManagedSaveImage(self) -> bool:  # noqa: N802
-        return False
+        return self._service.saved
 
     def autostart(self) -> bool:
         return self._service.autostart
@@ -96,9 +96,16 @@ class _Domain:
             scheduler.at(scheduler.time + within, off)
 
     def create(self) -> None:
-        self._service.told("the VM is started")
-        self._service.asks_who_serves()
+        saved, self._service.saved = self._service.saved, False
+        self._service.told("the VM goes on where it was saved" if saved else "the VM is started")
+        if not saved:
+            self._service.asks_who_serves()
         self._world.becomes(self._service, Power.RUNNING)
+
+    def createWithFlags(self, flags: int) -> None:  # noqa: N802
+        if flags & libvirt.VIR_DOMAIN_START_FORCE_BOOT:
+            self._service.saved = False
+        self.create()
 
     def suspend(self) -> None:
         self._world.becomes(self._service, Power.PAUSED)

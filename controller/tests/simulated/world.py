@@ -79,6 +79,8 @@ class Service:
     autostart: bool = False
     #: Whether its hypervisor forgets it when it ends (`virsh undefine`).
     undefined: bool = False
+    #: Its memory is on the disk of its hypervisor (`virsh managedsave`): a start goes on from there, and boots nothing.
+    saved: bool = False
     #: Whether it was paused by us.
     quarantined: bool = False
     #: Per cent of the primary's CPU.

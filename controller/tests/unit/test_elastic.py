@@ -54,6 +54,8 @@ SPARE = "spare: {secondary: sec2, address: 10.21.0.10}"
 class Lxd:
     """Of the machine that was made: it answers once it is up."""
 
+    client = "lxc"
+
     def __init__(self) -> None:
         self.up, self.pool, self.found = True, "dir", list[Any]()
 
@@ -72,6 +74,9 @@ class Lxd:
     def all(self) -> list[Any]:
         self._guard()
         return self.found
+
+    def get(self, name: str) -> Any | None:
+        return next((one for one in self.all() if one.name == name), None)
 
 
 class Env(Environment):

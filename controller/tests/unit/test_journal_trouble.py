@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sqlite3
 from pathlib import Path
@@ -52,6 +53,19 @@ def test_one_that_is_held(journal: Path) -> None:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(ExternalError, match=re.escape(f"is locked; `fuser -v {journal}` shows by whom")):
             opened.suspend("web", None)
+
+
+def test_one_whose_file_system_is_read_only(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel makes it after an error of the disk. Nobody's rights, and no space, are in the way."""
+    opened, real = Journal(journal), os.statvfs(journal)
+    opened.rows("PRAGMA query_only=ON")
+    with pytest.raises(ExternalError, match="readonly database; call as the user to whom it belongs"):
+        opened.suspend("web", None)
+    read_only = os.statvfs_result([*real[:8], real.f_flag | os.ST_RDONLY, real.f_namemax])
+    monkeypatch.setattr(os, "statvfs", lambda _path: read_only)
+    hint = f"its file system is read-only: `dmesg` says why; `findmnt -T {journal.parent}` shows which one it is"
+    with pytest.raises(ExternalError, match=re.escape(f"readonly database; {hint}")):
+        opened.suspend("web", None)
 
 
 def test_one_that_is_being_written_is_read_all_the_same(plan_file: Path, journal: Path) -> None:

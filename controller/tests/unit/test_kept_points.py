@@ -158,6 +158,23 @@ def test_how_long_it_is_kept_stays_as_it_was_said(memory_path: Path) -> None:
     assert not site.world.services["web"].restore_points
 
 
+def test_what_services_of_a_group_keep_of_the_same_second_is_committed_for_each(memory_path: Path) -> None:
+    """Their restore points have the same name."""
+    site = Observed(memory_path, {"web": {}, "db": {}})
+    site.watch(1)
+    both = [site.world.services[name] for name in ("web", "db")]
+    for service in both:
+        site.crash(service.name)
+    site.watch(5)
+    for service in both:
+        site.begin_failover(verb="failback", name=service.name, commit_after=60.0)
+    site.watch(30)
+    (kept,) = {service.restore_points for service in both}
+    assert len(kept) == 1, site.log
+    site.watch(100)
+    assert [service.restore_points for service in both] == [(), ()], site.log
+
+
 def test_a_failover_of_later_leaves_it_until_its_time(memory_path: Path) -> None:
     site = served_by_its_standby(memory_path)
     site.do(site.begin_failover(verb="failback", commit_after=60.0))

@@ -116,6 +116,21 @@ def test_what_starts_with_its_host_is_told_of_before_it_does_so_no_more(
     assert acts == [f"told {UUID}", "autostart 0"]
 
 
+@pytest.mark.parametrize(
+    ("anew", "saved", "how"), [(True, True, "boots"), (True, False, "starts"), (False, True, "starts")]
+)
+def test_one_whose_memory_was_saved_boots_where_it_is_not_to_go_on(
+    anew: bool, saved: bool, how: str, host: LibvirtHost, domain: SlowDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {libvirt.VIR_DOMAIN_START_FORCE_BOOT: "boots"}
+    monkeypatch.setattr(domain, "isActive", lambda: False)
+    monkeypatch.setattr(domain, "hasManagedSaveImage", lambda: saved, raising=False)
+    monkeypatch.setattr(domain, "create", lambda: domain.done.append("starts"), raising=False)
+    monkeypatch.setattr(domain, "createWithFlags", lambda said: domain.done.append(flags[said]), raising=False)
+    assert host.start(UUID, with_host=False, anew=anew)
+    assert domain.done == [how]
+
+
 def test_a_guest_that_panicked_was_not_shut_down_by_anybody(
     host: LibvirtHost, domain: SlowDomain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,7 @@ def test_who_is_at_work_is_seen_from_outside(tmp_path: Path) -> None:
     [
         (PermissionError(13, "Permission denied"), "call as the user to whom it belongs, root, then run it again"),
         (OSError(28, "No space left on device"), "free some space or correct its rights, then run it again"),
+        (OSError(30, "Read-only file system"), "`dmesg` says why it is that, then run it again"),
     ],
 )
 def test_a_lock_that_cannot_be_used_says_what_helps(tmp_path: Path, error: OSError, hint: str) -> None:

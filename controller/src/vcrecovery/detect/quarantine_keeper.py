@@ -16,12 +16,13 @@ from functools import partial
 from vcrecovery.core.domain import DomainEvent
 from vcrecovery.core.power import Power
 from vcrecovery.core.returning import Act, Quarantine, decide, why_forgotten
-from vcrecovery.core.service_state import ServiceState
+from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.drivers.runtime import Event, Inbox
+from vcrecovery.drivers.runtime import Event, Inbox, ask
 from vcrecovery.errors import BusyError, ExternalError, VCRecoveryError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
+from vcrecovery.standby.container import has_gone_back
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
 log = logging.getLogger("vcrecovery.watch")
@@ -31,6 +32,8 @@ TICK = 1.0
 LOOK_EVERY = 5.0
 #: Seconds for libvirt to pause or resume a VM; below the time for which a `standby reset` waits for us.
 WITHIN = 5.0
+#: Seconds for LXD to say what a standby is, before its old primary is paused all the same.
+SAYS_WITHIN = 0.5
 _RUNS = frozenset({"started", "resumed"})
 
 
@@ -63,6 +66,8 @@ class QuarantineKeeper:
         self._lost = env.runtime.event()
         self._unsubscribe: Callable[[], None] | None = None
         self._next_look = 0.0
+        #: The epoch of each service of which the journal was found to be behind.
+        self._behind: dict[str, int] = {}
         self._say = SayOnce(log)
         self._rounds = rounds or Rounds()
         self._goes_round()
@@ -164,7 +169,8 @@ class QuarantineKeeper:
             with quarantine_lock(self._env.plan.state_dir, name, brief=True, clock=self._env.clock):
                 # Again, since a `standby reset` may have come between.
                 act, state, quarantine = self._decide(name, power)
-                self._act(act, name, power, state, quarantine, event_at)
+                if not self._act(act, name, power, state, quarantine, event_at):
+                    return
         except BusyError:
             self._next_look = self._monotonic() + TICK
         except VCRecoveryError as error:
@@ -184,12 +190,22 @@ class QuarantineKeeper:
         state: ServiceState,
         quarantine: Quarantine | None,
         event_at: float | None,
-    ) -> None:
+    ) -> bool:
+        """False where the journal is behind, which was said."""
         now = self._env.clock.now()
+        if act is Act.PAUSE and self._has_gone_back(name, state):
+            self._say(
+                name,
+                f"{name}: its VM is left alone: by the journal its standby serves since epoch {state.epoch}, and that "
+                "stands by: another controller has gone back to its VM, or this journal is an older one; "
+                f"`vcrecovery standby reset {name}` has this one know",
+                logging.ERROR,
+            )
+            return False
         if act is Act.PAUSE:
             self._pause(name, state, quarantine, event_at)
         elif quarantine is None:
-            return
+            return True
         elif act is Act.NOTE:
             # It is paused; whether it would start with its host, nobody knows.
             self._host.suspend(quarantine.uuid, WITHIN)
@@ -202,6 +218,23 @@ class QuarantineKeeper:
         elif act is Act.FORGET:
             self._book.release(quarantine.id, now, why_forgotten(power))
             log.info("%s: the quarantine of its old primary has ended: %s", name, why_forgotten(power))
+        return True
+
+    def _has_gone_back(self, name: str, state: ServiceState) -> bool:
+        """By the standby's own word. Not where it has never come at once: two live copies are worse."""
+        if state.side is not Side.STANDBY or state.open_episode is not None:
+            return False
+        if self._behind.get(name) == state.epoch:
+            return True
+        lxd = self._env.lxd[self._env.plan.services[name].standby.secondary]
+        try:
+            found = ask(self._env.runtime, partial(lxd.get, name), f"standby of {name}").result(SAYS_WITHIN)
+        except (ExternalError, TimeoutError):
+            return False
+        if has_gone_back(found, state.epoch):
+            self._behind[name] = state.epoch
+            return True
+        return False
 
     def _here(self, name: str) -> list[str]:
         """What this hypervisor is called in the journal: by its name, and by none where it is the plan's."""

@@ -30,7 +30,7 @@ from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import epoch_of
+from vcrecovery.standby.container import epoch_of, has_gone_back
 from vcrecovery.standby.copies import is_left_paused, thaw
 from vcrecovery.store.lock import one_keeper
 from vcrecovery.store.standby_ends import StandbyEnds
@@ -248,6 +248,9 @@ class StandbyWatch:
             if self._written.pop(name, None) is not None:
                 self._ends.forget(name)
             return
+        if has_gone_back(found, serving.epoch):
+            self._leave_one_that_stands_by(name, serving)
+            return
         of = epoch_of(found)
         if not self._env.journal.may_be_who_serves(name, of, serving.epoch):
             self._leave_one_of_another(name, of)
@@ -268,6 +271,19 @@ class StandbyWatch:
                 f"{name}: the standby is to serve and has ended, and its container is of epoch {of}, not "
                 f"{state.epoch}: another controller has failed over since; `vcrecovery failover {name}` "
                 "has it serve again",
+                logging.ERROR,
+                service=name,
+            )
+
+    def _leave_one_that_stands_by(self, name: str, serving: Serving) -> None:
+        """Unless who serves was another one when that was read."""
+        state = self._env.journal.state(name)
+        if state.standby_serves and state.epoch == serving.epoch:
+            self._say(
+                name,
+                f"{name}: by the journal the standby serves since epoch {state.epoch}, and its container stands by: "
+                "another controller has gone back to its VM, or this journal is an older one; "
+                f"`vcrecovery standby reset {name}` has this one know",
                 logging.ERROR,
                 service=name,
             )

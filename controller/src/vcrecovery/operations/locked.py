@@ -22,7 +22,7 @@ from vcrecovery.operations.steps.moving import problem_of_the_copy
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.waiting_move import end_waiting_move
 from vcrecovery.plan.places import put
-from vcrecovery.standby.container import let_files_in
+from vcrecovery.standby.container import has_gone_back, let_files_in
 from vcrecovery.store.lock import WORD_PATIENCE, HeldService, one_mover
 
 
@@ -227,8 +227,23 @@ def _is_to_be_done(env: Environment, state: ServiceState, request: Request) -> b
         return False
     if not request.automatic:
         be_asked(env, state.service)
-        return not standby_serves(env, state.service)
+        if standby_serves(env, state.service):
+            return False
+        _refuse_one_that_stands_by(env, state, request)
+        return True
     return ended and not standby_runs(env, state.service)
+
+
+def _refuse_one_that_stands_by(env: Environment, state: ServiceState, request: Request) -> None:
+    """Its VM serves, and would be fenced without another word: nothing asks how old a standby is that served."""
+    found = env.lxd[env.plan.services[state.service].standby.secondary].get(state.service)
+    if not _insists(request) and has_gone_back(found, state.epoch):
+        raise RefusedError(
+            f"by the journal the standby of {state.service} serves since epoch {state.epoch}, and its container stands "
+            "by: another controller has gone back to its VM, or this journal is an older one",
+            f"`vcrecovery standby reset {state.service}` has this one know; `vcrecovery failover {state.service} "
+            "--force` fails over all the same",
+        )
 
 
 def _as_begun(state: ServiceState, request: Request) -> Request:

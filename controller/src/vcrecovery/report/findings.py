@@ -51,6 +51,11 @@ class Finding:
 
 def findings(view: ServiceView) -> list[Finding]:
     """What is to be done about one service, the most urgent first."""
+    if view.serves_unknown_at is not None:
+        # Whatever else is seen is taken for a primary's that serves: to act on it would lead away from who does.
+        return [_behind(view, view.serves_unknown_at)]
+    if view.goes_on_in_its_vm:
+        return [_behind_its_vm(view)]
     found = [*_verdict(view), *_episode(view)]
     if view.no_place:
         # What is seen where the plan has it says nothing.
@@ -61,6 +66,34 @@ def findings(view: ServiceView) -> list[Finding]:
         found += [*_answers(view), *_standby(view), *_names(view), *_address(view)]
         found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
+
+
+def _behind(view: ServiceView, epoch: int) -> Finding:
+    """The journal of another controller has it, or that of before this one was put back to a backup."""
+    name, on = view.name, view.plan.secondary
+    does = "serves" if view.standby.state in RUNS else f"is to serve, and is {view.standby.state}"
+    return Finding(
+        Level.ATTENTION,
+        name,
+        f"its standby on {on} {does}, at epoch {epoch}, and the journal of this controller, at epoch "
+        f"{view.state.epoch}, does not know that: another controller has failed over since, or this journal is an "
+        "older one",
+        "start no VM and leave DNS as it is; where no other controller is at work: "
+        f"`vcrecovery failover {name} --force` has this one know",
+        Topic.UNPROTECTED,
+    )
+
+
+def _behind_its_vm(view: ServiceView) -> Finding:
+    name, epoch = view.name, view.state.epoch
+    return Finding(
+        Level.ATTENTION,
+        name,
+        f"by the journal of this controller its standby serves since epoch {epoch}, and its container on "
+        f"{view.plan.secondary} stands by: another controller has gone back to its VM, or this journal is an older one",
+        f"leave its VM and DNS as they are; `vcrecovery standby reset {name}` has this one know",
+        Topic.UNPROTECTED,
+    )
 
 
 def all_findings(views: Sequence[ServiceView], more: Sequence[Finding] = ()) -> list[Finding]:

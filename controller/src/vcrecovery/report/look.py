@@ -41,6 +41,7 @@ from vcrecovery.report.view import (
     SpareView,
     StandbyView,
 )
+from vcrecovery.standby.container import ACTIVE, ROLE_KEY, epoch_of, has_gone_back
 from vcrecovery.standby.copies import copied, is_whole
 from vcrecovery.standby.modes import ChosenModes, refreshed
 from vcrecovery.store.drills import DrillBook
@@ -175,6 +176,8 @@ class _Questions:
             None if since is None else since.since,
             self._read_kept(),
             client=lxd.client,
+            serves_at=epoch_of(instance) if instance.config.get(ROLE_KEY) == ACTIVE else None,
+            has_gone_back=has_gone_back(instance, self._state.epoch),
         )
 
     @property

@@ -12,18 +12,23 @@ from vcrecovery.core.text import day_and_time
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.secondary_power import SecondaryPower, on_demand_secondaries
 from vcrecovery.report.findings import Finding, Level
+from vcrecovery.report.left_the_plan import of_those_that_left
 from vcrecovery.store.drained import Drained, DrainedBook
 from vcrecovery.store.leases import LeaseBook
 from vcrecovery.store.load_book import LoadBook, Seen
 
 
 def of_secondaries(env: Environment) -> list[Finding]:
-    """Of those that are overloaded, drained, or made for a while. Raises ExternalError when that cannot be read."""
+    """Of those that are overloaded, drained, or made for a while, and of services there that have left the plan.
+
+    Raises ExternalError when that cannot be read.
+    """
     if not env.has_a_journal():
         return []
     loads = LoadBook(env.plan.state_dir).read(env.clock.now())
     drained = {name: one for name, one in DrainedBook(env.journal).all().items() if name in env.plan.secondaries}
-    return [*overloaded(loads), *being_drained(drained), *_not_powered_as_they_should_be(env), *_lent(env)]
+    powered = _not_powered_as_they_should_be(env)
+    return [*overloaded(loads), *being_drained(drained), *powered, *_lent(env), *of_those_that_left(env)]
 
 
 def _not_powered_as_they_should_be(env: Environment) -> list[Finding]:

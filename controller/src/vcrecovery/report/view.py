@@ -50,7 +50,9 @@ class StandbyView:
 
     `started_at`: its last start; `refreshed_at`: from when its oldest processes are, None while that is not known.
     `kept`: by its newest failback, if that is not committed. `pool`: None when its server has not said how full it is.
-    `client`: what an operator calls there. `hint`: the way out, where its server does not answer.
+    `client`: what an operator calls there. `hint`: the way out, where its server does not answer. `serves_at`: at which
+    epoch it was made the one that serves, by its own word; None where it says that it stands by. `has_gone_back`: it
+    does since the operation that is the newest by the journal, or a later one.
     """
 
     state: str
@@ -63,6 +65,8 @@ class StandbyView:
     pool: PoolView | None = None
     client: str = "lxc"
     hint: str = ""
+    serves_at: int | None = None
+    has_gone_back: bool = False
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"state": self.state, "detail": self.detail, "age": self.age}
@@ -201,6 +205,18 @@ class ServiceView:
     def protected(self) -> bool:
         """Whether the primary serves, so that the standby is to be ready."""
         return self.state.side is Side.PRIMARY
+
+    @property
+    def serves_unknown_at(self) -> int | None:
+        """The epoch at which its standby serves although its primary does by the journal, which is behind that."""
+        at = self.standby.serves_at
+        behind = self.protected and self.state.open_episode is None and at is not None and at > self.state.epoch
+        return at if behind else None
+
+    @property
+    def goes_on_in_its_vm(self) -> bool:
+        """Whether its standby stands by although it serves by the journal, which is behind that."""
+        return self.state.side is Side.STANDBY and self.state.open_episode is None and self.standby.has_gone_back
 
     @property
     def too_old(self) -> bool:

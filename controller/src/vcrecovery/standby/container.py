@@ -115,6 +115,14 @@ def epoch_of(found: Instance) -> int:
     return int(found.config.get(EPOCH_KEY) or 0)
 
 
+def has_gone_back(found: Instance | None, epoch: int) -> bool:
+    """Whether it stands by, although by the journal it serves since `epoch`: its VM does, and the journal is behind.
+
+    Another controller has gone back to it, or this one's machine was put back to a backup of before.
+    """
+    return found is not None and found.config.get(ROLE_KEY) == STANDBY and epoch_of(found) >= epoch
+
+
 def boots_with_its_machine(plan: Plan, name: str) -> dict[str, str]:
     """What has LXD start a container that serves when its machine boots: those first that others need.
 

@@ -30,12 +30,13 @@ def keep_making(plan: Plan, servers: Mapping[str, LxdServer], journal: Journal, 
         if made.point is not None:
             log.info("%s: %s", name, made.why)
 
-    gone: set[str] = set()
+    #: With the service: those of a group that went back in the same second have one name.
+    gone: set[tuple[str, str]] = set()
 
     def commit_one(name: str) -> None:
         for failback in journal.failbacks(name):
             kept = kept_by(failback)
-            if kept is None or not kept.restore_point or kept.restore_point in gone:
+            if kept is None or not kept.restore_point or (name, kept.restore_point) in gone:
                 continue
             if not is_to_be_committed(failback, clock.now()):
                 continue
@@ -46,7 +47,7 @@ def keep_making(plan: Plan, servers: Mapping[str, LxdServer], journal: Journal, 
             if commit(plan, name, lxd, journal, clock, [kept.restore_point]):
                 after = span(commit_after(failback))
                 log.info("%s: failback committed after %s: %s removed", name, after, kept.restore_point)
-            gone.add(kept.restore_point)
+            gone.add((name, kept.restore_point))
 
     def see_to(name: str) -> None:
         commit_one(name)

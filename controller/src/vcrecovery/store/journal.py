@@ -8,10 +8,11 @@ written, and so not done.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from itertools import groupby
 from math import inf
@@ -160,13 +161,22 @@ class Journal:
     def _unusable(self, error: Exception) -> ExternalError:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         hint = f"{what_helps(error)}, then run it again"
-        if "is locked" in said:
+        if self._is_on_a_read_only_disk():
+            # SQLite has other words for that each time. An error of the disk makes it so.
+            hint = "its file system is read-only: `dmesg` says why; "
+            hint += f"`findmnt -T {self._path.parent}` shows which one it is"
+        elif "is locked" in said:
             hint = f"`fuser -v {self._path}` shows by whom; then run it again"
         elif "not a database" in said or "malformed" in said:
             hint = "restore a copy, or move it away; without it, check yourself who serves: it knows of no failover"
         elif "readonly" in said:
             hint = "call as the user to whom it belongs"
         return ExternalError(f"the journal {self._path} cannot be used: {said}", hint)
+
+    def _is_on_a_read_only_disk(self) -> bool:
+        with suppress(OSError):
+            return bool(os.statvfs(self._path.parent).f_flag & os.ST_RDONLY)
+        return False
 
     @contextmanager
     def _understood(self) -> Iterator[None]:

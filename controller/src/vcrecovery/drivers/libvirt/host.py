@@ -137,10 +137,11 @@ class LibvirtHost(Addresses):
 
         return self._do(uuid, ask, "shut down", timeout)
 
-    def start(self, uuid: str, *, with_host: bool, timeout: float | None = None) -> bool:
+    def start(self, uuid: str, *, with_host: bool, timeout: float | None = None, anew: bool = False) -> bool:
         """Starts a VM that is off; whether it was. `with_host`: it is to start with its host from now on.
 
-        Raises ExternalError when the host does not answer or will not.
+        `anew`: it boots, also where its memory was saved, and would go on as it was then. Raises ExternalError when the
+        host does not answer or will not.
         """
 
         def begin(call: Call[bool], domain: Any) -> bool:
@@ -149,8 +150,12 @@ class LibvirtHost(Addresses):
                 domain.setAutostart(1)
             if domain.isActive():
                 return False
+            saved = anew and domain.hasManagedSaveImage()
             call.check()
-            domain.create()
+            if saved:
+                domain.createWithFlags(libvirt.VIR_DOMAIN_START_FORCE_BOOT)
+            else:
+                domain.create()
             return True
 
         return self._do(uuid, begin, "start", timeout)

@@ -73,7 +73,8 @@ def _have_it_run(subject: Subject) -> None:
         # What it did before it was paused, nobody knows: its services may run.
         host.destroy(uuid, subject.service.timeouts.fence)
     if power in OFF or power is Power.PAUSED:
-        host.start(uuid, with_host=False)
+        # One whose memory was saved would not ask who serves: its services would go on beside the standby.
+        host.start(uuid, with_host=False, anew=True)
     elif power is not Power.RUNNING:
         raise ExternalError(f"VM {uuid} is {power} on {host.name}", "see its console, then run it again")
     book = QuarantineBook(env.journal)
