@@ -275,16 +275,27 @@ class Instances(Connection):
                 raise
 
     def shut_down(self, instance: str, timeout: float) -> None:
-        """Lets it end by itself; one that has not within `timeout` seconds is stopped at once. It may be frozen."""
-        found = self.get(instance)
-        if found is not None and found.status == FROZEN:
-            self.unfreeze(instance, timeout)
-        try:
-            self._set_state(instance, "stop", timeout, f"the stop of {instance}", patience=5)
-        except ExternalError:
+        """Lets it end by itself; one that has not within `timeout` seconds is stopped at once. It may be frozen.
+
+        Where the server could not ask it to, or has restarted meanwhile, it is asked again: it may be one that serves.
+        """
+        deadline, left = self._clock.steady() + timeout, timeout
+        while True:
             found = self.get(instance)
-            if found is not None and found.status != STOPPED:
-                self.stop(instance, timeout)
+            if found is not None and found.status == FROZEN:
+                self.unfreeze(instance, timeout)
+            try:
+                self._set_state(instance, "stop", left, f"the stop of {instance}", patience=5)
+                return
+            except ExternalError:
+                found = self.get(instance)
+                if found is None or found.status == STOPPED:
+                    return
+            left = deadline - self._clock.steady()
+            if left <= 0:
+                break
+            self._clock.sleep(min(_COMES_DELAY, left))
+        self.stop(instance, timeout)
 
     def stop_with_memory(self, instance: str, timeout: float) -> None:
         """Has CRIU write down what it is, and ends it; nothing happens to one that has ended, with it or without.
