@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import signal
 import threading
 import time
 from functools import partial
@@ -33,6 +35,10 @@ def test_the_last_line_is_the_proof() -> None:
         (["/etc/hostname"], 10, "cannot be run"),
         (["sleep", "60"], 0.2, "did not finish"),
         (["sh", "-c", "sleep 60 & sleep 60"], 0.2, "did not finish"),
+        # It has left to a child what it was to do.
+        (["sh", "-c", "sleep 60 & echo off"], 0.5, "did not finish"),
+        (["yes", "Password: " * 100], 30, "yes prints without end"),
+        (["sh", "-c", "exec yes >&2"], 30, "sh prints without end"),
     ],
 )
 def test_anything_but_status_0_is_no_proof(command: list[str], timeout: float, said: str) -> None:
@@ -43,6 +49,18 @@ def test_anything_but_status_0_is_no_proof(command: list[str], timeout: float, s
     assert "hypervisor hv1 was not fenced" in caught.value.message
     assert "--primary-is-down" in caught.value.hint
     assert time.monotonic() - begun < 30
+
+
+def test_a_daemon_that_it_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
+    """Such as an ssh with `ControlPersist`: it has a session of its own, and the errors' pipe open."""
+    pid = tmp_path / "pid"
+    command = f"setsid sh -c 'echo $$ > {pid}; exec sleep 60' & until [ -s {pid} ]; do :; done; echo off"
+    begun = time.monotonic()
+    try:
+        assert power_off("hv1", ["sh", "-c", command], 30) == "off"
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert time.monotonic() - begun < 20
 
 
 def test_no_shell_sees_the_command() -> None:

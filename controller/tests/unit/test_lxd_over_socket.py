@@ -28,8 +28,10 @@ import yaml
 from recovery_bench.overhead_lxd import Connection, Server
 from vcrecovery.core.episode import Episode, Request, Step
 from vcrecovery.core.evidence import Confirmation
+from vcrecovery.drivers.certificate import keep_certificate
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer, TryAgainError, connection, unix_socket
+from vcrecovery.drivers.lxd.connection import OverHttps
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.operations.environment import Environment
@@ -539,6 +541,33 @@ def test_a_file_larger_than_memory_is_not_read_over_https(monkeypatch: pytest.Mo
         adapter.send(requests.PreparedRequest())
     large.headers["Content-Length"] = "4"
     assert adapter.send(requests.PreparedRequest()) is large
+
+
+@pytest.mark.parametrize(
+    ("days", "said", "hint"),
+    [
+        (10, "does not know the certificate of this controller", "lxc config trust add"),
+        (
+            4000,
+            "of this controller for LXD on secondary sec1 (https://192.0.2.1:8443) has expired on",
+            "keys_rotate.yml",
+        ),
+    ],
+)
+def test_a_certificate_that_has_expired_is_not_called_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, said: str, hint: str
+) -> None:
+    """LXD trusts none that has, and says no more than that."""
+    from vcrecovery.drivers.lxd import https
+
+    keep_certificate(tmp_path, "vcrecovery", time.time() - days * 86400)
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+    monkeypatch.setattr(https, "connected", lambda *_words: (None, {"auth": "untrusted"}))
+    server = LxdServer("sec1", OverHttps("https://192.0.2.1:8443", certificate, key, certificate), SystemClock())
+    with pytest.raises(ExternalError) as refused:
+        server.connect()
+    assert said in refused.value.message
+    assert hint in refused.value.hint
 
 
 def test_a_server_that_stops_in_the_middle_of_an_answer_is_given_up(

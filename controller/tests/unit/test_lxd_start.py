@@ -78,3 +78,46 @@ def test_one_that_goes_on_is_told_with_the_reason_and_the_way_out() -> None:
     server.running = True
     with pytest.raises(ExternalError, match=r"disk quota exceeded; its disk is full, or its pool: remove what"):
         server.stop("web", 10.0)
+
+
+class Stopping(Starting):
+    """One that runs; `ends_after`: seconds from the first try until it has ended by itself, as it was asked to."""
+
+    def __init__(self, *words: str, ends_after: float, always: bool = False) -> None:
+        super().__init__(*words, always=always)
+        self._ends_after = ends_after
+        self.forced_at: float | None = None
+        self.running = True
+
+    def _set_state(self, *words: Any, force: bool = False, **options: Any) -> None:
+        now = self.clock.steady()
+        if force:
+            self.forced_at, self.running = now, False
+            return
+        self.running = now < self._ends_after
+        if self.running:
+            super()._set_state(*words, **options)
+            self.clock.sleep(self._ends_after - now)
+            self.running = False
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The instance cannot be cleanly shutdown as in Error status",
+        'Instance is busy running a "create" operation',
+        "operation not found",
+    ],
+)
+def test_one_that_serves_is_not_cut_off_since_lxd_could_not_ask_it_to_end(said: str) -> None:
+    """Its monitor was silent for 5 s, LXD was busy with it, or has restarted and asks it no more."""
+    server = Stopping(said, ends_after=20.0)
+    server.shut_down("web", 60.0)
+    assert (server.running, server.forced_at) == (False, None)
+
+
+def test_one_that_lxd_cannot_ask_at_all_is_cut_off_at_the_end_of_its_time() -> None:
+    server = Stopping("Instance is busy running a start operation", ends_after=300.0, always=True)
+    server.shut_down("web", 60.0)
+    assert server.forced_at is not None
+    assert 60.0 <= server.forced_at < 62.0

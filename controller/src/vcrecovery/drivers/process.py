@@ -22,6 +22,10 @@ _AT_ONCE = 65536
 _MUCH = 4 << 20
 #: Seconds between two looks whether it has ended.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+#: Bytes of all that a command prints of which nothing may be left out.
+_MOST = 64 << 20
+#: Seconds between two looks whether a command has ended whose output somebody still has open.
+_LEFT_OPEN = 0.2
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,9 @@ class CannotRunError(ExternalError):
 def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us: bool = True) -> bytes:
     """What `argv` prints. No shell; `timeout` in seconds.
 
-    Its children end with it at the timeout. When this program is killed, the command goes on to its end, unless it is
-    one that runs for long and must not (`outlives_us`; only for a program without threads).
+    Its children end with it at the timeout. A daemon that it leaves behind, such as an ssh that keeps its connection
+    for others, is not waited for, though it has the output open. When this program is killed, the command goes on to
+    its end, unless it is one that runs for long and must not (`outlives_us`; only for a program without threads).
     Raises ExternalError with the command's name and its last line when it fails or takes too long: CannotRunError when
     it was never begun.
     """
@@ -115,17 +120,69 @@ def run(argv: Sequence[str], *, timeout: float, stdin: bytes = b"", outlives_us:
         raise CannotRunError(f"{argv[0]} cannot be run: {error.strerror}") from error
     with process:
         try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout)
+            stdout, stderr = _all_of(process, stdin, time.monotonic() + timeout)
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
+            if isinstance(error, TimeoutError):
                 raise ExternalError(f"{argv[0]} did not finish within {timeout:g} s") from error
+            if isinstance(error, OverflowError):
+                raise ExternalError(f"{argv[0]} prints without end") from error
             raise
     if process.returncode:
         lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines() or ["it printed nothing"]
         raise ExternalError(f"{argv[0]} failed with status {process.returncode}: {lines[-1]}")
     return stdout
+
+
+def _all_of(process: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """What it prints, and its errors. Raises TimeoutError at the deadline, and OverflowError when that is too much."""
+    assert process.stdin is not None  # noqa: S101  they were asked for
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    printed, errors, unread = bytearray(), bytearray(), memoryview(stdin)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ, printed)
+        waiting.register(process.stderr, selectors.EVENT_READ, errors)
+        os.set_blocking(process.stdin.fileno(), False)
+        waiting.register(process.stdin, selectors.EVENT_WRITE)
+        while waiting.get_map():
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            ready = waiting.select(min(_LEFT_OPEN, max(0.0, deadline - time.monotonic())))
+            if not ready and _is_over(process):
+                break
+            for key, _ in ready:
+                if key.fileobj is process.stdin:
+                    try:
+                        unread = unread[os.write(key.fd, unread[:_AT_ONCE]) :]
+                    except BrokenPipeError:
+                        unread = unread[:0]  # it need not read it
+                    if not unread:
+                        waiting.unregister(process.stdin)
+                        process.stdin.close()
+                elif chunk := os.read(key.fd, _AT_ONCE):
+                    key.data.extend(chunk)
+                else:
+                    waiting.unregister(key.fileobj)
+            if len(printed) + len(errors) > _MOST:
+                raise OverflowError
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError from error
+    return bytes(printed), bytes(errors)
+
+
+def _is_over(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended, and all of its group."""
+    if process.poll() is None:
+        return False
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def _ends_with(parent: int) -> Callable[[], None]:

@@ -18,6 +18,8 @@ def promote(lxd: LxdServer, known: Instance, timeout: float) -> str:
     name = known.name
     # One that does not run shows at once whether it still is what it was. One that runs may have been frozen.
     found = lxd.get(name) if known.running else known
+    # One that LXD could not tell a moment ago may run, with nothing of its services.
+    found = found and lxd.at_rest(found, timeout)
     if found is None or not (found.running or found.status == FROZEN):
         if found is not None and boots_to_base(found.config):
             # A boot from now on, also one of later, is one with everything.
@@ -47,7 +49,7 @@ def promote_again(lxd: LxdServer, known: Instance, timeout: float, *, from_memor
     `from_memory`: one that was stopped with its memory goes on with it. What runs in it is left alone: its files
     are newer than its processes because it serves. Raises ExternalError.
     """
-    found = lxd.get(known.name) or known
+    found = lxd.at_rest(lxd.get(known.name) or known, timeout) or known
     lxd.start(known.name, timeout, found, from_memory=from_memory)
     if not found.running:
         return "thawed" if found.status == FROZEN else "went on with its memory" if from_memory else "booted"

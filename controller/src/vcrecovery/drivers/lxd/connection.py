@@ -153,10 +153,16 @@ class Connection:
             self._place.check()
             address = self._place.url.rstrip("/")
             # With all that it loads it takes as long as everything else: only who needs it pays for it.
-            from vcrecovery.drivers.lxd.https import connected
+            from vcrecovery.drivers.lxd.https import connected, expired_on
 
             api, server = connected(address, self._place.adapter(), CALL_TIMEOUT)
             trusted = server["auth"] == "trusted"
+            if not trusted and (day := expired_on(self._place.certificate, self._clock.now())):
+                raise ExternalError(
+                    f"the certificate {self._place.certificate} of this controller for {self.called} ({address}) has "
+                    f"expired on {day}",
+                    "`ansible-playbook playbooks/keys_rotate.yml` replaces it",
+                )
         if not trusted:
             raise ExternalError(
                 f"{self.called} ({address}) does not know the certificate of this controller",

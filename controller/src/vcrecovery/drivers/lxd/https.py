@@ -11,6 +11,7 @@ import hashlib
 import socket
 import ssl
 from collections.abc import Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,14 @@ class PinnedAdapter(HTTPAdapter):
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
         """All that is to be verified is told to the pool above."""
+
+
+def expired_on(certificate: Path, now: float) -> str:
+    """The day on which it has; empty while it holds."""
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    # The one without a zone is of cryptography 41, and deprecated since.
+    ends = getattr(found, "not_valid_after_utc", None) or found.not_valid_after.replace(tzinfo=UTC)
+    return f"{ends:%Y-%m-%d}" if ends.timestamp() < now else ""
 
 
 def connected(address: str, adapter: PinnedAdapter, timeout: float) -> tuple[Route, Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from vcrecovery.errors import ExternalError
 STOPPED, RUNNING, FROZEN = "Stopped", "Running", "Frozen"
 #: LXD cannot tell: the container's own monitor has not answered it for 5 s. It passes, unless the monitor hangs.
 ERROR = "Error"
+AT_REST = (STOPPED, RUNNING, FROZEN)
 #: Seconds between two looks at a server that is busy with an instance.
 _BUSY_DELAY = 0.05
 #: Seconds between two tries, and for a network or a pool that was not there when the server started.
@@ -68,6 +69,22 @@ class Instances(Connection):
         found = self.get(instance)
         if found is None:
             raise ExternalError(f"secondary {self.name} has no container {instance}", "run it again")
+        return found
+
+    def at_rest(self, known: Instance, timeout: float) -> Instance | None:
+        """As it is once the server can tell, and it is not changing; `known` is what was read of it a moment ago.
+
+        Raises TryAgainError where that takes more than `timeout` seconds.
+        """
+        deadline, found = self._clock.steady() + timeout, self.get(known.name) if known.status not in AT_REST else known
+        while found is not None and found.status not in AT_REST:
+            if self._clock.steady() >= deadline:
+                raise TryAgainError(
+                    f"{self.called}: container {found.name} has status {found.status} for over {timeout:.0f} s",
+                    f"wait until `{self.client} info {found.name}` shows another one, then run it again",
+                )
+            self._clock.sleep(_BUSY_DELAY)
+            found = self.get(found.name)
         return found
 
     def all_with(self, key: str, value: str) -> list[Instance]:
@@ -258,16 +275,27 @@ class Instances(Connection):
                 raise
 
     def shut_down(self, instance: str, timeout: float) -> None:
-        """Lets it end by itself; one that has not within `timeout` seconds is stopped at once. It may be frozen."""
-        found = self.get(instance)
-        if found is not None and found.status == FROZEN:
-            self.unfreeze(instance, timeout)
-        try:
-            self._set_state(instance, "stop", timeout, f"the stop of {instance}", patience=5)
-        except ExternalError:
+        """Lets it end by itself; one that has not within `timeout` seconds is stopped at once. It may be frozen.
+
+        Where the server could not ask it to, or has restarted meanwhile, it is asked again: it may be one that serves.
+        """
+        deadline, left = self._clock.steady() + timeout, timeout
+        while True:
             found = self.get(instance)
-            if found is not None and found.status != STOPPED:
-                self.stop(instance, timeout)
+            if found is not None and found.status == FROZEN:
+                self.unfreeze(instance, timeout)
+            try:
+                self._set_state(instance, "stop", left, f"the stop of {instance}", patience=5)
+                return
+            except ExternalError:
+                found = self.get(instance)
+                if found is None or found.status == STOPPED:
+                    return
+            left = deadline - self._clock.steady()
+            if left <= 0:
+                break
+            self._clock.sleep(min(_COMES_DELAY, left))
+        self.stop(instance, timeout)
 
     def stop_with_memory(self, instance: str, timeout: float) -> None:
         """Has CRIU write down what it is, and ends it; nothing happens to one that has ended, with it or without.
