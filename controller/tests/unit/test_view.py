@@ -288,6 +288,11 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
             "does not know the certificate of this controller; add it there; until then nothing can take over",
         ),
         (
+            view(reading=CRASHED, state=SERVED, standby=StandbyView("unreachable", "LXD on secondary sec1 hangs")),
+            Level.ATTENTION,
+            "sec1 hangs; start LXD there: without it its standby, which serves, is not started again",
+        ),
+        (
             view(standby=StandbyView("missing", "secondary sec1 has no container web")),
             Level.ATTENTION,
             "role `secondary`",

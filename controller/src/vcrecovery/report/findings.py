@@ -278,8 +278,10 @@ def _standby(view: ServiceView) -> Iterator[Finding]:
         return Finding(Level.ATTENTION, name, sentence, hint, topic)
 
     if standby.state == "unreachable":
-        hint = f"{standby.hint}; until then nothing can take over" if standby.hint else ""
-        yield now(standby.detail, hint or "start LXD there: without it nothing can take over")
+        # What a standby serves goes on serving meanwhile.
+        what = "nothing can take over" if view.protected else "its standby, which serves, is not started again"
+        hint = f"{standby.hint}; until then {what}" if standby.hint else ""
+        yield now(standby.detail, hint or f"start LXD there: without it {what}")
     elif standby.state == "missing":
         yield now(standby.detail, "the role `secondary` makes it")
     elif not view.protected:
