@@ -177,6 +177,9 @@ class Observed(Site):
             self._violated(f"{service.name} answers, and is ended with its hypervisor")
 
     def _starts(self, service: Service) -> None:
+        if self.scheduler.current is None:
+            # LXD has, with its machine.
+            return
         episode = self.journal.state(service.name).open_episode
         if episode is not None and episode.request.moves:
             other = service.other

@@ -146,6 +146,12 @@ def test_a_standby_without_a_spare_goes_on_nowhere_else(plan_file: Path) -> None
     assert "web has no other secondary than sec1; --to names where it goes on" in done.stderr
 
 
+def test_nobody_gives_up_what_is_on_a_secondary_without_its_name(plan_file: Path) -> None:
+    done = vcrecovery("standby", "reset", "web", "--force", "--plan", plan_file)
+    assert done.returncode == ExitCode.USAGE
+    assert "--force belongs to --secondary-is-down" in done.stderr
+
+
 def test_a_hypervisor_that_is_given_twice(tmp_path: Path) -> None:
     twice = ["--hypervisor", "hv1=test:///default"] * 2
     done = vcrecovery("plan", "init", *twice, "--output", tmp_path / "plan.yml")

@@ -11,13 +11,18 @@ import click
 
 from vcrecovery.cli import complete
 from vcrecovery.cli.options import json_option, known_service, plan_option, read_plan, seconds_of
+from vcrecovery.core.episode import Outcome, Step
+from vcrecovery.core.phase import allowed
 from vcrecovery.core.service_state import ServiceState, Side
+from vcrecovery.core.text import day_and_time
+from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.errors import ExternalError, RefusedError, UsageError
 from vcrecovery.operations import virtual_address
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.records import names_of
 from vcrecovery.operations.serve_from_primary import serve_from_primary
+from vcrecovery.operations.written_off import served_since
 from vcrecovery.plan.places import is_elsewhere, place, places_of, put
 from vcrecovery.plan.problems import suggest
 from vcrecovery.standby.container import ACTIVE, ROLE_KEY, SPARE, WAITS_ON_KEY, epoch_of, register, stand_by_again
@@ -96,10 +101,17 @@ def _is_known_to_stand_by(env: Environment, name: str) -> bool:
     "--secondary-is-down",
     shell_complete=complete.secondary,
     metavar="SECONDARY",
-    help="In a failback whose VM has everything: on your word, nothing runs there any more. Type the secondary's name.",
+    help="On your word, nothing runs there any more. Type the secondary's name. In a failback whose VM has everything; "
+    "else with --force.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="With --secondary-is-down: the VM serves what it has, and what the standby has written since the failover is "
+    "lost.",
 )
 @plan_option
-def reset(service: str, secondary_is_down: str | None, plan_path: Path) -> None:
+def reset(service: str, secondary_is_down: str | None, force: bool, plan_path: Path) -> None:
     """Return SERVICE to its repaired primary.
 
     First stop the container, copy what changed in it to the VM (except what a sync excludes, such as its masked units:
@@ -107,15 +119,22 @@ def reset(service: str, secondary_is_down: str | None, plan_path: Path) -> None:
     and the service is protected. An unfinished failover is given up. A quarantined VM is resumed; to use it earlier,
     `vcrecovery suspend SERVICE --for forever` and resume it by hand.
 
+    Where the secondary is lost for good while it serves: start the VM's services, point DNS back, then
+    --secondary-is-down SECONDARY --force.
+
     While the primary serves it has a standby wait at home again that waited on a secondary which is lost, or that has
     come back with its secondary after --secondary-is-down.
     """
     plan = read_plan(plan_path)
     known_service(plan, plan_path, service)
-    serve_from_the_primary(Environment(plan), service, secondary_is_down)
+    if force and secondary_is_down is None:
+        raise UsageError("--force belongs to --secondary-is-down", "name the secondary that is lost")
+    serve_from_the_primary(Environment(plan), service, secondary_is_down, force=force)
 
 
-def serve_from_the_primary(env: Environment, service: str, secondary_is_down: str | None = None) -> None:
+def serve_from_the_primary(
+    env: Environment, service: str, secondary_is_down: str | None = None, *, force: bool = False
+) -> None:
     """What `vcrecovery standby reset` does."""
     plan = env.plan
     keeping = one_keeper(plan.state_dir, service, KEEPER_PATIENCE, env.clock)
@@ -132,7 +151,7 @@ def serve_from_the_primary(env: Environment, service: str, secondary_is_down: st
         put(plan, service, state.placed_on)
         secondary = plan.services[service].standby.secondary
         if secondary_is_down is not None:
-            _refuse_unless_lost(env, state, secondary_is_down)
+            _refuse_unless_lost(env, state, secondary_is_down, force=force)
         else:
             _refuse_in_a_failback(state, secondary)
         for name in names_of(env, plan.services[service], Side.PRIMARY):
@@ -142,9 +161,9 @@ def serve_from_the_primary(env: Environment, service: str, secondary_is_down: st
         if is_elsewhere(plan.services[service]):
             _leave_the_spare(env, state)
         elif secondary_is_down is None:
-            stand_by_again(env.lxd[secondary], service)
+            _have_it_stand_by(env.lxd[secondary], service)
         virtual_address.give_up(env, plan.services[service])
-        resumed = serve_from_primary(env, service)
+        resumed = serve_from_primary(env, service, writes_off=secondary_is_down is not None)
     if resumed:
         click.echo(f"{service}: its VM was quarantined, and runs again")
     if secondary_is_down is not None:
@@ -154,6 +173,21 @@ def serve_from_the_primary(env: Environment, service: str, secondary_is_down: st
         )
         return
     click.echo(f"{service}: its primary serves, and is protected once it is seen running")
+
+
+def _have_it_stand_by(lxd: LxdServer, service: str) -> None:
+    try:
+        stand_by_again(lxd, service)
+    except ExternalError as error:
+        try:
+            lxd.get(service)
+        except ExternalError:
+            lost = (
+                f"once {lxd.name} is lost for good: `vcrecovery standby reset {service} --secondary-is-down {lxd.name}`"
+            )
+            hint = f"{error.hint or 'fix that'}, then run it again; {lost} says what that loses"
+            raise ExternalError(error.message, hint) from error
+        raise
 
 
 def _left_a_lost_secondary(env: Environment, state: ServiceState) -> bool:
@@ -244,24 +278,30 @@ def _refuse_in_a_failback(state: ServiceState, secondary: str) -> None:
     hint = f"`vcrecovery failback {state.service}` brings it to its end"
     if episode.vm_has_everything:
         hint += f"; once {secondary} is off for certain, add `--secondary-is-down {secondary}`"
+    else:
+        hint += (
+            f"; once {secondary} is lost for good, add `--secondary-is-down {secondary}`, which says what that loses"
+        )
     raise RefusedError(f"a failback of {state.service} is under way", hint)
 
 
-def _refuse_unless_lost(env: Environment, state: ServiceState, secondary: str) -> None:
-    """The operator's word that `secondary` is off is for a VM that has everything, and which nobody can tell so."""
+def _refuse_unless_lost(env: Environment, state: ServiceState, secondary: str, *, force: bool) -> None:
+    """The operator's word that `secondary` is off is for a VM that has everything, and which nobody can tell so; or,
+    by force, for one that lacks what was written there.
+    """
     service, episode = env.plan.services[state.service], state.open_episode
     there = service.standby.secondary
     if secondary != there:
         raise UsageError(f"--secondary-is-down {secondary} is not where {state.service} served", f"type {there}")
-    if episode is None or not episode.vm_has_everything:
-        raise RefusedError(
-            f"--secondary-is-down is for a failback whose VM has everything, which {state.service} is not in",
-            f"`vcrecovery status {state.service}`",
-        )
+    if not is_elsewhere(service) and (episode is None or not episode.vm_has_everything):
+        _refuse_to_lose_it(env, state, secondary, force=force)
     if is_elsewhere(service):
+        hint, home = f"bring {secondary} back, then `vcrecovery failback {state.service}`", service.standby.spare
+        if force and episode is None and home is not None:
+            hint += f"; once it is lost for good, `vcrecovery failover {state.service} --to {home.secondary} "
+            hint += f"--secondary-is-down {secondary} --force` has what is there serve"
         raise RefusedError(
-            f"{state.service} served on its spare {secondary}: that container is the newest once it is back",
-            f"bring {secondary} back, then `vcrecovery failback {state.service}`",
+            f"{state.service} served on its spare {secondary}: that container is the newest once it is back", hint
         )
     with suppress(ExternalError):
         if env.lxd[secondary].get(state.service) is not None:
@@ -273,6 +313,28 @@ def _refuse_unless_lost(env: Environment, state: ServiceState, secondary: str) -
         raise RefusedError(
             f"the VM of {state.service} does not answer", "`systemctl default` in the VM starts its services"
         )
+
+
+def _refuse_to_lose_it(env: Environment, state: ServiceState, secondary: str, *, force: bool) -> None:
+    """Unless by force. What moves it to another secondary is to come to its end: there it has everything."""
+    name, episode, spare = state.service, state.open_episode, env.plan.services[state.service].standby.spare
+    if episode is not None and (episode.request.to is not None or Outcome.GIVEN_UP not in allowed(episode)):
+        raise RefusedError(*episode.goes_on_first)
+    if force:
+        return
+    since = served_since(env, name)
+    of_two = ""
+    if episode is not None and episode.request.back and episode.tried(Step.COPY):
+        of_two = ", and the copy into its VM has not ended: the files there are of two states"
+    other = (
+        "" if spare is None else f"`vcrecovery failover {name} --to {spare.secondary} --secondary-is-down {secondary}`"
+    )
+    raise RefusedError(
+        f"--secondary-is-down is for a failback whose VM has everything; what the standby of {name} has written on "
+        f"{secondary} since {'its failover' if since is None else day_and_time(since)} would be lost{of_two}",
+        f"bring {secondary} back{f', or {other}' if other else ''}; once it is lost for good, add `--force`: the VM "
+        "serves what it has",
+    )
 
 
 @standby.command(short_help="Wait for a complete sync.")

@@ -206,8 +206,7 @@ ALLOWED: Mapping[Phase, frozenset[Step | Outcome]] = {
 
 _NOT_YET: frozenset[Step | Outcome] = _GIVEN_UP | {Outcome.REFUSED, Step.CONFIRM}
 #: The same of a failback. The standby stops only when little is left to fetch, the VM serves only when nothing is, and
-#: once it may have served, the standby does not start again. Where the VM has everything and its secondary is lost, the
-#: operator may give it up.
+#: once it may have served, the standby does not start again. Where its secondary is lost, the operator may give it up.
 ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.OPENED: _NOT_YET,
     Phase.CONFIRMING: _NOT_YET,
@@ -216,12 +215,12 @@ ALLOWED_IN_A_FAILBACK: Mapping[Phase, frozenset[Step | Outcome]] = {
     Phase.UP: _NOT_YET | {Step.BOOT, Step.COPY},
     Phase.COPYING: _NOT_YET | {Step.BOOT},
     Phase.COPIED: _NOT_YET | {Step.BOOT, Step.STOP},
-    Phase.STOPPING: frozenset({Step.STOP, Step.START}),
-    Phase.STOPPED: frozenset({Step.LAST_COPY, Step.START}),
-    Phase.COPYING_LAST: frozenset({Step.LAST_COPY, Step.START}),
+    Phase.STOPPING: _GIVEN_UP | {Step.STOP, Step.START},
+    Phase.STOPPED: _GIVEN_UP | {Step.LAST_COPY, Step.START},
+    Phase.COPYING_LAST: _GIVEN_UP | {Step.LAST_COPY, Step.START},
     Phase.ALL_COPIED: _GIVEN_UP | {Step.HAND_OVER, Step.START},
     Phase.HANDING_OVER: _GIVEN_UP | {Step.HAND_OVER, Step.START},
-    Phase.SERVING_AGAIN: frozenset({Step.START}),
+    Phase.SERVING_AGAIN: _GIVEN_UP | {Step.START},
     Phase.SERVES_AGAIN: frozenset({Outcome.TAKEN_BACK}),
     Phase.HANDED_OVER: _GIVEN_UP | {Step.PROBE},
     Phase.PROBING: _GIVEN_UP | {Step.PROBE},

@@ -25,12 +25,14 @@ class Serving:
     """Who serves, and since which failover. `at_work`: one is not finished, so that may change at any moment.
 
     `standby_on`: the secondary on which the standby is, serving or waiting; None: the one where it stands by.
+    `written_off`: up to which epoch what has served there, on a secondary that was lost, is to serve no more.
     """
 
     side: Side = Side.PRIMARY
     epoch: int = 0
     at_work: bool = False
     standby_on: str | None = None
+    written_off: int | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from vcrecovery.errors import BusyError, ExternalError
 from vcrecovery.keeping import SayOnce, go_on
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.steps.subject import Subject
+from vcrecovery.operations.written_off import end_written_off, is_written_off
 from vcrecovery.standby.container import epoch_of, has_gone_back
 from vcrecovery.standby.copies import is_left_paused, thaw
 from vcrecovery.store.lock import one_keeper
@@ -56,6 +57,9 @@ JUST_BACK = 60.0
 SILENT_AGAIN_AFTER = 30.0
 NO_SECONDARY = "the secondary on which its standby serves does not answer, nor does the standby"
 TASK = "look at the standbys that serve"
+#: Seconds between two looks for a container that is to serve no more. That its secondary is back is heard, and what
+#: that starts by itself comes after.
+COMES_BACK_EVERY = 30.0
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ class StandbyWatch:
         self._silent_since: dict[str, tuple[float, float]] = {}
         #: What the journal has of those that do not run.
         self._written: dict[str, StandbyEnd] = {}
+        #: When those that are to serve no more are looked for again.
+        self._look_back_at: dict[str, float] = {}
 
     def run(self, stop: Event) -> None:
         """Returns when `stop` is set."""
@@ -116,6 +122,9 @@ class StandbyWatch:
                 # A server that is away takes its time to be seen to be.
                 self._rounds.begin(TASK)
                 self._consider(name, serving, away)
+            for name in [name for name, serving in self._health.serving.items() if is_written_off(serving)]:
+                self._rounds.begin(TASK)
+                self._end_if_back(name)
 
     def _until_the_next(self) -> float:
         """Seconds until somebody is to be looked at."""
@@ -149,6 +158,7 @@ class StandbyWatch:
         happening = heard.happening
         if happening is None:
             self._heard_since[heard.secondary] = self._steady()
+            self._look_back_at.clear()
             # With its machine: then it starts them itself.
             for name in [name for name in self._seen if self._secondary_of(name) == heard.secondary]:
                 self._seen[name].told = False
@@ -158,6 +168,7 @@ class StandbyWatch:
             return
         if happening.what == "started":
             self._seen.pop(name, None)
+            self._look_back_at.pop(name, None)
         else:
             self._seen[name] = _Seen(self._steady(), heard.at, happening.asked_by, told=True)
 
@@ -294,6 +305,37 @@ class StandbyWatch:
         with suppress(BusyError), one_keeper(plan.state_dir, name, clock=self._env.clock):
             if thaw(lxd, name, plan.services[name].timeouts.start):
                 log.warning("%s: a copy of it was cut off and had left it frozen: thawed", name)
+
+    def _end_if_back(self, name: str) -> None:
+        """Its secondary was lost, its VM serves, and the operator has given up what it had."""
+        now, about = self._steady(), f"{name} come back"
+        if name not in self._attempts or self._look_back_at.get(name, 0.0) > now:
+            return
+        self._look_back_at[name] = now + LOOK_EVERY
+        try:
+            ended = end_written_off(self._env, name)
+        except BusyError:
+            return
+        except ExternalError as error:
+            self._say(
+                about,
+                f"{name}: its container on {self._secondary_of(name)} has come back beside its VM, which serves, and "
+                f"does not end: {error}",
+                logging.ERROR,
+                service=name,
+            )
+            return
+        self._say.well(about)
+        just_back = self._steady() - self._heard_since.get(self._secondary_of(name), float("-inf")) <= JUST_BACK
+        self._look_back_at[name] = self._steady() + (LOOK_EVERY if just_back else COMES_BACK_EVERY)
+        if ended:
+            log.warning(
+                "%s: its container on %s has come back, and its VM serves: stopped, its files are kept until "
+                "`vcrecovery standby reset %s` has it stand by again",
+                name,
+                self._secondary_of(name),
+                name,
+            )
 
     def _unheard(self, name: str, serving: Serving, found: Instance) -> _Seen:
         """Of one that ended while nobody listened."""

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from vcrecovery.operations.environment import Environment
 
 
-def serve_from_primary(env: Environment, service: str) -> bool:
-    """Lets the primary serve again; whether it was held and has been resumed.
+def serve_from_primary(env: Environment, service: str, *, writes_off: bool = False) -> bool:
+    """Lets the primary serve again; whether it was held and has been resumed. `writes_off`: see the journal's.
 
     Raises ExternalError when its hypervisor does not answer or will not: then nothing has changed.
     """
@@ -30,7 +30,7 @@ def serve_from_primary(env: Environment, service: str) -> bool:
             resumed = env.hosts[_host_of(env, quarantine)].resume(quarantine.uuid)
             book.release(quarantine.id, env.clock.now(), "the primary serves again")
         # If we died before this, the watcher would hold it again, and the operator would call again.
-        env.journal.serve_from_primary(service, env.clock.now())
+        env.journal.serve_from_primary(service, env.clock.now(), writes_off=writes_off)
         return resumed
 
 

@@ -139,6 +139,7 @@ class Journal:
             ("service", "standby_on", "TEXT"),
             ("service", "started_on", "TEXT"),
             ("service", "started_with_host", "INTEGER NOT NULL DEFAULT 0"),
+            ("service", "written_off", "INTEGER"),
             ("step", "sentence", "TEXT NOT NULL DEFAULT ''"),
             ("hold", "host", "TEXT NOT NULL DEFAULT ''"),
             ("event", "handled", "INTEGER NOT NULL DEFAULT 0"),
@@ -238,10 +239,10 @@ class Journal:
             # While its VM fetches, or another secondary, a standby serves as ever; so does a VM whose standby is moved.
             "SELECT name, side, epoch, EXISTS (SELECT 1 FROM episode AS e WHERE service = name AND closed_at IS NULL "  # noqa: S608
             f"AND NOT {_LEAVES} AND NOT (({_BACK} OR {_MOVE}) "
-            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))), {_ON} FROM service"
+            f"AND NOT EXISTS (SELECT 1 FROM step WHERE episode = e.id AND {_ACTS}))), {_ON}, written_off FROM service"
         )
         with self._understood():
-            return {name: Serving(Side(side), epoch, bool(at_work), on) for name, side, epoch, at_work, on in rows}
+            return {name: Serving(Side(side), epoch, bool(at), on, off) for name, side, epoch, at, on, off in rows}
 
     def epoch_started(self, service: str) -> int:
         """Of the newest operation that has had its standby serve; later ones were withdrawn before that. 0: none."""
@@ -355,16 +356,19 @@ class Journal:
         """Whether its VM did, before it was fenced or quarantined."""
         return bool(self.rows("SELECT 1 FROM service WHERE name = ? AND started_with_host", service))
 
-    def serve_from_primary(self, service: str, at: float) -> None:
+    def serve_from_primary(self, service: str, at: float, *, writes_off: bool = False) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running.
 
-        A failover that was not done is given up: who went on with it would start a second live copy.
+        A failover that was not done is given up: who went on with it would start a second live copy. `writes_off`: the
+        container that served is out of reach, and is to serve no more if it comes back.
         """
         with self.transaction() as db:
             for episode in self._episodes("service = ? AND closed_at IS NULL", service):
                 if Outcome.GIVEN_UP in allowed(episode):
                     self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None, started_on=None)
+            off = "epoch" if writes_off else "NULL"
+            db.execute(f"UPDATE service SET written_off = {off} WHERE name = ?", (service,))  # noqa: S608
 
     # -- episodes ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ CREATE TABLE IF NOT EXISTS service (
     acknowledged_at REAL,
     seen_power TEXT, seen_reason TEXT, seen_since REAL, seen_at REAL, seen_on TEXT,
     standby_on TEXT, started_on TEXT,
-    started_with_host INTEGER NOT NULL DEFAULT 0
+    started_with_host INTEGER NOT NULL DEFAULT 0,
+    written_off INTEGER
 ) STRICT;
 CREATE TABLE IF NOT EXISTS primary_off (
     service TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
