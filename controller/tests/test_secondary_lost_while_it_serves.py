@@ -114,6 +114,25 @@ def test_the_vm_serves_by_force(memory_path: Path) -> None:
     assert site.scheduler.broken is None
 
 
+def test_what_was_given_up_takes_over_only_by_force(memory_path: Path) -> None:
+    site = lost(memory_path)
+    web = site.world.services["web"]
+    site.watch(600)
+    has_the_vm_serve(site)
+    reset(site)
+    site.resume("web")
+    site.acknowledge("web")
+    site.watch(15)
+    site.world.machine_is_back("sec1")
+    site.watch(10)
+    site.crash("web")
+    site.watch(30)
+    assert not web.serves, site.log
+    assert any(
+        "holds what was given up when sec1 was lost; `vcrecovery standby reset web`" in line for line in site.log
+    )
+
+
 def test_what_lxd_starts_a_while_after_it_answers_is_ended_too(memory_path: Path) -> None:
     site = lost(memory_path)
     web = site.world.services["web"]

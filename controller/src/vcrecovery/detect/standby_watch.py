@@ -60,6 +60,7 @@ TASK = "look at the standbys that serve"
 #: Seconds between two looks for a container that is to serve no more. That its secondary is back is heard, and what
 #: that starts by itself comes after.
 COMES_BACK_EVERY = 30.0
+_ANSWERS_WITHIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,9 @@ class StandbyWatch:
         self._silent_since: dict[str, tuple[float, float]] = {}
         #: What the journal has of those that do not run.
         self._written: dict[str, StandbyEnd] = {}
-        #: When those that are to serve no more are looked for again.
+        #: When those that are to serve no more are looked for again; and on a secondary that did not answer, any.
         self._look_back_at: dict[str, float] = {}
+        self._ask_back_at: dict[str, float] = {}
 
     def run(self, stop: Event) -> None:
         """Returns when `stop` is set."""
@@ -159,6 +161,7 @@ class StandbyWatch:
         if happening is None:
             self._heard_since[heard.secondary] = self._steady()
             self._look_back_at.clear()
+            self._ask_back_at.pop(heard.secondary, None)
             # With its machine: then it starts them itself.
             for name in [name for name in self._seen if self._secondary_of(name) == heard.secondary]:
                 self._seen[name].told = False
@@ -311,6 +314,9 @@ class StandbyWatch:
         now, about = self._steady(), f"{name} come back"
         if name not in self._attempts or self._look_back_at.get(name, 0.0) > now:
             return
+        secondary = self._secondary_of(name)
+        if self._ask_back_at.get(secondary, 0.0) > now:
+            return
         self._look_back_at[name] = now + LOOK_EVERY
         try:
             ended = end_written_off(self._env, name)
@@ -326,7 +332,10 @@ class StandbyWatch:
             )
             return
         self._say.well(about)
-        just_back = self._steady() - self._heard_since.get(self._secondary_of(name), float("-inf")) <= JUST_BACK
+        if not ended and self._steady() - now > _ANSWERS_WITHIN:
+            # It hangs: it is not waited for once for each of its containers.
+            self._ask_back_at[secondary] = self._steady() + COMES_BACK_EVERY
+        just_back = self._steady() - self._heard_since.get(secondary, float("-inf")) <= JUST_BACK
         self._look_back_at[name] = self._steady() + (LOOK_EVERY if just_back else COMES_BACK_EVERY)
         if ended:
             log.warning(

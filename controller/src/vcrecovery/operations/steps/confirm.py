@@ -22,7 +22,7 @@ from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.moving import problem_of_the_copy, serves_on
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import EPOCH_KEY, READY_KEY, epoch_of
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, epoch_of
 from vcrecovery.transfer.freshness import Freshness, read_age
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ def _look_at_standby(subject: Subject, episode: Episode) -> tuple[str, Freshness
         # How old a copy is, was seen above.
         return problem, Freshness(None)
     try:
+        if why := _given_up(subject):
+            return problem, Freshness(None, why)
         return problem, read_age(subject.lxd, subject.name, subject.secondary, enough)
     except ExternalError as error:
         if not problem and _is_tried_again(episode):
@@ -180,6 +182,20 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
     if epoch_of(instance) > episode.epoch:
         return f"container {name} belongs to epoch {instance.config[EPOCH_KEY]}; see `vcrecovery history`"
     return ""
+
+
+def _given_up(subject: Subject) -> str:
+    """Why its age says nothing: its secondary was lost while it served, and its VM has written since then."""
+    serving = subject.env.journal.who_serves().get(subject.name)
+    if serving is None or serving.written_off is None:
+        return ""
+    found = subject.read_standby()
+    if found is None or found.config.get(ROLE_KEY) != ACTIVE or epoch_of(found) > serving.written_off:
+        return ""
+    return (
+        f"its container holds what was given up when {subject.lxd.name} was lost; `vcrecovery standby reset "
+        f"{subject.name}` has it stand by again"
+    )
 
 
 def _serves_on(subject: Subject, episode: Episode) -> str:
