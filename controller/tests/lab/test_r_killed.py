@@ -251,8 +251,9 @@ def is_held(site: KillableSite, vm: CrashingVm) -> bool:
 
 
 def is_decided(site: KillableSite, vm: CrashingVm) -> bool:
-    """Whether it is the primary that serves, or it is paused."""
-    return vm.paused() or site.journal().state("b").side is Side.PRIMARY
+    """Whether it is the primary that serves, or it is paused; or left alone, since its standby stands by again."""
+    stands_by = site.instance("b").config[ROLE_KEY] == STANDBY
+    return vm.paused() or stands_by or site.journal().state("b").side is Side.PRIMARY
 
 
 def reset_at_every_change(site: KillableSite, vm: CrashingVm) -> None:
