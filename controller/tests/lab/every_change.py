@@ -17,6 +17,7 @@ from typing import Any
 
 import libvirt
 
+from vcrecovery.drivers import process
 from vcrecovery.drivers.dns import Zone
 from vcrecovery.drivers.lxd.unix_socket import UnixSocketSession
 from vcrecovery.store.journal import Journal
@@ -80,14 +81,14 @@ def _entries(pass_one: Pass) -> None:
 
 
 def _commands(pass_one: Pass) -> None:
-    communicate = subprocess.Popen.communicate
+    all_of = process._all_of
 
-    def counted(self: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> Any:
-        if changes_something(self.args):
-            pass_one(f"the end of {shown(self.args)}")
-        return communicate(self, *args, **kwargs)
+    def counted(begun: subprocess.Popen[bytes], *args: Any) -> tuple[bytes, bytes]:
+        if changes_something(begun.args):
+            pass_one(f"the end of {shown(begun.args)}")
+        return all_of(begun, *args)
 
-    setattr(subprocess.Popen, "communicate", counted)  # noqa: B010
+    setattr(process, "_all_of", counted)  # noqa: B010
 
 
 def changes_something(words: Any) -> bool:
