@@ -128,9 +128,7 @@ def test_what_was_given_up_takes_over_only_by_force(memory_path: Path) -> None:
     site.crash("web")
     site.watch(30)
     assert not web.serves, site.log
-    assert any(
-        "holds what was given up when sec1 was lost; `vcrecovery standby reset web`" in line for line in site.log
-    )
+    assert any("holds what it had when sec1 was lost; `vcrecovery standby reset web`" in line for line in site.log)
 
 
 def test_what_lxd_starts_a_while_after_it_answers_is_ended_too(memory_path: Path) -> None:

@@ -193,7 +193,7 @@ def _given_up(subject: Subject) -> str:
     if found is None or found.config.get(ROLE_KEY) != ACTIVE or epoch_of(found) > serving.written_off:
         return ""
     return (
-        f"its container holds what was given up when {subject.lxd.name} was lost; `vcrecovery standby reset "
+        f"its container holds what it had when {subject.lxd.name} was lost; `vcrecovery standby reset "
         f"{subject.name}` has it stand by again"
     )
 
