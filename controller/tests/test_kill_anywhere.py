@@ -445,8 +445,7 @@ def test_a_reset_gives_up_a_start_that_has_not_acted(place: str, vm_runs: bool, 
     site.kill_watcher()
     assert site.journal.state("web").open_episode is not None
     site.suspend("web", None)
-    for records in web.all_records:
-        records["A"] = {web.address}
+    site.point_back("web")
     web.has_everything = True
     if vm_runs:
         site.start_primary("web")

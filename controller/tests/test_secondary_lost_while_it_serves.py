@@ -44,8 +44,7 @@ def has_the_vm_serve(site: Observed, *, watched_for: float = 0.0) -> None:
     web.syncs = web.superseded = False
     # What the standby has written is given up.
     web.has_everything = True
-    for records in web.all_records:
-        records["A"] = {web.address}
+    site.point_back("web")
     if watched_for:
         site.watch(watched_for)
 

@@ -609,14 +609,19 @@ class Site:
         service.undefined = False
         self.world.becomes(service, Power.RUNNING)
 
+    def point_back(self, name: str) -> None:
+        """The operator does so, by hand."""
+        service = self.world.services[name]
+        for records in service.all_records:
+            records["A"] = {service.address}
+
     def serve_from_primary(self, name: str) -> None:
         """The operator brings everything back, and then types `vcrecovery standby reset`."""
         service = self.world.services[name]
         service.container.status = "Stopped"
         service.container.config |= {"user.vcrecovery.role": "standby"}
         service.virtual_ip_is_here = False
-        for records in service.all_records:
-            records["A"] = {service.address}
+        self.point_back(name)
         if service.power is not Power.PAUSED or not service.quarantined:
             self.start_primary(name)
         service.operators_word = service.by_hand = False

@@ -293,8 +293,6 @@ def _refuse_unless_lost(env: Environment, state: ServiceState, secondary: str, *
     there = service.standby.secondary
     if secondary != there:
         raise UsageError(f"--secondary-is-down {secondary} is not where {state.service} served", f"type {there}")
-    if not is_elsewhere(service) and (episode is None or not episode.vm_has_everything):
-        _refuse_to_lose_it(env, state, secondary, force=force)
     if is_elsewhere(service):
         hint, home = f"bring {secondary} back, then `vcrecovery failback {state.service}`", service.standby.spare
         if force and episode is None and home is not None:
@@ -303,6 +301,8 @@ def _refuse_unless_lost(env: Environment, state: ServiceState, secondary: str, *
         raise RefusedError(
             f"{state.service} served on its spare {secondary}: that container is the newest once it is back", hint
         )
+    if episode is None or not episode.vm_has_everything:
+        _refuse_to_lose_it(env, state, secondary, force=force)
     with suppress(ExternalError):
         if env.lxd[secondary].get(state.service) is not None:
             raise RefusedError(
@@ -322,18 +322,15 @@ def _refuse_to_lose_it(env: Environment, state: ServiceState, secondary: str, *,
         raise RefusedError(*episode.goes_on_first)
     if force:
         return
-    since = served_since(env, name)
-    of_two = ""
+    since, of_two, way_out = served_since(env, name), "", f"bring {secondary} back"
     if episode is not None and episode.request.back and episode.tried(Step.COPY):
         of_two = ", and the copy into its VM has not ended: the files there are of two states"
-    other = (
-        "" if spare is None else f"`vcrecovery failover {name} --to {spare.secondary} --secondary-is-down {secondary}`"
-    )
+    if spare is not None:
+        way_out += f", or `vcrecovery failover {name} --to {spare.secondary} --secondary-is-down {secondary}`"
     raise RefusedError(
         f"--secondary-is-down is for a failback whose VM has everything; what the standby of {name} has written on "
         f"{secondary} since {'its failover' if since is None else day_and_time(since)} would be lost{of_two}",
-        f"bring {secondary} back{f', or {other}' if other else ''}; once it is lost for good, add `--force`: the VM "
-        "serves what it has",
+        f"{way_out}; once it is lost for good, add `--force`: the VM serves what it has",
     )
 
 

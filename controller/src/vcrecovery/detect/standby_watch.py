@@ -325,7 +325,7 @@ class StandbyWatch:
         except ExternalError as error:
             self._say(
                 about,
-                f"{name}: its container on {self._secondary_of(name)} has come back beside its VM, which serves, and "
+                f"{name}: its container on {secondary} has come back beside its VM, which serves, and "
                 f"does not end: {error}",
                 logging.ERROR,
                 service=name,
@@ -342,7 +342,7 @@ class StandbyWatch:
                 "%s: its container on %s has come back, and its VM serves: stopped, its files are kept until "
                 "`vcrecovery standby reset %s` has it stand by again",
                 name,
-                self._secondary_of(name),
+                secondary,
                 name,
             )
 

@@ -45,6 +45,11 @@ def is_written_off(serving: Serving | None) -> bool:
     return serving.side is Side.PRIMARY and not serving.at_work
 
 
+def was_given_up(found: Instance, up_to: int | None) -> bool:
+    """Whether it holds what was. One of a later epoch is another controller's, and serves."""
+    return up_to is not None and found.config.get(ROLE_KEY) == ACTIVE and epoch_of(found) <= up_to
+
+
 def end_written_off(env: Environment, name: str) -> bool:
     """Whether it had come back, and serves no more now. One that is away is nothing that could be ended.
 
@@ -76,9 +81,6 @@ def end_written_off(env: Environment, name: str) -> bool:
 
 
 def _is_to_end(found: Instance, serving: Serving | None) -> bool:
-    """One of a later epoch is another controller's, and serves."""
-    if serving is None or serving.written_off is None or not is_written_off(serving):
-        return False
-    if found.config.get(ROLE_KEY) != ACTIVE or epoch_of(found) > serving.written_off:
+    if serving is None or not is_written_off(serving) or not was_given_up(found, serving.written_off):
         return False
     return found.status != STOPPED or any((found.config.get(key) or "") != value for key, value in _NO_MORE.items())

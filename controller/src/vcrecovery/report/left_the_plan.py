@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -21,11 +21,17 @@ ANSWERS_WITHIN = 3.0
 def of_those_that_left(env: Environment) -> list[Finding]:
     """Nobody looks after them, and nothing else of `status` names them. Raises ExternalError."""
     begun = {one.service: one for one in env.journal.open_episodes() if one.has_acted}
+    left = {
+        name: serving
+        for name, serving in env.journal.who_serves().items()
+        if name not in env.plan.services and (serving.side is Side.STANDBY or name in begun)
+    }
+    # All are asked before any is waited for: a secondary that is away keeps nobody waiting once for each of them.
+    asked = {name: _asked(env, name, serving) for name, serving in left.items()}
+    until = env.clock.steady() + ANSWERS_WITHIN
     found = []
-    for name, serving in env.journal.who_serves().items():
-        if name in env.plan.services or not (serving.side is Side.STANDBY or name in begun):
-            continue
-        there = list(_may_have_it(env, name, serving))
+    for name, serving in left.items():
+        there = [place for place, question in asked[name].items() if _is_there(env, question, until)]
         if not there:
             continue
         on = f" on {there[0]}" if len(there) == 1 else ""
@@ -47,18 +53,16 @@ def of_those_that_left(env: Environment) -> list[Finding]:
     return found
 
 
-def _may_have_it(env: Environment, name: str, serving: Serving) -> Iterator[str]:
-    """The secondaries of the plan with its container, or that do not say."""
+def _asked(env: Environment, name: str, serving: Serving) -> dict[str, Future[Instance | None]]:
+    """Of the secondaries of the plan on which its container may be: what each has of that name."""
     on = serving.standby_on
     places: Sequence[str] = list(env.plan.secondaries) if on is None else [on] if on in env.plan.secondaries else []
-    asked = {place: ask(env.runtime, partial(env.lxd[place].get, name), f"{name} on {place}") for place in places}
-    for place, question in asked.items():
-        if _is_there(question):
-            yield place
+    return {place: ask(env.runtime, partial(env.lxd[place].get, name), f"{name} on {place}") for place in places}
 
 
-def _is_there(question: Future[Instance | None]) -> bool:
+def _is_there(env: Environment, question: Future[Instance | None], until: float) -> bool:
+    """Also where the secondary does not say."""
     try:
-        return question.result(ANSWERS_WITHIN) is not None
+        return question.result(max(0.0, until - env.clock.steady())) is not None
     except (ExternalError, TimeoutError):
         return True

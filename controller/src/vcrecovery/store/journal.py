@@ -356,6 +356,10 @@ class Journal:
         """Whether its VM did, before it was fenced or quarantined."""
         return bool(self.rows("SELECT 1 FROM service WHERE name = ? AND started_with_host", service))
 
+    def written_off(self, service: str) -> int | None:
+        """Up to which epoch what its standby has served was given up; None: nothing was."""
+        return next((epoch for (epoch,) in self.rows("SELECT written_off FROM service WHERE name = ?", service)), None)
+
     def serve_from_primary(self, service: str, at: float, *, writes_off: bool = False) -> None:
         """The operator has brought the primary back. It counts as protected once it is seen running.
 
@@ -367,8 +371,9 @@ class Journal:
                 if Outcome.GIVEN_UP in allowed(episode):
                     self._close(db, episode.id, Outcome.GIVEN_UP, "its primary serves again", at)
             self._set(db, service, side=Side.PRIMARY.value, seen_running_at=None, standby_on=None, started_on=None)
-            off = "epoch" if writes_off else "NULL"
-            db.execute(f"UPDATE service SET written_off = {off} WHERE name = ?", (service,))  # noqa: S608
+            db.execute(
+                "UPDATE service SET written_off = CASE WHEN ? THEN epoch END WHERE name = ?", (writes_off, service)
+            )
 
     # -- episodes ----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ from vcrecovery.operations.steps.ages import Ages, ages_of
 from vcrecovery.operations.steps.moving import problem_of_the_copy, serves_on
 from vcrecovery.operations.steps.restore import find_restore_point
 from vcrecovery.operations.steps.subject import Subject
-from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, READY_KEY, ROLE_KEY, epoch_of
+from vcrecovery.operations.written_off import was_given_up
+from vcrecovery.standby.container import EPOCH_KEY, READY_KEY, epoch_of
 from vcrecovery.transfer.freshness import Freshness, read_age
 
 if TYPE_CHECKING:
@@ -186,11 +187,9 @@ def _standby_problem(subject: Subject, episode: Episode) -> str:
 
 def _given_up(subject: Subject) -> str:
     """Why its age says nothing: its secondary was lost while it served, and its VM has written since then."""
-    serving = subject.env.journal.who_serves().get(subject.name)
-    if serving is None or serving.written_off is None:
-        return ""
-    found = subject.read_standby()
-    if found is None or found.config.get(ROLE_KEY) != ACTIVE or epoch_of(found) > serving.written_off:
+    up_to = subject.env.journal.written_off(subject.name)
+    found = None if up_to is None else subject.read_standby()
+    if found is None or not was_given_up(found, up_to):
         return ""
     return (
         f"its container holds what it had when {subject.lxd.name} was lost; `vcrecovery standby reset "
