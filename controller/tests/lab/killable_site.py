@@ -252,6 +252,10 @@ class KillableSite(SmallSite):
         watcher = Watcher(self.controllers, self.plan, self.folder / "watch.log", before)
         try:
             yield watcher
+        except AssertionError as error:
+            # What it said last is what explains that something did not come.
+            error.add_note(f"The watcher said:\n{watcher.said()[-8000:]}")
+            raise
         finally:
             watcher.stop()
 

@@ -42,6 +42,9 @@ def watching(lab: Lab, plan: Path) -> Iterator[Watcher]:
     try:
         wait_for(lambda: watcher.says("web: the primary is running"), "the first look")
         yield watcher
+    except AssertionError as error:
+        error.add_note(f"The watcher said:\n{watcher.log.read_text()[-8000:]}")
+        raise
     finally:
         watcher.process.terminate()
         watcher.process.wait(timeout=60)
