@@ -22,10 +22,12 @@ from vcrecovery.core.returning import Act, Quarantine, decide
 from vcrecovery.core.service_state import ServiceState, Side, Suspension
 from vcrecovery.detect import quarantine_keeper
 from vcrecovery.detect.quarantine_keeper import QuarantineKeeper
+from vcrecovery.drivers.lxd.instances import Instance
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.serve_from_primary import serve_from_primary
 from vcrecovery.plan.load import load_plan
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
 from vcrecovery.store.journal import Journal
 from vcrecovery.store.quarantines import QuarantineBook, quarantine_lock
 
@@ -162,6 +164,20 @@ class FakeHost:
         self.power = Power.RUNNING
         if self.told is not None:
             self.told(STARTED)
+
+
+class FakeLxd:
+    """A secondary's; it can hang. `asked`: that often."""
+
+    def __init__(self, role: str, epoch: int) -> None:
+        self.role, self.epoch = role, epoch
+        self.answers = threading.Event()
+        self.asked = 0
+
+    def get(self, name: str) -> Instance:
+        self.asked += 1
+        self.answers.wait(30)
+        return Instance(name, True, "Running", {ROLE_KEY: self.role, EPOCH_KEY: str(self.epoch)}, {})
 
 
 class Stage:
@@ -374,3 +390,29 @@ def test_a_vm_that_is_shut_down_is_not_held_any_more(stage: Stage) -> None:
         stage.host.start()
         wait_for(stage.held, "the next hold")
     assert [quarantine.released for quarantine in stage.book.history("web")] == ["", "it is shutoff"]
+
+
+def test_one_whose_journal_is_behind_is_paused_after_a_failover_of_another_controller(stage: Stage) -> None:
+    stage.env.lxd["sec1"] = lxd = FakeLxd(STANDBY, 1)  # type: ignore[assignment]
+    lxd.answers.set()
+    stage.fail_over()
+    with stage.holding():
+        wait_for(lambda: stage.host.told, "the subscription")
+        stage.host.start()
+        wait_for(lambda: lxd.asked > 2, "some questions")
+        assert stage.host.suspended == 0
+        lxd.role, lxd.epoch = ACTIVE, 2
+        wait_for(stage.held, "the hold")
+
+
+def test_a_secondary_that_hangs_is_not_asked_for_each_of_its_vms(stage: Stage) -> None:
+    """Two copies are live for as long as it is waited for."""
+    stage.env.lxd["sec1"] = lxd = FakeLxd(STANDBY, 1)  # type: ignore[assignment]
+    stage.fail_over()
+    with stage.holding():
+        wait_for(lambda: stage.host.told, "the subscription")
+        for times in range(1, 4):
+            stage.host.start()
+            wait_for(lambda times=times: stage.host.suspended == times, "the pause")  # type: ignore[misc]
+        lxd.answers.set()
+    assert lxd.asked == 1

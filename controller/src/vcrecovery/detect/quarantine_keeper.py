@@ -34,6 +34,8 @@ LOOK_EVERY = 5.0
 WITHIN = 5.0
 #: Seconds for LXD to say what a standby is, before its old primary is paused all the same.
 SAYS_WITHIN = 0.5
+#: Seconds for which one that did not is not asked again: all VMs of it that are back would wait, one after the other.
+ASK_AGAIN_AFTER = 5.0
 _RUNS = frozenset({"started", "resumed"})
 
 
@@ -66,8 +68,10 @@ class QuarantineKeeper:
         self._lost = env.runtime.event()
         self._unsubscribe: Callable[[], None] | None = None
         self._next_look = 0.0
-        #: The epoch of each service of which the journal was found to be behind.
+        #: The epoch of each service of which the journal was behind when its secondary was asked last.
         self._behind: dict[str, int] = {}
+        #: When a secondary that did not answer is asked again.
+        self._ask_again: dict[str, float] = {}
         self._say = SayOnce(log)
         self._rounds = rounds or Rounds()
         self._goes_round()
@@ -224,17 +228,18 @@ class QuarantineKeeper:
         """By the standby's own word. Not where it has never come at once: two live copies are worse."""
         if state.side is not Side.STANDBY or state.open_episode is not None:
             return False
-        if self._behind.get(name) == state.epoch:
-            return True
-        lxd = self._env.lxd[self._env.plan.services[name].standby.secondary]
-        try:
-            found = ask(self._env.runtime, partial(lxd.get, name), f"standby of {name}").result(SAYS_WITHIN)
-        except (ExternalError, TimeoutError):
-            return False
-        if has_gone_back(found, state.epoch):
-            self._behind[name] = state.epoch
-            return True
-        return False
+        secondary = self._env.plan.services[name].standby.secondary
+        if self._monotonic() >= self._ask_again.get(secondary, 0.0):
+            question = partial(self._env.lxd[secondary].get, name)
+            try:
+                found = ask(self._env.runtime, question, f"standby of {name}").result(SAYS_WITHIN)
+            except (ExternalError, TimeoutError):
+                self._ask_again[secondary] = self._monotonic() + ASK_AGAIN_AFTER
+            else:
+                self._behind.pop(name, None)
+                if has_gone_back(found, state.epoch):
+                    self._behind[name] = state.epoch
+        return self._behind.get(name) == state.epoch
 
     def _here(self, name: str) -> list[str]:
         """What this hypervisor is called in the journal: by its name, and by none where it is the plan's."""
