@@ -36,16 +36,23 @@ class BuiltCollection:
         self, program: str, *words: str | Path, before: Sequence[str] = (), timeout: float = 300, **environment: str
     ) -> str:
         """What `program` prints; `before` is put before it. Raises LabError with all of that when it fails."""
-        done = subprocess.run(
-            [*before, str(Path(sys.executable).with_name(program)), *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            cwd=self.folder,
-            env=self._environment() | environment,
-        )
+        command = [*before, str(Path(sys.executable).with_name(program)), *map(str, words)]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+                cwd=self.folder,
+                env=self._environment() | environment,
+            )
+        except subprocess.TimeoutExpired as error:
+            said = (error.stdout or b"") + (error.stderr or b"")
+            raise LabError(
+                f"{said.decode(errors='replace')}\n{' '.join(command)}: no end after {timeout:g} s"
+            ) from error
         if done.returncode:
             raise LabError(done.stdout + done.stderr)
         return done.stdout
