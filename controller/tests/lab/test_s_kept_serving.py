@@ -72,9 +72,9 @@ def status(site: SmallSite, name: str) -> dict[str, Any]:
 
 
 def outages(site: SmallSite, since: float) -> list[dict[str, Any]]:
-    """Those of `web` that have ended."""
+    """Those of `web` that have ended after that."""
     found = json.loads(site.vcrecovery("history", "--json").stdout)["outages"]
-    return [o for o in found if o["service"] == WEB and o["ended_at"] is not None and o["began_at"] > since - 1]
+    return [o for o in found if o["service"] == WEB and (o["ended_at"] or 0.0) > since]
 
 
 def file(site: SmallSite, name: str) -> Path:

@@ -227,6 +227,19 @@ def test_a_failovers_outage_is_written_once(book: OutageBook) -> None:
     assert len(book.history()) == 2
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_failover_soon_after_another_ends_the_same_outage(book: OutageBook, seen: bool) -> None:
+    """Whether the service was seen to cease before its failover, or not; also to a watcher that begins afterwards."""
+    second = {"web": (140.0, 145.0, "libvirt: shutoff (crashed)")}
+    book.write({}, {}, {"web": (100.0, 110.0, "x")})
+    if seen:
+        book.write({"web": (140.0, WHY)}, {})
+        book.write({}, {"web": 145.0})
+    for _ in range(2):
+        book.write({}, {}, second)
+    assert [(o.began_at, o.ended_at, o.times) for o in book.history()] == [(100.0, 145.0, 2)]
+
+
 # -- the shipped program over a simulated site -----------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,16 +46,11 @@ class OutageBook:
         """Services that have ceased to answer, each with when and why; and those that answer again, with since when.
 
         One that ceases again within a minute has never been well: its last outage goes on. `failovers`: begin, end and
-        cause of the outages that they have ended; written once, and not beside one that goes on.
+        cause of the outages that they have ended, which may not have been seen; written once, though told again.
         """
         with self._journal.transaction() as db:
             for service, (began_at, ended_at, why) in (failovers or {}).items():
-                db.execute(
-                    "INSERT INTO outage (service, began_at, ended_at, why) SELECT :service, :from, :to, :why "
-                    "WHERE NOT EXISTS "
-                    "(SELECT 1 FROM outage WHERE service = :service AND (ended_at IS NULL OR began_at = :from))",
-                    {"service": service, "from": began_at, "to": max(began_at, ended_at), "why": why},
-                )
+                _write_failover(db, service, began_at, max(began_at, ended_at), why)
             for service, (at, why) in begun.items():
                 found = db.execute(
                     "SELECT id, ended_at FROM outage WHERE service = ? ORDER BY id DESC LIMIT 1", (service,)
@@ -107,3 +103,23 @@ class OutageBook:
         query = f"SELECT id, service, began_at, ended_at, why, times FROM outage WHERE {where}"  # noqa: S608
         rows = self._journal.rows(query, *values)
         return [Outage(*row) for row in rows]
+
+
+def _write_failover(db: sqlite3.Connection, service: str, began_at: float, ended_at: float, why: str) -> None:
+    known = db.execute(
+        "SELECT 1 FROM outage WHERE service = ? AND (ended_at IS NULL OR ? BETWEEN began_at AND ended_at)",
+        (service, began_at),
+    ).fetchone()
+    if known is not None:
+        return
+    # As for one that was seen to cease: which of the two comes first is a matter of milliseconds.
+    goes_on = db.execute(
+        "UPDATE outage SET ended_at = ?, why = ?, times = times + 1 WHERE abs(? - ended_at) < ? "
+        "AND id = (SELECT max(id) FROM outage WHERE service = ?)",
+        (ended_at, why, began_at, SAME_OUTAGE, service),
+    )
+    if not goes_on.rowcount:
+        db.execute(
+            "INSERT INTO outage (service, began_at, ended_at, why) VALUES (?, ?, ?, ?)",
+            (service, began_at, ended_at, why),
+        )
