@@ -143,6 +143,25 @@ def test_an_alternative_goes_only_with_all_of_its_choices(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("made", ["a link", "a link of another spelling", "a file", "nothing"])
+def test_an_alternative_that_an_administrator_leads_elsewhere_stays(tmp_path: Path, made: str) -> None:
+    make_dpkg(tmp_path, {"jdk": [b"/usr/lib/jdk/java"], "base": [b"/usr/bin", b"/usr/lib", b"/etc"]})
+    make_file(tmp_path, b"/usr/lib/jdk/java")
+    make_link(tmp_path, b"/jdk", b"/usr/lib/jdk")
+    make_file(tmp_path, b"/opt/jdk/java")
+    make_alternative(tmp_path, "java", b"/usr/bin/java", [b"/usr/lib/jdk/java"], b"/opt/jdk/java")
+    middle = tmp_path / "etc/alternatives/java"
+    if made != "a link":
+        middle.unlink()
+    if made == "a link of another spelling":
+        make_link(tmp_path, b"/etc/alternatives/java", b"/jdk/java")
+    if made == "a file":
+        make_file(tmp_path, b"/etc/alternatives/java")
+    leads_there = made in ("a link of another spelling", "nothing")
+    link = (b"/usr/bin/java",) if leads_there else ()
+    assert exclude_list(tmp_path, ["jdk"]).paths == (*link, b"/usr/lib/jdk")
+
+
 def test_architectures_of_one_package_share_files(tmp_path: Path) -> None:
     both = {"lib:amd64": [b"/lib/x64/lib.so", b"/doc/lib"], "lib:i386": [b"/lib/x32/lib.so", b"/doc/lib"]}
     make_dpkg(tmp_path, both, same=both)

@@ -98,3 +98,18 @@ def test_a_path_of_the_plan_that_is_there_twice_is_listed_once(tmp_path: Path) -
     make_directory(tmp_path, b"/usr/lib/firmware")
     make_link(tmp_path, b"/lib", b"usr/lib")
     assert added(tmp_path, "/lib/firmware", "/usr/lib/firmware")["rsync"] == [b"/usr/lib/firmware"]
+
+
+def test_a_path_with_a_wildcard_that_is_not_there_hides_nothing_from_lsyncd(tmp_path: Path) -> None:
+    """For lsyncd it would be a pattern, and what happens to match would be sent by the next comparison only."""
+    make_file(tmp_path, b"/srv/store/a/data")
+    make_file(tmp_path, b"/srv/log/xoldx")
+    make_file(tmp_path, b"/srv/tmp/what?")
+    for wanted, escaped, for_lsyncd in (
+        ("/srv/store/*", rb"/srv/store/\*", []),
+        ("/srv/later/*", rb"/srv/later/\*", []),
+        ("/srv/log/[old]", rb"/srv/log/\[old]", []),
+        ("/srv/tmp/what?", rb"/srv/tmp/what\?", [b"/srv/tmp/what?"]),
+    ):
+        found = added(tmp_path, wanted)
+        assert found == {"rsync": [escaped], "lsyncd": for_lsyncd, "rsync-filter": [b"- " + escaped]}, wanted

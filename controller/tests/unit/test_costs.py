@@ -212,6 +212,39 @@ def test_providers_pay_for_their_services(shop: Shop) -> None:
     }
 
 
+def with_spare(shop: Shop, **cost: Any) -> None:
+    """Two of the four services have their spare on a second secondary, where nobody stands by."""
+    shop.plan["secondaries"]["sec2"] = {
+        "lxd": "/run/sec2/unix.socket",
+        "network": {"bridge": "vcr0", "address": "10.30.0.1/24"},
+        "receiver": {"address": "10.10.0.2"},
+        **cost,
+    }
+    for number in (1, 2):
+        spare = {"secondary": "sec2", "address": f"10.30.0.1{number}"}
+        shop.plan["services"][f"web{number}"]["standby"]["spare"] = spare
+
+
+def test_a_secondary_that_holds_spares_is_paid_for_by_those_who_have_them(shop: Shop) -> None:
+    alone = shop.ways()[Way.THIS_PLAN].a_month
+    assert alone is not None
+    with_spare(shop, cost={"machine": "t3.large"})
+    plan, book = shop.loaded()
+    this = alternatives(plan, book, 1)[0]
+    assert this.title == "this plan: 2 secondaries, in any mode"
+    large = round(Decimal("0.1088") * 730, 2)
+    assert this.a_month is not None
+    assert round(this.a_month - alone, 2) == large
+    assert [round(part.a_month - alone / 4, 2) for part in split(plan, this.lines)] == [large / 2, large / 2, 0, 0]
+
+
+def test_a_secondary_that_holds_spares_says_what_it_is(shop: Shop) -> None:
+    with_spare(shop)
+    done = vcrecovery("cost", "--plan", shop.path)
+    assert done.returncode == ExitCode.USAGE
+    assert "no secondaries.sec2.cost" in done.stderr
+
+
 def test_services_pay_for_the_memory_that_they_need(shop: Shop) -> None:
     shop.plan["costs"]["split"] = "memory"
     for name, memory in (("web1", "4GiB"), ("web2", "2GiB"), ("web3", "1GiB"), ("web4", "1GiB")):

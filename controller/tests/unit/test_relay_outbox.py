@@ -146,3 +146,24 @@ def test_zabbix_gets_each_items_newest_value_at_last(steps: list[tuple[str, str]
                 got[v.key] = max(v.at, got.get(v.key, -1))
     assert got == newest
     assert outbox.batch(now + 1000) == []
+
+
+def test_an_older_value_does_not_come_after_a_newer_one() -> None:
+    """Zabbix learns the item between two values of it: as if the VM had crashed after it ran again."""
+    outbox = with_known("a", "b")
+    for each in (value("a", "crashed", 1.0), value("b", "running", 1.0), value("a", "running", 2.0)):
+        outbox.put(each)
+    outbox.refused(outbox.batch(NOW), 2, NOW)
+    outbox.refused(outbox.batch(NOW), 1, NOW)  # a of 1.0
+    for _ in range(2):
+        outbox.taken(outbox.batch(NOW))
+    assert (outbox.batch(NOW + 60), len(outbox)) == ([], 0)
+
+
+def test_a_newer_value_comes_after_one_that_was_taken() -> None:
+    outbox = Outbox(1000)
+    outbox.put(value(text="1", at=1.0))
+    batch = outbox.batch(NOW)
+    outbox.put(value(text="2", at=1.0))
+    outbox.taken(batch)
+    assert [v.text for v in outbox.batch(NOW)] == ["2"]

@@ -17,6 +17,7 @@ import pytest
 from report_cases import BEGIN, CHANGED, HOSTILE, report
 from view_cases import NOW, OPEN
 
+from vcrecovery.core.ages import of_ages
 from vcrecovery.core.text import plain
 from vcrecovery.errors import ExternalError
 from vcrecovery.report.periodic import charts, files
@@ -362,6 +363,20 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [entry.name for entry in tmp_path.iterdir()] == ["report-2026-11-25.md"]
     assert (tmp_path / "report-2026-11-25.md").read_text() == "old"
     assert (tmp_path / "report-2026-11-25.md").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(("unknown", "said"), [(2, "met 99 % of the time"), (300, "met while it was known")])
+def test_a_target_is_not_met_while_nobody_knew_the_age(unknown: int, said: str) -> None:
+    ages = of_ages([*[2.0] * 300, *[None] * unknown])
+    view = replace(report(), freshness=[FreshnessOf("web", ages)])
+    assert f"60 s: {said}" in markdown(document(view, [], ""))
+
+
+def test_an_age_that_was_never_known_is_no_watcher_that_did_not_run() -> None:
+    view = replace(report(), freshness=[FreshnessOf("web", of_ages([None] * 5)), FreshnessOf("db")])
+    found = markdown(document(view, [], ""))
+    assert "No samples of db: " in found
+    assert "Never known of web, " in found
 
 
 def test_freshness_of_a_service_that_left_the_plan() -> None:

@@ -125,7 +125,10 @@ class _Reckoning:
             raise MissingPriceError("; ".join(self._missing), "add it to a price list of the plan's `costs.prices`")
 
     def _secondaries(self) -> Mapping[str, SecondaryCost]:
-        in_use = dict.fromkeys(service.standby.secondary for service in self._plan.services.values())
+        standbys = [service.standby for service in self._plan.services.values()]
+        in_use = dict.fromkeys(standby.secondary for standby in standbys)
+        # One that holds spares only runs all the time, too.
+        in_use |= dict.fromkeys(standby.spare.secondary for standby in standbys if standby.spare is not None)
         undescribed = [name for name in in_use if self._plan.secondaries[name].cost is None]
         if undescribed:
             keys = ", ".join(f"secondaries.{name}.cost" for name in undescribed)

@@ -22,20 +22,28 @@ class Part:
 def split(plan: Plan, lines: Sequence[Line]) -> list[Part]:
     """A secondary is paid for by the services that stand by there, as `costs.split` says; each pays for its traffic.
 
-    One that was made for a while has made room for all of them.
+    One where nobody stands by, by those whose spare it is. One that was made for a while has made room for all of them.
     """
     paid = dict.fromkeys((_whose(plan, name) for name in plan.services), Decimal(0))
     for line in lines:
         payers = {line.of.name: 1}
         if line.of.owner is Owner.SECONDARY:
-            payers = {
-                name: _share(plan, name)
-                for name in plan.services
-                if plan.services[name].standby.secondary == line.of.name or line.of.name not in plan.secondaries
-            }
+            payers = {name: _share(plan, name) for name in _payers(plan, line.of.name)}
         for name, share in payers.items():
             paid[_whose(plan, name)] += line.a_month * share / sum(payers.values())
     return [Part(whose, amount) for whose, amount in paid.items()]
+
+
+def _payers(plan: Plan, secondary: str) -> list[str]:
+    """Services."""
+    if secondary not in plan.secondaries:
+        return list(plan.services)
+    stand_by = [name for name, service in plan.services.items() if service.standby.secondary == secondary]
+    return stand_by or [
+        name
+        for name, service in plan.services.items()
+        if service.standby.spare is not None and service.standby.spare.secondary == secondary
+    ]
 
 
 def _whose(plan: Plan, service: str) -> str:

@@ -60,7 +60,8 @@ def alternative_links(
 ) -> Set[bytes]:
     """The links of the alternatives that have live choices, all of them in `sole`.
 
-    Only links that update-alternatives made: an administrator's file in the place of one stays.
+    Only links that update-alternatives made: an administrator's file in the place of one stays, and so does the way to
+    what he has chosen himself.
     """
     found: Set[bytes] = set()
     for alternative in alternatives:
@@ -70,9 +71,13 @@ def alternative_links(
             continue
         middle = canonical.path(b"/etc/alternatives/" + alternative.name)
         link = canonical.path(alternative.link)
+        leads_to = _target(canonical, middle)
+        is_choice = leads_to.startswith(b"/") and canonical.path(leads_to) in choices
+        if not is_choice and os.path.lexists(canonical.live(middle)):
+            continue  # led elsewhere by hand: a service may need it
         if _target(canonical, link) == b"/etc/alternatives/" + alternative.name:
             found.add(link)
-        if _target(canonical, middle) in alternative.choices:
+        if leads_to in alternative.choices:
             found.add(middle)
     return found
 

@@ -30,8 +30,19 @@ def service_rules(
     listed = None
     if selection.packages or selection.profile is not None:
         listed = exclude_list(root, selection.packages, selection.keep, selection.profile, rules=rules)
-    asked = _where_they_are(selection.paths, Canonical(os.fsencode(root)))
-    return {dialect: _in_dialect(dialect, selection, asked, listed) for dialect in dialects}
+    canonical = Canonical(os.fsencode(root))
+    paths = _where_they_are(selection.paths, canonical)
+    asked = {dialect: _patterns(dialect, paths, canonical) for dialect in dialects}
+    return {dialect: _in_dialect(dialect, selection, asked[dialect], listed) for dialect in dialects}
+
+
+def _patterns(dialect: str, paths: Sequence[bytes], canonical: Canonical) -> List[bytes]:
+    if dialect != "lsyncd":
+        return [rsync_pattern(path, False) for path in paths]
+    # For lsyncd a name with a wildcard is a pattern. Where nothing has that name, such as /srv/*, it would only hide
+    # files that are wanted, until the next comparison sends them.
+    found = [(path, lsyncd_pattern(path)) for path in paths]
+    return [pattern for path, pattern in found if pattern == path or os.path.lexists(canonical.live(path))]
 
 
 def _where_they_are(paths: Sequence[str], canonical: Canonical) -> List[bytes]:
@@ -48,7 +59,7 @@ def _where_they_are(paths: Sequence[str], canonical: Canonical) -> List[bytes]:
 
 def _in_dialect(dialect: str, selection: Selection, asked: List[bytes], listed: Optional[ExcludeList]) -> bytes:
     never = [os.fsencode(path) for path in kept_out(selection.host_keys)]
-    never += [lsyncd_pattern(path) if dialect == "lsyncd" else rsync_pattern(path, False) for path in asked]
+    never += asked
     if dialect == "rsync-filter":
         owned = as_rsync_filter(listed.paths, listed.directories) if listed else b""
         return b"".join(b"- " + pattern + b"\n" for pattern in never) + owned

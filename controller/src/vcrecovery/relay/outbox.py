@@ -143,6 +143,8 @@ class Outbox:
                 unknown.delay = min(RETRY_LAST, unknown.delay * 2)
 
     def _retry(self, value: Value) -> None:
+        if any(single.item == value.item for single in self._singles):
+            return  # a newer one is about to be tried: if Zabbix takes that, an older one must not come after it
         unknown = self._unknown.setdefault(value.host, _Unknown({}))
         newer = unknown.values.get(value.item)
         if newer is None or newer.at < value.at:

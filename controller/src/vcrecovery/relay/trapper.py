@@ -17,7 +17,7 @@ from vcrecovery.relay.outbox import Value
 _HEADER = struct.Struct("<4sBII")
 _MAGIC, _PLAIN = b"ZBXD", 1
 _LONGEST_ANSWER = 65536
-_INFO = re.compile(r"processed: (\d+); failed: (\d+); total: (\d+)")
+_INFO = re.compile(r"processed: (\d{1,9}); failed: (\d{1,9}); total: (\d{1,9})\b")
 #: Seconds for one request: a Zabbix whose database hangs still accepts connections.
 TIMEOUT = 5.0
 
@@ -65,9 +65,11 @@ class Trapper:
                 f"does not answer: {getattr(error, 'strerror', None) or 'it closed the connection'}"
             ) from error
         found = _INFO.search(str(answer.get("info"))) if answer.get("response") == "success" else None
-        if found is None or int(found[3]) != len(batch):
+        processed, failed, total = map(int, found.groups()) if found is not None else (0, 0, -1)
+        # Of each value it says what became of it: one of which it does not would be lost.
+        if not processed + failed == total == len(batch):
             raise self._trouble(f"answers {json.dumps(answer)[:200]}")
-        return int(found[2])
+        return failed
 
     async def _exchange(self, message: bytes) -> dict[str, object]:
         reader, writer = await asyncio.open_connection(self._address, self._port)
@@ -82,7 +84,7 @@ class Trapper:
             writer.close()
         try:
             answer = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._trouble("answers in another protocol") from error
         if not isinstance(answer, dict):
             raise self._trouble("answers in another protocol")

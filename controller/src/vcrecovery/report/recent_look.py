@@ -50,7 +50,8 @@ class RecentLook:
         with self._one_at_a_time:
             begun = time.monotonic()
             if self._look is None or begun - self._made_at > kept:
-                courses = self.health.courses if self.health is not None else None
+                # Where nobody asks any more, what was heard last says nothing of now.
+                courses = self.health.courses if self.health is not None and self.health.is_current() else None
                 names = list(self.env.plan.services)
                 views = look(self.env, names, self._asker, self._within, courses=courses)
                 self._made_at = time.monotonic()
