@@ -31,7 +31,8 @@ SITES = (3, 30)
 #: Seconds.
 PREPARED, PLAYED = 1800.0, 3600.0
 _SHARED = SCENARIOS / "shared"
-_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+#: What one user may have, and what each systemd takes of it: the roots of all the containers are one user.
+_LIMITS = {"fs/inotify/max_user_instances": 64, "kernel/keys/maxkeys": 100, "kernel/keys/maxbytes": 10_000}
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,17 @@ def control_node(built: BuiltCollection, system: System) -> list[Step]:
 
 
 @contextmanager
-def inotify_for(hosts: int) -> Iterator[None]:
-    """Each systemd takes some; the roots of all the containers are one user, who has 128 of them on a usual machine."""
-    before = _INOTIFY.read_text()
-    _INOTIFY.write_text(str(max(int(before), 64 * hosts)))
+def limits_for(hosts: int) -> Iterator[None]:
+    """On a usual machine thirty containers have too little: some of their units fail."""
+    files = {Path("/proc/sys", name): each * hosts for name, each in _LIMITS.items()}
+    before = {file: int(file.read_text()) for file in files}
+    for file, wanted in files.items():
+        file.write_text(str(max(before[file], wanted)))
     try:
         yield
     finally:
-        _INOTIFY.write_text(before)
+        for file, was in before.items():
+            file.write_text(str(was))
 
 
 def laid_out(hosts: int, built: BuiltCollection, system: System) -> Site:
@@ -153,7 +157,7 @@ def laid_out(hosts: int, built: BuiltCollection, system: System) -> Site:
     file = built.folder / f"{hosts}-hosts.yml"
     file.write_text(yaml.safe_dump(inventory(hosts, system)))
     words = ("-i", _SHARED / "inventory/hosts.yml", "-i", file)
-    with inotify_for(hosts), place_for_machines(system) as (lxd, image):
+    with limits_for(hosts), place_for_machines(system) as (lxd, image):
         own = environment(lxd, image, system, "hosts")
         with stderr_progress(f"{hosts} new machines"):
             for playbook in (_SHARED / "create.yml", SCENARIOS / "primary/prepare.yml"):
