@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 
 from vcrecovery.errors import BusyError, ExternalError, lock_errors
 from vcrecovery.store import lock
-from vcrecovery.store.lock import after_acts, is_at_work, one_act, one_keeper, service_lock
+from vcrecovery.store.lock import Holder, after_acts, is_at_work, one_act, one_keeper, service_lock
 
 
 @contextmanager
@@ -122,6 +124,23 @@ def test_an_act_that_could_not_write_its_name_is_waited_for(tmp_path: Path) -> N
         with pytest.raises(ExternalError), after_acts(tmp_path, "web", 1.5):
             pytest.fail("it was held twice")
         assert time.monotonic() - began >= 1.5
+
+
+def test_the_name_of_one_that_was_killed_turns_nobody_away(tmp_path: Path) -> None:
+    """It stays in the file. Who only looks whether somebody is at work holds the lock for a moment, and has no name."""
+    killed = subprocess.Popen(["/bin/true"])
+    killed.wait()
+    with service_lock(tmp_path, "web"):
+        pass
+    path = tmp_path / "locks/web.lock"
+    path.write_bytes(Holder(killed.pid).written())
+    with path.open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        over = threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
+        over.start()
+        with service_lock(tmp_path, "web"):
+            pass
+        over.join()
 
 
 def test_a_keeper_turns_another_away_and_no_failover(tmp_path: Path) -> None:

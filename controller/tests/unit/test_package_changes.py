@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +23,21 @@ from vcrecovery.transfer.rootfs import Rootfs
 STANZA = "Package: {}\nStatus: install ok {}\nArchitecture: amd64\nVersion: {}\n\n"
 
 
+#: As before version 254, which refuses to try a restart of what is masked.
+SYSTEMCTL = """#!/bin/sh
+state=loaded
+for word do [ "$word" != "$MASKED" ] || state=masked; done
+if [ "$1" = show ]; then echo "LoadState=$state"; exit; fi
+echo "systemctl $*"
+[ $state = loaded ]
+"""
+
+
 class FakeLxd:
     """One container, and what was done to it."""
 
     is_here = True
+    masked = ""
 
     def __init__(self, rootfs: Path) -> None:
         self.tree, self.did = rootfs, list[str]()
@@ -41,7 +53,16 @@ class FakeLxd:
         self.did.append("restart")
 
     def execute(self, instance: str, command: Sequence[str], timeout: float) -> None:
-        self.did.append(" ".join(command))
+        """Carried out here, by a `systemctl` that says what it was told, and refuses what is masked."""
+        folder = self.tree.parent / "bin"
+        folder.mkdir(exist_ok=True)
+        (folder / "systemctl").write_text(SYSTEMCTL)
+        (folder / "systemctl").chmod(0o755)
+        told = {"PATH": str(folder), "MASKED": self.masked}
+        done = subprocess.run(command, env=told, capture_output=True, text=True, check=False)
+        self.did += done.stdout.splitlines()
+        if done.returncode:
+            raise ExternalError("systemctl failed")
 
 
 class Environment:
@@ -127,6 +148,21 @@ def test_only_the_units_of_the_changed_packages(tmp_path: Path) -> None:
     env.pass_time(40)
     assert env.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
     assert units_of(Rootfs(env.tree, []), ["bash:amd64"]) == ["other.service"]
+
+
+def test_what_is_masked_in_the_standby_is_not_restarted(tmp_path: Path) -> None:
+    """It would be refused, and all others would be restarted again and again."""
+    env = Environment(tmp_path, "units")
+    for name in ("nginx", "chrony"):
+        (env.tree / f"var/lib/dpkg/info/{name}.list").write_text(f"/lib/systemd/system/{name}.service\n")
+    env.lxd.masked = "chrony.service"
+    env.pass_time(5)
+    env.install(nginx="2", bash="5", chrony="1")
+    env.pass_time(300)
+    assert env.lxd.did == ["systemctl daemon-reload", "systemctl try-restart -- nginx.service"]
+    env.install(nginx="2", bash="5", chrony="2")
+    env.pass_time(300)
+    assert env.lxd.did[2:] == ["systemctl daemon-reload"]
 
 
 def test_one_that_serves_is_stopped_or_frozen_is_left_alone(env: Environment) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vcrecovery.core.episode import Outcome, Request
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.errors import BusyError, RefusedError
@@ -19,8 +20,8 @@ from vcrecovery.plan.load import load_plan
 from vcrecovery.plan.model import Plan
 from vcrecovery.standby import restore_point_loop
 from vcrecovery.standby.container import READY_KEY, ROLE_KEY, STANDBY
-from vcrecovery.standby.restore_points import RestorePoint, age_in_words, find, make, restore_points
-from vcrecovery.store.lock import one_keeper
+from vcrecovery.standby.restore_points import Made, RestorePoint, age_in_words, find, make, restore_points
+from vcrecovery.store.lock import one_keeper, service_lock
 from vcrecovery.transfer.freshness import RECONCILE
 from vcrecovery.transfer.heartbeat_copy import HEARTBEAT
 
@@ -33,7 +34,7 @@ class Snapshots(LxdServer):
         self._names = list(names)
 
     def snapshots(self, instance: str) -> list[str]:
-        return self._names
+        return list(self._names)
 
 
 def plan(plan_file: Path, engine: str = "lsyncd", **points: object) -> Plan:
@@ -69,7 +70,7 @@ def test_ages(seconds: float, words: str) -> None:
 
 
 def test_a_service_that_keeps_none(plan_file: Path) -> None:
-    assert "keep is 0" in make(plan(plan_file), "web", Snapshots(), SystemClock()).why
+    assert "keep is 0" in making(plan(plan_file), Snapshots()).why
 
 
 NOW = 1_790_000_000.0
@@ -109,25 +110,53 @@ def named(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("vcr-%Y%m%dT%H%M%SZ")
 
 
+def making(plan: Plan, lxd: LxdServer) -> Made:
+    return make(plan, "web", lxd, Environment(plan).journal, SetClock())
+
+
+def test_one_that_an_open_failover_goes_back_to_is_not_removed(plan_file: Path) -> None:
+    """Its fence may take until a person gives their word; then nothing would be there to go back to."""
+    wanted = plan(plan_file, keep=2, every="1h")
+    asked, other = named(NOW - 3 * 3600), named(NOW - 2 * 3600)
+    lxd, journal = Making(asked, other, named(NOW - 3600)), Environment(wanted).journal
+    episode = journal.open("web", "asked", Request(force=True, restore_point=asked), NOW)
+    assert making(wanted, lxd).removed == [other]
+    assert asked in lxd.snapshots("web")
+    journal.close(episode, Outcome.GIVEN_UP, "not wanted", NOW)
+    lxd = Making(asked, other, named(NOW - 3600))
+    assert making(wanted, lxd).removed == [asked, other]
+
+
+def test_none_is_removed_while_a_controller_is_at_work(plan_file: Path) -> None:
+    """It may have chosen one already, which its journal does not say yet. The next run removes what is too many."""
+    wanted, points = plan(plan_file, keep=1, every="1h"), [named(NOW - 7200), named(NOW - 3600)]
+    lxd = Making(*points)
+    with service_lock(wanted.state_dir, "web"):
+        made = making(wanted, lxd)
+    assert made.point is not None
+    assert not made.removed
+    assert lxd.snapshots("web") == [*points, named(NOW)]
+
+
 def test_points_of_a_clock_that_was_set_back_keep_none_from_being_made(plan_file: Path) -> None:
     wanted, year = plan(plan_file, keep=2, every="1h"), 365 * 86400
     lxd = Making(named(NOW - 7200), named(NOW + year), named(NOW + year + 3600))
-    made = make(wanted, "web", lxd, SetClock())
+    made = making(wanted, lxd)
     assert made.point is not None
     assert made.point.name == named(NOW)
     assert sorted(lxd.snapshots("web")) == [named(NOW - 7200), named(NOW)]
-    assert "nothing to do: the newest is 0 s old" in make(wanted, "web", lxd, SetClock()).why
+    assert "nothing to do: the newest is 0 s old" in making(wanted, lxd).why
     # A clock that was corrected by seconds is no reason to make another.
     lxd = Making(named(NOW + 30))
-    assert "nothing to do: the newest is 0 s old" in make(wanted, "web", lxd, SetClock()).why
+    assert "nothing to do: the newest is 0 s old" in making(wanted, lxd).why
 
 
 def test_none_is_made_while_a_keeper_is_at_work(plan_file: Path) -> None:
     wanted, lxd = plan(plan_file, keep=1, every="1h"), Making()
     with one_keeper(wanted.state_dir, "web"), pytest.raises(BusyError, match="still at work on the standby of web"):
-        make(wanted, "web", lxd, SetClock())
+        making(wanted, lxd)
     assert lxd.snapshots("web") == []
-    assert make(wanted, "web", lxd, SetClock()).point is not None
+    assert making(wanted, lxd).point is not None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +174,7 @@ def test_none_is_made_of_a_sync_that_has_not_ended(
 ) -> None:
     wanted, lxd = plan(plan_file, engine, keep=1, every="1h"), Making()
     lxd.report = {"began": NOW - 20, "ended": ended, "error": error}
-    made = make(wanted, "web", lxd, SetClock())
+    made = making(wanted, lxd)
     assert (made.point is None, made.why if why else "") == (bool(why), why)
 
 

@@ -27,7 +27,7 @@ def snapshot(service: str | None, plan_path: Path) -> None:
     names = [known_service(plan, plan_path, service)] if service else list(plan.services)
     env = Environment(plan)
     for name in names:
-        made = make(plan, name, env.lxd[plan.services[name].standby.secondary], env.clock, KEEPER_PATIENCE)
+        made = make(plan, name, env.lxd[plan.services[name].standby.secondary], env.journal, env.clock, KEEPER_PATIENCE)
         removed = f"; removed: {', '.join(made.removed)}" if made.removed else ""
         click.echo(f"{name}: {made.why}{removed}")
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer, TryAgainError
 from vcrecovery.errors import ExternalError, RefusedError
 from vcrecovery.plan.model import Plan
-from vcrecovery.standby.restore_points import RestorePoint, named, remove_unfinished, restore_points, take, unmake
+from vcrecovery.standby.restore_points import (
+    RestorePoint,
+    States,
+    named,
+    remove_unfinished,
+    restore_points,
+    take,
+    unmake,
+)
 from vcrecovery.store.lock import KEEPER_PATIENCE, PATIENCE, one_keeper, service_lock
-
-
-class States(Protocol):
-    """What is needed of the journal."""
-
-    def state(self, service: str) -> ServiceState: ...
 
 
 def kept_points(lxd: LxdServer, service: str) -> list[RestorePoint]:

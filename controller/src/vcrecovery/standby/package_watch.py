@@ -20,6 +20,13 @@ from vcrecovery.transfer.rootfs import Rootfs
 log = logging.getLogger("vcrecovery.watch")
 
 EVERY = 5.0
+#: Not what is masked here, as what is the machine's own: systemd before 254 refuses that, and nothing would be handled.
+_TRY_RESTART = """for unit do
+  shift
+  case $(systemctl show -p LoadState -- "$unit") in *=masked) ;; *) set -- "$@" "$unit" ;; esac
+done
+[ $# = 0 ] || exec systemctl try-restart -- "$@"
+"""
 _RESTART_SECONDS = _UNITS_SECONDS = 60.0
 
 
@@ -98,7 +105,7 @@ class PackageWatch:
             units = units_of(tree, changed)
             lxd.execute(service, ["systemctl", "daemon-reload"], _UNITS_SECONDS)
             if units:
-                lxd.execute(service, ["systemctl", "try-restart", "--", *units], _UNITS_SECONDS)
+                lxd.execute(service, ["/bin/sh", "-c", _TRY_RESTART, "sh", *units], _UNITS_SECONDS)
             return f"{what}; restarted {', '.join(units) or 'nothing, since they own no unit'}"
         lxd.restart(service, _RESTART_SECONDS)
         return f"{what}; the standby was restarted"

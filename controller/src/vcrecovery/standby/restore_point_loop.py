@@ -26,7 +26,7 @@ def keep_making(plan: Plan, servers: Mapping[str, LxdServer], journal: Journal, 
     due = {name: service for name, service in plan.services.items() if service.restore_points.keep}
 
     def make_one(name: str) -> None:
-        made = make(plan, name, servers[due[name].standby.secondary], clock)
+        made = make(plan, name, servers[due[name].standby.secondary], journal, clock)
         if made.point is not None:
             log.info("%s: %s", name, made.why)
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
+from vcrecovery.core.service_state import ServiceState
 from vcrecovery.drivers.clock import Clock
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.errors import ExternalError, RefusedError
+from vcrecovery.errors import BusyError, ExternalError, RefusedError
 from vcrecovery.plan.model import Plan, Sync
 from vcrecovery.standby.container import KEEPING_KEY, READY_KEY, ROLE_KEY, STANDBY, secondary_of
-from vcrecovery.store.lock import one_keeper
+from vcrecovery.store.lock import one_keeper, service_lock
 from vcrecovery.transfer.freshness import Reconcile, from_the_future, read_freshness
 from vcrecovery.transfer.sessions import set_aside
 
@@ -28,6 +30,12 @@ _UNFINISHED = "vcr-new-"
 COPY_TIMEOUT = 3600.0
 #: How long an open session may take to end by itself. New ones wait longer than that (`receiver.WAIT_SECONDS`).
 _SESSIONS_END_WITHIN = 20.0
+
+
+class States(Protocol):
+    """What is needed of the journal."""
+
+    def state(self, service: str) -> ServiceState: ...
 
 
 @dataclass(frozen=True, order=True)
@@ -82,8 +90,8 @@ def age_in_words(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock, patience: float = 0.0) -> Made:
-    """Makes one if it is due and the standby is whole, and removes those beyond `keep`.
+def make(plan: Plan, service: str, lxd: LxdServer, journal: States, clock: Clock, patience: float = 0.0) -> Made:
+    """Makes one if it is due and the standby is whole, and removes those beyond `keep` that nobody goes back to.
 
     Raises ExternalError when LXD cannot do it, or a session does not end in time; BusyError when another keeper is
     still at work on the standby after `patience` seconds.
@@ -95,16 +103,16 @@ def make(plan: Plan, service: str, lxd: LxdServer, clock: Clock, patience: float
         return Made(None, f"nothing to do: secondary {lxd.name} is another machine")
     if why := _not_now(plan, service, lxd, clock):
         return Made(None, why)
-    keeping = one_keeper(plan.state_dir, service, patience, clock)
-    with keeping, set_aside(plan.state_dir, service, _SESSIONS_END_WITHIN):
-        # What was seen before may have changed until the last session ended.
-        if why := _not_now(plan, service, lxd, clock):
-            return Made(None, why)
-        remove_unfinished(lxd, service)
-        point = named(clock.now())
-        if why := take(lxd, service, point.name, lambda: _not_a_standby(lxd, service)):
-            return Made(None, f"given up: {why}")
-    return Made(point, f"restore point {point.name} made", _prune(lxd, service, wanted.keep, point))
+    with one_keeper(plan.state_dir, service, patience, clock):
+        with set_aside(plan.state_dir, service, _SESSIONS_END_WITHIN):
+            # What was seen before may have changed until the last session ended.
+            if why := _not_now(plan, service, lxd, clock):
+                return Made(None, why)
+            remove_unfinished(lxd, service)
+            point = named(clock.now())
+            if why := take(lxd, service, point.name, lambda: _not_a_standby(lxd, service)):
+                return Made(None, f"given up: {why}")
+        return Made(point, f"restore point {point.name} made", _prune(plan, service, lxd, journal, clock, point))
 
 
 def named(at: float, *, kept: bool = False) -> RestorePoint:
@@ -143,12 +151,23 @@ def _sent(points: Sequence[RestorePoint]) -> list[RestorePoint]:
     return [point for point in points if not point.kept]
 
 
-def _prune(lxd: LxdServer, service: str, keep: int, newest: RestorePoint) -> list[str]:
-    # What was made before and has a later time is of a clock that was set back since: that goes first.
-    points = sorted(_sent(restore_points(lxd, service)), key=lambda point: (point <= newest, point))
-    surplus = [point.name for point in points[:-keep]]
-    for name in surplus:
-        lxd.delete_snapshot(service, name, COPY_TIMEOUT)
+def _prune(plan: Plan, service: str, lxd: LxdServer, journal: States, clock: Clock, newest: RestorePoint) -> list[str]:
+    """For whoever keeps the standby. The next run does it where a controller is at work: it may have chosen one."""
+    keep = plan.services[service].restore_points.keep
+    try:
+        # The removal itself, which takes long on some pools, holds up no failover.
+        with service_lock(plan.state_dir, service, brief=True, clock=clock):
+            episode = journal.state(service).open_episode
+            # A failover to it may wait at its fence for hours.
+            asked = episode.request.restore_point if episode is not None else None
+            # What was made before and has a later time is of a clock that was set back since: that goes first.
+            points = sorted(_sent(restore_points(lxd, service)), key=lambda point: (point <= newest, point))
+            surplus = [point.name for point in points[:-keep] if point.name != asked]
+            for name in surplus:
+                unmake(lxd, service, name)
+    except BusyError:
+        return []
+    remove_unfinished(lxd, service)
     return surplus
 
 

@@ -103,6 +103,19 @@ def is_at_work(state_dir: Path, service: str) -> bool:
     return _is_held(_path(state_dir, service))
 
 
+def _named_in(file: BinaryIO) -> Holder | None:
+    """None also for the name of one that was killed, which stays there until the next one writes its own."""
+    holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
+    try:
+        if holder is not None:
+            os.kill(holder.process, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:
+        pass  # it lives, as another user
+    return holder
+
+
 def _is_held(path: Path) -> bool:
     try:
         with path.open("rb") as file:
@@ -110,7 +123,7 @@ def _is_held(path: Path) -> bool:
                 # Shared: of two that look, none takes the other for one at work.
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
+                holder = _named_in(file)
                 return holder is None or not holder.brief
     except OSError:
         pass  # nobody has ever held it, or who wants to hold it is told what is wrong
@@ -209,7 +222,7 @@ def _take(
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = Holder.read(os.pread(file.fileno(), _NAME_LENGTH, 0))
+            holder = _named_in(file)
         # On a full disk a holder has no name; the standby's container is only ever held by those who are waited for.
         nameless = patience if of_acts else min(patience, _NAMES_ITSELF_WITHIN)
         most = nameless if holder is None else patience if holder.brief else at_work
