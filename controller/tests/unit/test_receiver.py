@@ -224,6 +224,18 @@ def test_a_vm_that_boots_is_told_who_serves(
     assert capsys.readouterr().out == answer
 
 
+@pytest.mark.parametrize(
+    ("lxd", "answer"), [((200, "standby"), "primary\n"), ((200, "spare"), "standby elsewhere\n")], indirect=["lxd"]
+)
+def test_a_vm_whose_standby_does_not_serve_is_given_no_order(
+    lxd: _Lxd, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was left there would have it copy over what it has written since."""
+    lxd.config[ORDER_KEY] = str(Given(7, Order.COPY, 1.0))
+    said_to_the_receiver("who-serves", tmp_path, monkeypatch)
+    assert capsys.readouterr().out == answer
+
+
 #: Each takes from 2 to 20 ms to load, at every heartbeat of every VM.
 UNNEEDED = ["click", "logging", "http", "email", "dataclasses", "inspect", "subprocess", "ctypes.util", "sqlite3"]
 STARTED = f"""
