@@ -91,6 +91,7 @@ def test_a_vm_that_fetches_may_read(command: str) -> None:
         "sh -c id",
         "rsync",
         "rsync --daemon",
+        "rsync --server /",
         "rsync --server --daemon .",
         "/srv/rsync --server -r . /",
         "rsync --server -r --sender . /",
@@ -159,6 +160,25 @@ def test_a_vm_that_fetches_may_read(command: str) -> None:
 def test_all_else_is_refused(command: str) -> None:
     with pytest.raises(RefusedError, match="refused"):
         server_arguments(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("rsync --server -r . '/", "refused: the command cannot be read"),
+        ("x" * 81, f"refused: only rsync may write here, not '{'x' * 80}'"),
+        (f"rsync --server -r . /{'x' * 80}", f"refused: the only place to write to is /, not '/{'x' * 79}'"),
+        (f"rsync --server --{'x' * 79} . /", f"refused: rsync's option '--{'x' * 78}'"),
+    ],
+)
+def test_what_is_refused_is_named_as_far_as_a_line_holds_it(command: str, said: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        server_arguments(command)
+    assert caught.value.message == said
+
+
+def test_an_rsync_needs_no_options() -> None:
+    assert server_arguments("rsync --server . /")[-2:] == [".", "/standby/"]
 
 
 class _Lxd(socketserver.UnixStreamServer):
