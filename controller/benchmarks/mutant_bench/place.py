@@ -53,6 +53,8 @@ _WITHOUT = (
     "subnets_of_the_lab",
     "zabbix_templates",
 )
+#: It looks at what is loaded, and with the mutants come modules of mutmut.
+WITHOUT_TOO = ("tests/unit/test_receiver.py::test_what_sshd_starts_loads_no_more_than_it_needs",)
 #: The walks at random and the kills at each step take minutes for one mutant.
 _TESTS = ("tests/unit", "tests/test_scenarios.py", "tests/test_waiting_moves.py")
 #: Seconds. A run that is cut off tells nothing.
@@ -90,7 +92,8 @@ def meet(controller: Path) -> tuple[list[Mutant], list[str]]:
     _python(
         controller, "-m", "pytest", "-s", "-q", "--tb=native", "--assert=plain", "-m", "not lab",
         "-p", "mutant_bench.attempts", "-p", "no:cacheprovider",
-        *(f"--ignore=tests/unit/test_{name}.py" for name in _WITHOUT), *_TESTS,
+        *(f"--ignore=tests/unit/test_{name}.py" for name in _WITHOUT),
+        *(f"--deselect={name}" for name in WITHOUT_TOO), *_TESTS,
         MUTANTS=str(names), MUTANTS_RUNS=str(controller / "runs.jsonl"), MUTANTS_FOUND=str(found), VCRECOVERY_SEED="1",
     )  # fmt: skip
     first, *lines = map(json.loads, found.read_text().splitlines())

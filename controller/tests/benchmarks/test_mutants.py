@@ -12,7 +12,7 @@ import vcrecovery
 from exclude_bench.target import failures
 from mutant_bench.__main__ import WANTED, Results, targets_of, text
 from mutant_bench.outcome import KNOWN, LAB, Change, Mutant, known, scores, stale, total
-from mutant_bench.place import prepare
+from mutant_bench.place import WITHOUT_TOO, prepare
 from vcrecovery_lab.run import LabError
 
 DECIDE, READ = "vcrecovery.core.decide.x__may_start__mutmut_", "vcrecovery.drivers.dns.xǁZoneǁread__mutmut_"
@@ -101,6 +101,11 @@ def test_what_it_says_names_those_without_a_reason() -> None:
 def test_a_module_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"there is no controller/src/vcrecovery/core/fence\.py: name modules as in"):
         prepare(tmp_path, ["core/fence.py"])
+
+
+def test_each_test_that_is_left_out_is_there() -> None:
+    for file, name in (one.split("::") for one in WITHOUT_TOO):
+        assert f"def {name}(" in (Path(__file__).parents[2] / file).read_text()
 
 
 def test_each_known_one_here_is_of_a_line_that_is_there() -> None:

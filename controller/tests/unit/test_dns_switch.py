@@ -6,6 +6,7 @@ import base64
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import dns.flags
@@ -263,6 +264,22 @@ def test_no_server_is_asked_to_ask_others(there: Zone, at: Server, records: Reco
     assert not any(message.flags & dns.flags.RD for message in asked)
 
 
+def test_what_is_read_without_its_marker_has_no_epoch(there: Zone, at: Server, records: Records) -> None:
+    records.write(MARKER, "TXT", '"epoch=7"')
+    marked, unmarked = there.read(at, WWW, ["A"]), there.read_unmarked(at, WWW, ["A"])
+    assert (marked.epoch, unmarked.epoch) == (7, 0)
+    assert replace(marked, epoch=0, marker=()) == unmarked
+
+
+def test_a_zone_without_a_serial_is_not_served_there(there: Zone, at: Server, records: Records) -> None:
+    with pytest.raises(ExternalError) as caught:
+        there.serial(at)
+    assert caught.value.message == f"DNS server {at} gives no SOA for {ZONE}"
+    assert caught.value.hint == f"check that it serves the zone {ZONE}"
+    records.write(ZONE, "SOA", "ns1.example.test. admin.example.test. 42 3600 600 86400 60")
+    assert there.serial(at) == 42
+
+
 def test_a_name_that_does_not_exist_holds_nothing(there: Zone, at: Server, records: Records) -> None:
     records.write(WWW, "A")
     records.rcode = dns.rcode.NXDOMAIN
@@ -409,6 +426,33 @@ def test_a_secret_that_is_missing_or_garbled(
             call()
         assert caught.value.message == said.format(file=file)
         assert caught.value.hint.startswith("put the server's secret there")
+    assert records.snapshot() == before
+
+
+OTHER = base64.b64encode(b"." * 32).decode()
+
+
+@pytest.mark.parametrize("written", ["secret.next", "secret"])
+def test_while_the_key_is_rotated_a_switch_is_signed_anew(
+    there: Zone, records: Records, tmp_path: Path, written: str
+) -> None:
+    """The server has the next secret already; the file beside the other, or that, has it too by now."""
+    (tmp_path / "secret").write_text(OTHER)
+    prepared = there.prepare(WWW, [A], 1)
+    (tmp_path / written).write_text(SECRET)
+    there.commit(prepared)
+    assert records.snapshot()[WWW, "A"] == {NEW}
+
+
+def test_a_server_that_has_neither_secret_is_told_of_once(
+    there: Zone, at: Server, records: Records, tmp_path: Path
+) -> None:
+    before = records.snapshot()
+    for file in ("secret", "secret.next"):
+        (tmp_path / file).write_text(OTHER)
+    with pytest.raises(ExternalError) as caught:
+        switch(there, 1)
+    assert caught.value.message == f"DNS server {at} rejects TSIG key key (hmac-sha256)"
     assert records.snapshot() == before
 
 

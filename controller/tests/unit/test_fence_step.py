@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,13 @@ WAY_OUT = "`vcrecovery failover web --primary-is-down web`"
 class Host(FakeHost):
     """`kept_off`: how often it was told not to start the VM; `heeds`: whether a destroy ends it.
 
-    `is_transient`: it is forgotten then.
+    `is_transient`: it is forgotten then; `starts_with_host`: it was set to.
     """
 
     kept_off = 0
     heeds = True
     is_transient = False
+    starts_with_host = False
 
     def keep_off(self, uuid: str) -> bool:
         assert uuid == UUID
@@ -41,7 +43,7 @@ class Host(FakeHost):
         destroyed = super().destroy(uuid, timeout)
         if self.is_transient:
             self.reading = DomainReading(Power.ABSENT)
-        return destroyed
+        return replace(destroyed, starts_with_host=self.starts_with_host)
 
 
 class FenceStage(Stage):
@@ -121,6 +123,19 @@ def test_it_is_not_while_a_primary_on_it_answers(site: FenceStage) -> None:
     assert not site.is_powered_off
 
 
+def test_each_that_answers_is_named(site: FenceStage) -> None:
+    site.hv1.reading, site.open = DomainReading(Power.UNREACHABLE), ("127.0.0.1:80",)
+    site.env.plan.services["shop"] = site.env.plan.services["web"]
+    with pytest.raises(ExternalError) as caught:
+        site.carry_out(AUTOMATIC, looked(Power.SHUTOFF), tried(15.0))
+    assert caught.value.message == (
+        "hypervisor hv1 does not answer, but powering it off would end what does: "
+        "web (127.0.0.1:80), shop (127.0.0.1:80)"
+    )
+    assert caught.value.hint == "run it again: it is re-checked before any action"
+    assert not site.is_powered_off
+
+
 def test_what_a_confirmation_has_just_asked_is_not_asked_again(site: FenceStage) -> None:
     site.hv1.reading = DomainReading(Power.UNREACHABLE)
     site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE, 3.0))
@@ -140,6 +155,13 @@ def test_a_fence_command_that_ends_another_machine_proves_nothing(site: FenceSta
     site.env.clock.sleep(3.0)
     site.carry_out(AUTOMATIC, looked(Power.UNREACHABLE, 3.0))
     assert site.is_powered_off
+
+
+def test_nor_one_that_was_forced(site: FenceStage) -> None:
+    """Of the others nobody has asked; the primary itself must be off."""
+    site.hv1.reading, site.goes_on = DomainReading(Power.UNREACHABLE), ("127.0.0.1:80", "127.0.0.1:443")
+    with pytest.raises(ExternalError, match=r"it is off, but web \(127\.0\.0\.1:80, 127\.0\.0\.1:443\) answers"):
+        site.carry_out(Request(force=True), looked(Power.UNREACHABLE))
 
 
 def test_what_answers_for_a_primary_that_was_proved_off_does_not_keep_its_hypervisor_on(site: FenceStage) -> None:
@@ -227,6 +249,14 @@ def test_a_vm_that_does_not_end_is_no_proof(site: FenceStage) -> None:
     assert caught.value.hint == "power it off by hand, then run it again"
 
 
+@pytest.mark.parametrize("starts_with_host", [True, False])
+def test_whether_it_started_with_its_host_is_written_down_for_the_way_back(
+    site: FenceStage, starts_with_host: bool
+) -> None:
+    site.hv1.starts_with_host = starts_with_host
+    assert site.carry_out(AUTOMATIC, looked(Power.RUNNING)).starts_with_host is starts_with_host
+
+
 def test_a_vm_that_takes_a_moment_to_end_is_waited_for(site: FenceStage, monkeypatch: pytest.MonkeyPatch) -> None:
     site.hv1.heeds = False
     clock = site.env.clock
@@ -262,11 +292,22 @@ def test_a_vm_that_left_between_the_look_and_the_fence_is_fenced_where_it_is(
 
 def test_one_that_ran_and_that_no_hypervisor_has_now_may_run_elsewhere(site: FenceStage) -> None:
     site.hv1.reading = DomainReading(Power.ABSENT)
-    with pytest.raises(
-        ExternalError, match="ran when it was seen last, and no hypervisor of the plan has it now"
-    ) as it:
+    with pytest.raises(ExternalError) as caught:
         site.carry_out(AUTOMATIC, looked(Power.RUNNING), tried(10.0), looked(Power.ABSENT))
-    assert WAY_OUT in it.value.hint
+    assert caught.value.message == (
+        f"VM {UUID} ran when it was seen last, and no hypervisor of the plan has it now: it may run elsewhere"
+    )
+    assert caught.value.hint.startswith("add the hypervisor that has it to the plan, then run it again; or, ")
+    assert WAY_OUT in caught.value.hint
+
+
+@pytest.mark.parametrize("power", [Power.SHUTOFF, Power.ABSENT])
+def test_one_that_was_migrated_and_that_no_hypervisor_has_now_runs_elsewhere(site: FenceStage, power: Power) -> None:
+    site.hv1.reading = DomainReading(power, "migrated")
+    with pytest.raises(ExternalError) as caught:
+        site.carry_out(AUTOMATIC, looked(power))
+    assert caught.value.message == f"VM {UUID} was migrated from hv1: it may run elsewhere"
+    assert caught.value.hint == "add the hypervisor that has it to the plan, then run it again"
 
 
 @pytest.mark.parametrize("power", [Power.RUNNING, Power.PAUSED])

@@ -16,6 +16,7 @@ from vcrecovery.core.fencing import (
     must_look_again,
     not_again,
     not_to_be_powered_off,
+    ran_when_seen_last,
     served_just_now,
     waited_for_libvirt,
 )
@@ -116,6 +117,42 @@ def test_the_fence_of_a_standby_that_has_just_ended_holds(ended: float | None, h
 )
 def test_for_how_long_every_look_has_found_it_running(steps: list[StepRecord], seconds: float) -> None:
     assert episode(*steps).seen_running_for == seconds
+
+
+GONE, NO_LOOK = Power.ABSENT, StepRecord(Step.CONFIRM, NOW - 2, NOW - 1, False, Failed("no"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "ran"),
+    [
+        ([], False),
+        ([looked(GONE, 1)], False),
+        ([looked(RUNS, 20), looked(GONE, 1)], True),
+        ([looked(Power.PAUSED, 20), looked(AWAY, 9), looked(GONE, 1)], True),
+        ([looked(RUNS, 20), looked(OFF, 9), looked(GONE, 1)], False),
+        # What was done since, or a look that came to nothing, says nothing of it.
+        ([looked(RUNS, 20), PROVED, looked(GONE, 1)], True),
+        ([looked(RUNS, 20), PROVED], True),
+        ([looked(RUNS, 20), NO_LOOK], True),
+    ],
+)
+def test_whether_it_ran_when_a_hypervisor_had_it_last(steps: list[StepRecord], ran: bool) -> None:
+    assert ran_when_seen_last(episode(*steps)) is ran
+
+
+@pytest.mark.parametrize(
+    ("steps", "newest"),
+    [
+        ([], None),
+        ([looked(RUNS, 9)], 0),
+        ([looked(RUNS, 20), TRIED], None),
+        ([looked(RUNS, 20), TRIED, looked(OFF, 1)], 2),
+        ([looked(RUNS, 20), TRIED, looked(OFF, 9), looked(RUNS, 1)], 3),
+        ([looked(RUNS, 20), TRIED, looked(OFF, 9), NO_LOOK], None),
+    ],
+)
+def test_only_a_look_after_the_fence_says_what_came_of_it(steps: list[StepRecord], newest: int | None) -> None:
+    assert episode(*steps).looked_since_the_fence is (None if newest is None else steps[newest])
 
 
 TWO, OTHERS = ("10.0.0.1:80", "10.0.0.1:443"), ("shop (10.0.0.2:443)", "mail (10.0.0.3:25)")

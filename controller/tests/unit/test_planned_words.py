@@ -83,6 +83,15 @@ COPY = Run(Step.COPY, "the VM starts no service: it fetches what the standby has
         (SWITCHED, Run(Step.VERIFY, "DNS has changed: asking every authoritative server")),
         ((*SWITCHED, *each(Step.VERIFY)), Run(Step.KEEP, "the VM serves: keeping what its standby was")),
         ((*SWITCHED, *each(Step.VERIFY, Step.KEEP)), Close(Outcome.DONE, "web is served by its VM")),
+        # A name server may be away for days, and its standby takes no files until that is kept.
+        (
+            (*SWITCHED, failed(Step.VERIFY)),
+            Run(Step.KEEP, "the VM serves, and not every DNS server has it yet: keeping what its standby was"),
+        ),
+        (
+            (*SWITCHED, failed(Step.VERIFY), *each(Step.KEEP)),
+            Run(Step.PROBE, "not every DNS server has it yet: looking whether the ports still answer"),
+        ),
         # Before the VM was told to serve, whatever fails has the standby serve again.
         ((*STOPPED[:-1], failed(Step.STOP)), Run(Step.START, "the standby serves again: stop went wrong")),
         ((*STOPPED, failed(Step.LAST_COPY)), Run(Step.START, "the standby serves again: last copy went wrong")),

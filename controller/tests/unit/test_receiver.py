@@ -91,6 +91,7 @@ def test_a_vm_that_fetches_may_read(command: str) -> None:
         "sh -c id",
         "rsync",
         "rsync --daemon",
+        "rsync --server /",
         "rsync --server --daemon .",
         "/srv/rsync --server -r . /",
         "rsync --server -r --sender . /",
@@ -161,6 +162,25 @@ def test_all_else_is_refused(command: str) -> None:
         server_arguments(command)
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("rsync --server -r . '/", "refused: the command cannot be read"),
+        ("x" * 81, f"refused: only rsync may write here, not '{'x' * 80}'"),
+        (f"rsync --server -r . /{'x' * 80}", f"refused: the only place to write to is /, not '/{'x' * 79}'"),
+        (f"rsync --server --{'x' * 79} . /", f"refused: rsync's option '--{'x' * 78}'"),
+    ],
+)
+def test_what_is_refused_is_named_as_far_as_a_line_holds_it(command: str, said: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        server_arguments(command)
+    assert caught.value.message == said
+
+
+def test_an_rsync_needs_no_options() -> None:
+    assert server_arguments("rsync --server . /")[-2:] == [".", "/standby/"]
+
+
 class _Lxd(socketserver.UnixStreamServer):
     """Answers with one container, in that role."""
 
@@ -220,6 +240,18 @@ def said_to_the_receiver(command: str, state: Path, monkeypatch: pytest.MonkeyPa
 def test_a_vm_that_boots_is_told_who_serves(
     answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    said_to_the_receiver("who-serves", tmp_path, monkeypatch)
+    assert capsys.readouterr().out == answer
+
+
+@pytest.mark.parametrize(
+    ("lxd", "answer"), [((200, "standby"), "primary\n"), ((200, "spare"), "standby elsewhere\n")], indirect=["lxd"]
+)
+def test_a_vm_whose_standby_does_not_serve_is_given_no_order(
+    lxd: _Lxd, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was left there would have it copy over what it has written since."""
+    lxd.config[ORDER_KEY] = str(Given(7, Order.COPY, 1.0))
     said_to_the_receiver("who-serves", tmp_path, monkeypatch)
     assert capsys.readouterr().out == answer
 

@@ -12,7 +12,8 @@ import pytest
 from view_cases import CRASHED, NOW, standby, view
 
 from simulated.site import Site
-from vcrecovery.core.episode import Episode, Outcome, Request, Symptom
+from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord, Symptom
+from vcrecovery.core.evidence import Switched
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.core.standby_end import STEADY, WAITS, StandbyEnd, starts_in_a_row, wait_before
@@ -60,6 +61,16 @@ def test_what_an_operator_does_or_acknowledges_begins_a_new_row() -> None:
     assert starts_in_a_row(row, 40.0, 20.0) == 1
     by_hand = episode(4, 50.0, Request(again=True))
     assert starts_in_a_row([episode(5, 60.0), by_hand, *row], 70.0, None) == 1
+
+
+def test_one_that_was_given_up_after_its_switch_has_served() -> None:
+    """A name server was away: it never came to its end, and the container ran."""
+    given_up = episode(2, 10.0, outcome=Outcome.GIVEN_UP)
+    served = replace(given_up, steps=(StepRecord(Step.SWITCH, 11.0, 12.0, True, Switched()),))
+    assert starts_in_a_row([given_up, FAILOVER], 20.0, None) == 0
+    assert starts_in_a_row([served, FAILOVER], 20.0, None) == 1
+    assert starts_in_a_row([served, FAILOVER], 12.0 + STEADY - 1, None) == 1
+    assert starts_in_a_row([served, FAILOVER], 12.0 + STEADY, None) == 0
 
 
 def test_the_waits_grow_and_end() -> None:
@@ -140,6 +151,23 @@ def test_what_a_container_said_last() -> None:
 
 
 # -- what is remembered, and said ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "found", "same"),
+    [
+        (5.0, 5.0, True),
+        # It has run since, or LXD's clock was set; ours says nothing of that.
+        (5.0, 7.0, False),
+        (5.0, 4.0, False),
+        (30.0, 30.0, True),
+        # Of an older version.
+        (None, 10.0, True),
+        (None, 10.1, False),
+    ],
+)
+def test_an_end_is_told_from_the_next_by_the_start_before_it(written: float | None, found: float, same: bool) -> None:
+    assert StandbyEnd(1, 10.0, "root over unix", started_at=written).is_of(found) is same
 
 
 def test_the_next_watcher_knows_who_wanted_it(tmp_path: Path) -> None:

@@ -218,6 +218,30 @@ def up_to(journal: Journal, chain: Sequence[Step], steps: int) -> Episode:
     return episode
 
 
+ASKED, KEPT = StepRecord(Step.VERIFY, 1.0, 2.0, True, proof(Step.VERIFY)), {Outcome.DONE, Outcome.GIVEN_UP}
+GOES_ON_ASKING = {Step.PROBE, Step.VERIFY, Step.KEEP, Outcome.GIVEN_UP}
+
+
+@pytest.mark.parametrize(
+    ("asked", "phase", "goes_on"),
+    [
+        ((ASKED,), Phase.KEPT, KEPT),
+        ((StepRecord(Step.VERIFY, 1.0, 2.0, False, Failed("ns2 is away")),), Phase.VERIFYING, GOES_ON_ASKING),
+        ((StepRecord(Step.VERIFY, 1.0),), Phase.VERIFYING, GOES_ON_ASKING),
+        # No DNS name follows it.
+        ((), Phase.KEPT, KEPT),
+    ],
+)
+def test_a_failback_that_has_kept_its_standby_goes_on_asking_a_name_server_that_is_away(
+    asked: tuple[StepRecord, ...], phase: Phase, goes_on: set[Step | Outcome]
+) -> None:
+    handed_over = (StepRecord(step, 1.0, 2.0, True, proof(step)) for step in (*UP_TO_HAND_OVER, Step.PROBE))
+    keeps = StepRecord(Step.KEEP, 1.0, 2.0, True, proof(Step.KEEP))
+    kept = Episode(1, "web", 1, "a test", Request(back=True), 0.0, (*handed_over, *asked, keeps))
+    assert phase_of(kept) is phase
+    assert allowed(kept) == goes_on
+
+
 @pytest.mark.parametrize(("chain", "done"), UP_TO)
 @pytest.mark.parametrize("step", Step)
 def test_the_journal_begins_only_what_the_table_has(
