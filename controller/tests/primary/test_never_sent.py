@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disks import command, file_system, unmount
 from test_reconcile import Pair
 
 import vcrecovery.primary.reconcile as module
 from vcrecovery.excludes.selection import Selection
 from vcrecovery.primary import lasting_mounts as lasting
+from vcrecovery.primary.mounts import OWN
 from vcrecovery.primary.never_sent import never_sent
 from vcrecovery.primary.reconcile import ReconcileError
 from vcrecovery.primary.settings import Consistency, Hook, Settings
+from vcrecovery.transfer.freshness import freshness_of
 
 #: As the list has them, and a path that packages own.
 HIDDEN = {b"/mnt", b"/media", b"/proc", b"/boot"}
@@ -160,6 +163,32 @@ def test_the_comparison_reports_it(pair: Pair, tmp_path: Path) -> None:
     (tmp_path / "fstab").write_text("")
     pair.reconcile()
     assert reported(pair) == []
+
+
+def test_the_controller_reads_it(pair: Pair) -> None:
+    pair.reconcile()
+    report = (Path(pair.settings.state_dir) / "reconcile.json").read_bytes()
+    fresh = freshness_of("web", None, report).reconcile
+    assert fresh is not None
+    assert fresh.never_sent == ("/mnt/data",)
+
+
+def test_a_real_disk_is_named_until_it_is_bound_to_where_it_is_sent(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(lasting, "MOUNTS", OWN)
+    (pair.tree / "srv/data").mkdir(parents=True)
+    (pair.tree / "mnt").mkdir()
+    with file_system("ext4", pair.tree / "mnt/data", 8) as disk:
+        (disk / "row").write_text("x")
+        assert pair.reconcile()["never_sent"] == ["/mnt/data"]
+        assert not list(pair.standby.rglob("row"))
+        command("mount", "--bind", disk, pair.tree / "srv/data")
+        try:
+            assert pair.reconcile()["never_sent"] == []
+            assert (pair.standby / "srv/data/row").read_text() == "x"
+        finally:
+            unmount(pair.tree / "srv/data")
 
 
 def test_a_comparison_that_fails_or_runs_still_knows(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
