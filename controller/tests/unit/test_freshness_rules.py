@@ -126,6 +126,18 @@ def test_a_comparison_that_has_ended() -> None:
     assert fresh_of(report).reconcile == Reconcile(1.0, 3.0, 0, 0, "a?b", "c")
 
 
+def test_what_is_never_sent_is_the_primarys_word() -> None:
+    """A program of before has not said, and what it says may be anything."""
+    assert fresh_of({"began": 1}).reconcile == Reconcile(1.0, never_sent=())
+    found = fresh_of({"began": 1, "never_sent": ["/mnt/a", 5, "", "/mnt/\x1b[2J\udcff", "/" + "x" * 400]}).reconcile
+    assert found == Reconcile(1.0, never_sent=("/mnt/a", "/mnt/?[2J?", "/" + "x" * 299))
+    for number, kept in ((5, 5), (6, 5), (3000, 5)):
+        names = [f"/mnt/{n}" for n in range(number)]
+        assert fresh_of({"began": 1, "never_sent": names}).reconcile == Reconcile(1.0, never_sent=tuple(names[:kept]))
+    for odd in (None, "/mnt/a", {"/mnt/a": 1}, 7, [["/mnt/a"]], ["srv; all is well"]):
+        assert fresh_of({"began": 1, "never_sent": odd}).reconcile == Reconcile(1.0)
+
+
 def test_a_comparison_that_runs_tells_how_far_it_is() -> None:
     progress = {"bytes": 0, "files": 9, "percent": 0, "remaining": 0}
     found = fresh_of({"began": 1, "files": 8, "progress": progress}).reconcile

@@ -30,6 +30,7 @@ from vcrecovery.errors import ExitCode
 from vcrecovery.report import evidence, explain, status
 from vcrecovery.report.findings import Level, all_findings, exit_code, findings
 from vcrecovery.report.history import moment
+from vcrecovery.report.protection import Protected, Protection, protection
 from vcrecovery.report.timeline import of_episode
 from vcrecovery.report.view import KeptView, NameView, ServiceView, StandbyView
 
@@ -279,6 +280,23 @@ def test_a_standby_whose_age_is_not_known_is_said_once() -> None:
         (view(standby=standby(detail="a file went away")), Level.WARNING, "may lack something: a file went away"),
         (view(standby=standby(list_error="dpkg is broken")), Level.WARNING, "exclude list is out of date: dpkg"),
         (
+            view(standby=standby(never_sent=("/mnt/data",))),
+            Level.WARNING,
+            (
+                "/mnt/data is mounted in its VM and never sent: its standby lacks what lies only there; have the "
+                "service use it elsewhere, such as at /srv/data, mounted or bound there; or, where it can do without, "
+                "name it under `sync: {exclude: [...]}`"
+            ),
+        ),
+        (
+            view(standby=standby(None, never_sent=("/mnt/a", "/mnt/b", "/media/c"))),
+            Level.WARNING,
+            (
+                "/mnt/a, /mnt/b and /media/c are mounted in its VM and never sent: its standby lacks what lies only "
+                "there; have the service use them elsewhere, such as at /srv/a, mounted"
+            ),
+        ),
+        (
             view(
                 standby=StandbyView(
                     "unreachable", "sec1 does not know the certificate of this controller", hint="add it there"
@@ -333,6 +351,16 @@ def test_findings(seen: ServiceView, level: Level, said: str) -> None:
     assert all(text.startswith("web: ") for text in found)
 
 
+def test_what_is_never_sent_degrades_the_protection_of_a_primary_that_serves() -> None:
+    seen = view(standby=standby(never_sent=("/mnt/data",)))
+    assert protection(seen) == Protected(
+        Protection.DEGRADED,
+        "/mnt/data is mounted in its VM and never sent: its standby lacks what lies only there",
+    )
+    served = view(reading=CRASHED, state=SERVED, standby=standby(state="running", never_sent=("/mnt/data",)))
+    assert not any("/mnt/data" in str(finding) for finding in findings(served))
+
+
 def test_a_pause_that_is_over_is_no_finding() -> None:
     assert findings(view(state=ServiceState("web", suspension=Suspension(NOW - 99, NOW - 1, "x")))) == []
 
@@ -361,7 +389,7 @@ def test_hostile_strings_reach_no_terminal() -> None:
     evil = view(
         reading=DomainReading(Power.UNREACHABLE, detail=HOSTILE),
         state=state,
-        standby=standby(detail=HOSTILE, list_error=HOSTILE),
+        standby=standby(detail=HOSTILE, list_error=HOSTILE, never_sent=(HOSTILE,)),
         names=(NameView("a.b", (HOSTILE,), ("10.10.0.10",)),),
         last=replace(REFUSED, reason=HOSTILE),
     )

@@ -14,7 +14,7 @@ MOUNTS = "/proc/1/mountinfo"
 _NEVER_SENT = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib/vcrecovery")  # noqa: S108
 #: In memory, of the kernel's, or made anew from what lies elsewhere in the tree, as containers and snaps are.
 # fmt: off
-_FLEETING = frozenset((
+FLEETING = frozenset((
     "aufs", "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs",
     "efivarfs", "erofs", "fuse.gvfsd-fuse", "fuse.lxcfs", "fuse.portal", "fuse.snapfuse", "fusectl", "hugetlbfs",
     "iso9660", "mqueue", "nfsd", "nsfs", "overlay", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs",
@@ -30,16 +30,16 @@ def lasting_mounts(source: str, hidden: AbstractSet[bytes], mounts: Iterable[Mou
     return [
         mount
         for mount in every
-        if mount.kind not in _FLEETING
+        if mount.kind not in FLEETING
         and _is_sent(mount.point, source, hidden)
         and not any(is_under(mount.point, top) for top in come_and_go)
-        and not _is_elsewhere(mount, every, source, hidden)
+        and not is_elsewhere(mount, every, source, hidden)
     ]
 
 
 def occupied(mounts: Iterable[Mount]) -> List[str]:
     """Where something is mounted that is no passing thing, or will be once somebody looks (automount)."""
-    return [mount.point for mount in mounts if mount.kind not in _FLEETING or mount.kind == "autofs"]
+    return [mount.point for mount in mounts if mount.kind not in FLEETING or mount.kind == "autofs"]
 
 
 def _is_sent(path: str, source: str, hidden: AbstractSet[bytes]) -> bool:
@@ -57,12 +57,12 @@ def _is_map(mount: Mount) -> bool:
     return mount.kind == "autofs" and "indirect" in mount.options.split(",")
 
 
-def _is_elsewhere(mount: Mount, every: Sequence[Mount], source: str, hidden: AbstractSet[bytes]) -> bool:
-    """Whether the same files are also sent from another place: this is a bind mount."""
+def is_elsewhere(mount: Mount, every: Sequence[Mount], source: str, hidden: AbstractSet[bytes]) -> bool:
+    """Whether the same files are also sent from another place: this is a bind mount, or one is made of it there."""
     at = every.index(mount)
     for number, other in enumerate(every):
-        # Of two that show the same, the first one is not the copy.
-        wider = other.root != mount.root or number < at
+        # Of two that show the same, and are sent, the first one is not the copy.
+        wider = other.root != mount.root or number < at or not _is_sent(mount.point, source, hidden)
         if other.device != mount.device or not wider or not is_under(mount.root, other.root):
             continue
         place = os.path.normpath(os.path.join(other.point, os.path.relpath(mount.root, other.root)))

@@ -20,6 +20,7 @@ from .heartbeat import since_boot, stamp
 from .hidden import hidden_paths
 from .marker import NAME as HEARTBEAT_NAME
 from .marks import Marks
+from .never_sent import never_sent
 from .programs import ProgramError, Run
 from .receivers import find_receiver
 from .refresh import refresh
@@ -51,12 +52,14 @@ def reconcile(
         before = read_report(settings.state_dir)
         # A list that cannot be made anew is no reason not to send: the old one stands.
         list_error = _refreshed(settings, tell_sync)
-        report: Dict[str, Any] = {"began": began, "list_error": list_error, "last_good": before.get("last_good")}
+        report: Dict[str, Any] = {"began": began, "list_error": list_error}
+        report.update((key, before.get(key)) for key in ("last_good", "never_sent"))
         if settings.consistency.belongs_together:
             # Should this pass be cut off, the standby can tell.
             _tell(settings, report)
         try:
             hidden = hidden_paths(settings.lists["rsync-filter"])
+            report["never_sent"] = never_sent(settings, hidden)
             # To rsync the folder of what is not mounted is empty, and so the last good copy would be.
             check_mounts(settings, hidden)
             _note(settings, hidden, say)

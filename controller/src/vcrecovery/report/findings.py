@@ -6,6 +6,7 @@ wait for the morning. Each finding is one sentence and a way out.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -64,7 +65,7 @@ def findings(view: ServiceView) -> list[Finding]:
         found.append(Finding(Level.ATTENTION, view.name, said, hint, Topic.UNPROTECTED))
     else:
         found += [*_answers(view), *_standby(view), *_names(view), *_address(view)]
-        found += [*_mode(view), *_spare(view), *_sync(view), *_drills(view)]
+        found += [*_mode(view), *_spare(view), *_sync(view), *_never_sent(view), *_drills(view)]
     return sorted(found, key=lambda finding: finding.level is not Level.ATTENTION)
 
 
@@ -465,6 +466,25 @@ def _sync(view: ServiceView) -> Iterator[Finding]:
     if fresh.reconcile is not None and fresh.reconcile.list_error:
         said = f"the exclude list is out of date: {fresh.reconcile.list_error}"
         yield Finding(Level.WARNING, view.name, said, topic=Topic.UNPROTECTED)
+
+
+def _never_sent(view: ServiceView) -> Iterator[Finding]:
+    """Whether the service needs what is there is not known: the failover itself would work."""
+    reconcile = view.standby.fresh.reconcile if view.standby.fresh is not None else None
+    if not view.protected or reconcile is None or not reconcile.never_sent:
+        return
+    *others, last = reconcile.never_sent
+    are, them = ("are", "them") if others else ("is", "it")
+    named = f"{', '.join(others)} and {last}" if others else last
+    place = f"/srv/{posixpath.basename(reconcile.never_sent[0]) or 'data'}"
+    yield Finding(
+        Level.WARNING,
+        view.name,
+        f"{named} {are} mounted in its VM and never sent: its standby lacks what lies only there",
+        f"have the service use {them} elsewhere, such as at {place}, mounted or bound there; or, where it can do "
+        f"without, name {them} under `sync: {{exclude: [...]}}`",
+        Topic.UNPROTECTED,
+    )
 
 
 def _drills(view: ServiceView) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ _LARGEST = 65536
 _MOST = 1 << 53
 #: The most units that are taken from a heartbeat.
 _UNITS = 20
+#: The most mount points that are taken from a report.
+_MOUNTS = 5
 #: What text that is no heartbeat or report raises, however it was made up.
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
@@ -41,7 +43,8 @@ RECONCILE = f"/var/lib/vcrecovery/{REPORT_NAME}"
 class Reconcile:
     """The primary's last comparison of the whole tree; times by its clock, `bytes` those of the files it sent.
 
-    While one runs, `ended` is None and `sent`, `percent` and `remaining` (seconds) tell how far it is.
+    While one runs, `ended` is None and `sent`, `percent` and `remaining` (seconds) tell how far it is. `never_sent`:
+    what is mounted there at each boot, and left out by the general rule alone; empty where it does not say.
     """
 
     began: float
@@ -53,6 +56,7 @@ class Reconcile:
     sent: int | None = None
     percent: int | None = None
     remaining: float | None = None
+    never_sent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,7 @@ def _reconcile(report: bytes | None) -> Reconcile | None:
             sent=_count(progress.get("bytes")),
             percent=_count(progress.get("percent")),
             remaining=_number(progress["remaining"]) if progress.get("remaining") is not None else None,
+            never_sent=tuple(name for name in _names(found.get("never_sent")) if name.startswith("/"))[:_MOUNTS],
         )
     except _MALFORMED:
         return None
