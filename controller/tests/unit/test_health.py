@@ -240,6 +240,13 @@ def test_a_failover_soon_after_another_ends_the_same_outage(book: OutageBook, se
     assert [(o.began_at, o.ended_at, o.times) for o in book.history()] == [(100.0, 145.0, 2)]
 
 
+def test_a_failover_that_is_told_late_shortens_no_outage(book: OutageBook) -> None:
+    book.write({"web": (200.0, "x")}, {})
+    book.write({}, {"web": 205.0})
+    book.write({}, {}, {"web": (170.0, 180.0, "y")})
+    assert [(o.began_at, o.ended_at) for o in book.history()] == [(200.0, 205.0)]
+
+
 # -- the shipped program over a simulated site -----------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from vcrecovery.errors import UsageError
 from vcrecovery.plan.costs import Machine, MachineSize, SecondaryCost, ServiceCost
 from vcrecovery.plan.model import Plan
 from vcrecovery.plan.on_demand import is_on_demand
+from vcrecovery.plan.places import places_of
 
 
 class Way(StrEnum):
@@ -125,10 +126,8 @@ class _Reckoning:
             raise MissingPriceError("; ".join(self._missing), "add it to a price list of the plan's `costs.prices`")
 
     def _secondaries(self) -> Mapping[str, SecondaryCost]:
-        standbys = [service.standby for service in self._plan.services.values()]
-        in_use = dict.fromkeys(standby.secondary for standby in standbys)
         # One that holds spares only runs all the time, too.
-        in_use |= dict.fromkeys(standby.spare.secondary for standby in standbys if standby.spare is not None)
+        in_use = dict.fromkeys(place for service in self._plan.services.values() for place in places_of(service))
         undescribed = [name for name in in_use if self._plan.secondaries[name].cost is None]
         if undescribed:
             keys = ", ".join(f"secondaries.{name}.cost" for name in undescribed)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from vcrecovery.cost.book import Line, Owner
 from vcrecovery.plan.costs import Split
 from vcrecovery.plan.model import Plan
+from vcrecovery.plan.places import places_of
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,7 @@ def _payers(plan: Plan, secondary: str) -> list[str]:
     if secondary not in plan.secondaries:
         return list(plan.services)
     stand_by = [name for name, service in plan.services.items() if service.standby.secondary == secondary]
-    return stand_by or [
-        name
-        for name, service in plan.services.items()
-        if service.standby.spare is not None and service.standby.spare.secondary == secondary
-    ]
+    return stand_by or [name for name, service in plan.services.items() if secondary in places_of(service)]
 
 
 def _whose(plan: Plan, service: str) -> str:

@@ -50,20 +50,11 @@ class OutageBook:
         """
         with self._journal.transaction() as db:
             for service, (began_at, ended_at, why) in (failovers or {}).items():
-                _write_failover(db, service, began_at, max(began_at, ended_at), why)
+                if not _is_known(db, service, "ended_at IS NULL OR ? BETWEEN began_at AND ended_at", began_at):
+                    _add(db, service, began_at, max(began_at, ended_at), why)
             for service, (at, why) in begun.items():
-                found = db.execute(
-                    "SELECT id, ended_at FROM outage WHERE service = ? ORDER BY id DESC LIMIT 1", (service,)
-                ).fetchone()
-                if found is not None and found[1] is None:
-                    continue
-                if found is not None and abs(at - found[1]) < SAME_OUTAGE:
-                    db.execute(
-                        "UPDATE outage SET ended_at = NULL, why = ?, times = times + 1 WHERE id = ?", (why, found[0])
-                    )
-                    continue
-                db.execute("INSERT INTO outage (service, began_at, why) VALUES (?, ?, ?)", (service, at, why))
-                db.execute("DELETE FROM outage WHERE service = ? AND ended_at < ?", (service, at - KEPT))
+                if not _is_known(db, service, "ended_at IS NULL"):
+                    _add(db, service, at, None, why)
             for service, at in ended.items():
                 # No outage ends before it began: a clock was set back.
                 db.execute(
@@ -105,21 +96,25 @@ class OutageBook:
         return [Outage(*row) for row in rows]
 
 
-def _write_failover(db: sqlite3.Connection, service: str, began_at: float, ended_at: float, why: str) -> None:
-    known = db.execute(
-        "SELECT 1 FROM outage WHERE service = ? AND (ended_at IS NULL OR ? BETWEEN began_at AND ended_at)",
-        (service, began_at),
-    ).fetchone()
-    if known is not None:
-        return
-    # As for one that was seen to cease: which of the two comes first is a matter of milliseconds.
+def _is_known(db: sqlite3.Connection, service: str, where: str, *values: float) -> bool:
+    query = f"SELECT 1 FROM outage WHERE service = ? AND ({where})"  # noqa: S608
+    return db.execute(query, (service, *values)).fetchone() is not None
+
+
+def _add(db: sqlite3.Connection, service: str, began_at: float, ended_at: float | None, why: str) -> None:
+    """To the last outage, if that has just ended: whether it is seen or told by a failover is a matter of milliseconds.
+
+    `ended_at`: None while it goes on.
+    """
+    # No outage ends before it began: `began_at` may be of before the last one. max() of a NULL is NULL.
     goes_on = db.execute(
-        "UPDATE outage SET ended_at = ?, why = ?, times = times + 1 WHERE abs(? - ended_at) < ? "
+        "UPDATE outage SET ended_at = max(ended_at, ?), why = ?, times = times + 1 WHERE abs(? - ended_at) < ? "
         "AND id = (SELECT max(id) FROM outage WHERE service = ?)",
         (ended_at, why, began_at, SAME_OUTAGE, service),
     )
-    if not goes_on.rowcount:
-        db.execute(
-            "INSERT INTO outage (service, began_at, ended_at, why) VALUES (?, ?, ?, ?)",
-            (service, began_at, ended_at, why),
-        )
+    if goes_on.rowcount:
+        return
+    db.execute(
+        "INSERT INTO outage (service, began_at, ended_at, why) VALUES (?, ?, ?, ?)", (service, began_at, ended_at, why)
+    )
+    db.execute("DELETE FROM outage WHERE service = ? AND ended_at < ?", (service, began_at - KEPT))
