@@ -31,7 +31,7 @@ from .made_secondary import SERVICE
 from .small_site import page_at, started
 from .waiting import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.reaches_out, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.lab, pytest.mark.reaches_out, pytest.mark.timeout(1800)]
 
 BRIDGE, HOST, ADDRESS = "vcrlab-elastic", "10.211.17.1", "10.211.17.21"
 IMAGE = "cloud.qcow2"
@@ -114,7 +114,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibvirtSite]:
 def test_one_is_made_used_and_given_back(site: LibvirtSite) -> None:
     site.ask()
     with site.watched() as said:
-        wait_for(lambda: "elastic-1: joined after" in said(), "its LXD", 550)
+        wait_for(lambda: "elastic-1: joined after" in said(), "its LXD", 900)
         (domain,), volumes = site.there_is
         assert domain.startswith("elastic-1-")
         assert volumes == {IMAGE, f"{domain}.qcow2", f"{domain}-seed.iso"}

@@ -28,7 +28,7 @@ from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.drivers.lxd.copies import VanishedError
+from vcrecovery.drivers.lxd.copies import TryAgainError
 from vcrecovery.drivers.lxd.flavour import INCUS, LXD, Flavour
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
 from vcrecovery.operations.elastic.room import growth_of, would_make
@@ -498,7 +498,7 @@ def test_a_drain_ends_a_copy_to_it(site: Callable[[str], Site], monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("vanishes", "tries"), [(3, 4), (99, moving.TRIES)])
-def test_a_pass_in_which_files_vanish_is_made_again(
+def test_a_pass_that_fails_for_what_passes_is_made_again(
     site: Callable[[str], Site], monkeypatch: pytest.MonkeyPatch, vanishes: int, tries: int
 ) -> None:
     here, made = site(MOVING), list[int]()
@@ -506,12 +506,12 @@ def test_a_pass_in_which_files_vanish_is_made_again(
     def copy(*_args: Any, **_more: Any) -> None:
         made.append(1)
         if len(made) <= vanishes:
-            raise VanishedError("rsync: [exit status 24]")
+            raise TryAgainError("rsync: [exit status 24]")
 
     monkeypatch.setattr(moving, "where_it_was", lambda _subject: (None, None))
     monkeypatch.setattr(copies, "copy", copy)
     subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
-    with pytest.raises(VanishedError) if vanishes > tries else nullcontext():
+    with pytest.raises(TryAgainError) if vanishes > tries else nullcontext():
         moving.one_pass(subject, 1, 60.0)
     assert len(made) == tries
 

@@ -12,7 +12,7 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.drivers.lxd import LxdServer, connection
-from vcrecovery.drivers.lxd.copies import EARLIER_STILL_FOR, STILL_FOR
+from vcrecovery.drivers.lxd.copies import EARLIER_STILL_FOR, STILL_FOR, TryAgainError
 from vcrecovery.drivers.lxd.unix_socket import Answer
 from vcrecovery.errors import ExternalError
 
@@ -106,6 +106,23 @@ def test_a_lost_network_is_one_plain_line(two: Two) -> None:
         "the copy of web from sec1 to sec2 was cut off: sec2 has lost sec1 (connection timed out); once the network "
         "between the two is mended, run it again"
     )
+
+
+def test_an_offer_that_was_gone_is_worth_another_try(two: Two) -> None:
+    """The source's LXD keeps it for 10 s, and a destination that is very busy needs longer to take it up."""
+    two.copies = fails("Error transferring instance data: websocket: bad handshake")
+    with pytest.raises(TryAgainError) as raised:
+        two.pull()
+    assert str(raised.value) == (
+        "the copy of web from sec1 to sec2 did not begin: sec2 took longer than the 10 s for which LXD keeps it ready "
+        "(Error transferring instance data: websocket: bad handshake); run it again once sec2 is less busy"
+    )
+
+
+def test_files_that_vanished_are_worth_another_try(two: Two) -> None:
+    two.copies = fails("Error transferring instance data: rsync: [exit status 24]")
+    with pytest.raises(TryAgainError, match="exit status 24"):
+        two.pull()
 
 
 def test_an_earlier_one_that_goes_on_is_waited_for(two: Two) -> None:

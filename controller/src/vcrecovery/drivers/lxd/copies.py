@@ -22,8 +22,9 @@ from vcrecovery.errors import ExternalError
 INCOMPLETE_KEY = "user.vcrecovery.incomplete"
 #: What LXD says, all of it, of an instance that has no volume, or whose volume has no folder.
 _HALF_MADE = (("Instance storage pool not found",), ("Failed to write backup file", "no such file or directory"))
-#: How LXD tells of rsync's word for files that vanished.
-_VANISHED = "[exit status 24]"
+#: How LXD tells of rsync's word for files that vanished; and that the source keeps its offer no more, which it does
+#: for 10 s: a server that is very busy may need longer to take it up.
+_VANISHED, _OFFER_GONE = "[exit status 24]", "bad handshake"
 #: Seconds between two looks at a copy that goes on; less of a short one, since nobody serves during the last of a move.
 _LOOK_EVERY, _LOOKS_PER_COPY = 0.3, 20
 #: What LXD says of how far it is, in powers of 1,000: bytes, and bytes a second.
@@ -49,8 +50,8 @@ _LOST = (
 )
 
 
-class VanishedError(ExternalError):
-    """Files of the source went while they were copied; all others are there. Another try has the rest."""
+class TryAgainError(ExternalError):
+    """What passes: files of the source went while they were copied, or its offer did. Another try has the rest."""
 
 
 class Copies(Instances):
@@ -298,7 +299,13 @@ class Copies(Instances):
                     f"{source.name} ({lost})",
                     "once the network between the two is mended, run it again",
                 )
-            kind = VanishedError if _VANISHED in why else ExternalError
+            if _OFFER_GONE in why:
+                raise TryAgainError(
+                    f"the copy of {instance} from {source.name} to {self.name} did not begin: {self.name} took longer "
+                    f"than the 10 s for which {source.flavour.product} keeps it ready ({why})",
+                    f"run it again once {self.name} is less busy",
+                )
+            kind = TryAgainError if _VANISHED in why else ExternalError
             raise kind(f"{self.called}: the copy of {instance} from {source.name}: {why}")
 
     def _operation(self, number: str) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.drivers.lxd.copies import VanishedError
+from vcrecovery.drivers.lxd.copies import TryAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result
 from vcrecovery.errors import CalledOffError, ExternalError
@@ -35,7 +35,7 @@ from vcrecovery.store.lock import KEEPER_PATIENCE, one_keeper
 
 #: Seconds for one pass. It serves meanwhile.
 PASS_WITHIN = 86400.0
-#: So many times it is tried in a pass, where files vanish.
+#: So many times it is tried in a pass, where files vanish, or it does not begin in time.
 TRIES = 8
 #: Seconds between two looks whether it still serves.
 LOOK_EVERY = 5.0
@@ -271,8 +271,8 @@ def one_pass(
                     look=look,
                 )
                 break
-            except VanishedError:
-                # Of one that serves, or takes files, some come and go.
+            except TryAgainError:
+                # Of one that serves, or takes files, some come and go; a busy server is slow to begin.
                 if not left:
                     raise
     return clock.steady() - begun
