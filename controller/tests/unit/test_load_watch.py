@@ -28,7 +28,7 @@ from vcrecovery.core.service_state import Suspension
 from vcrecovery.detect import load_watch
 from vcrecovery.detect.load_watch import EVERY, LoadWatch
 from vcrecovery.detect.rounds import Rounds
-from vcrecovery.drivers.lxd.copies import TryAgainError
+from vcrecovery.drivers.lxd.copies import CopyAgainError
 from vcrecovery.drivers.lxd.flavour import INCUS, LXD, Flavour
 from vcrecovery.errors import CalledOffError, ExternalError, RefusedError, UsageError
 from vcrecovery.operations.elastic.room import growth_of, would_make
@@ -506,12 +506,12 @@ def test_a_pass_that_fails_for_what_passes_is_made_again(
     def copy(*_args: Any, **_more: Any) -> None:
         made.append(1)
         if len(made) <= vanishes:
-            raise TryAgainError("rsync: [exit status 24]")
+            raise CopyAgainError("rsync: [exit status 24]")
 
     monkeypatch.setattr(moving, "where_it_was", lambda _subject: (None, None))
     monkeypatch.setattr(copies, "copy", copy)
     subject: Any = SimpleNamespace(env=here.env, name="web", lxd=SimpleNamespace(name="sec2"))
-    with pytest.raises(TryAgainError) if vanishes > tries else nullcontext():
+    with pytest.raises(CopyAgainError) if vanishes > tries else nullcontext():
         moving.one_pass(subject, 1, 60.0)
     assert len(made) == tries
 

@@ -12,7 +12,7 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.drivers.lxd import LxdServer, connection
-from vcrecovery.drivers.lxd.copies import EARLIER_STILL_FOR, STILL_FOR, TryAgainError
+from vcrecovery.drivers.lxd.copies import EARLIER_STILL_FOR, STILL_FOR, CopyAgainError
 from vcrecovery.drivers.lxd.unix_socket import Answer
 from vcrecovery.errors import ExternalError
 
@@ -111,7 +111,7 @@ def test_a_lost_network_is_one_plain_line(two: Two) -> None:
 def test_an_offer_that_was_gone_is_worth_another_try(two: Two) -> None:
     """The source's LXD keeps it for 10 s, and a destination that is very busy needs longer to take it up."""
     two.copies = fails("Error transferring instance data: websocket: bad handshake")
-    with pytest.raises(TryAgainError) as raised:
+    with pytest.raises(CopyAgainError) as raised:
         two.pull()
     assert str(raised.value) == (
         "the copy of web from sec1 to sec2 did not begin: sec2 took longer than the 10 s for which LXD keeps it ready "
@@ -121,7 +121,7 @@ def test_an_offer_that_was_gone_is_worth_another_try(two: Two) -> None:
 
 def test_files_that_vanished_are_worth_another_try(two: Two) -> None:
     two.copies = fails("Error transferring instance data: rsync: [exit status 24]")
-    with pytest.raises(TryAgainError, match="exit status 24"):
+    with pytest.raises(CopyAgainError, match="exit status 24"):
         two.pull()
 
 

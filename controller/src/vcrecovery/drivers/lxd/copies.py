@@ -50,7 +50,7 @@ _LOST = (
 )
 
 
-class TryAgainError(ExternalError):
+class CopyAgainError(ExternalError):
     """What passes: files of the source went while they were copied, or its offer did. Another try has the rest."""
 
 
@@ -300,12 +300,12 @@ class Copies(Instances):
                     "once the network between the two is mended, run it again",
                 )
             if _OFFER_GONE in why:
-                raise TryAgainError(
+                raise CopyAgainError(
                     f"the copy of {instance} from {source.name} to {self.name} did not begin: {self.name} took longer "
                     f"than the 10 s for which {source.flavour.product} keeps it ready ({why})",
                     f"run it again once {self.name} is less busy",
                 )
-            kind = TryAgainError if _VANISHED in why else ExternalError
+            kind = CopyAgainError if _VANISHED in why else ExternalError
             raise kind(f"{self.called}: the copy of {instance} from {source.name}: {why}")
 
     def _operation(self, number: str) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from vcrecovery.core.move import BALANCE
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.text import span
 from vcrecovery.drivers.lxd import LxdServer
-from vcrecovery.drivers.lxd.copies import TryAgainError
+from vcrecovery.drivers.lxd.copies import CopyAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result
 from vcrecovery.errors import CalledOffError, ExternalError
@@ -271,7 +271,7 @@ def one_pass(
                     look=look,
                 )
                 break
-            except TryAgainError:
+            except CopyAgainError:
                 # Of one that serves, or takes files, some come and go; a busy server is slow to begin.
                 if not left:
                     raise
