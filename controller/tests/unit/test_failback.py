@@ -12,6 +12,7 @@ from vcrecovery.core.episode import Outcome
 from vcrecovery.core.failback import PASSES, is_copied
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
+from vcrecovery.operations.vm_orders import Order
 
 WANTS = "etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
 NETWORK_MANAGER = "etc/systemd/system/multi-user.target.wants/NetworkManager.service"
@@ -101,3 +102,21 @@ def test_a_failback_that_was_refused_does_not_forget_that_the_vm_started_with_it
     site.change(["web"], {"dns_answers": True})
     site.failback()
     assert (web.open_ports, web.autostart) == (True, True)
+
+
+@pytest.mark.parametrize(("seconds", "goes_on"), [(8.0, True), (15.0, True), (60.0, False)])
+def test_lxd_is_restarted_while_the_vm_fetches(memory_path: Path, seconds: float, goes_on: bool) -> None:
+    """A copy of hours does not begin anew for that."""
+    site = failed_over(memory_path, WANTS)
+    site.change(["web"], {"fetches_within": 12.0})
+    web = site.world.services["web"]
+    process = site.begin_failover(verb="failback")
+    site.run(60.0, lambda: web.order is not None and web.order.order is Order.COPY)
+    site.change(["web"], {"lxd_answers": False})
+    site.run(seconds)
+    site.change(["web"], {"lxd_answers": True})
+    site.do(process)
+    assert site.journal.state("web").side is (Side.PRIMARY if goes_on else Side.STANDBY)
+    assert web.open_ports is goes_on
+    if not goes_on:
+        assert "LXD on secondary sec1 (/etc/lxd/unix.socket) does not answer" in site.log[-1]
