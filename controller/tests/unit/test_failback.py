@@ -18,9 +18,9 @@ WANTS = "etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
 NETWORK_MANAGER = "etc/systemd/system/multi-user.target.wants/NetworkManager.service"
 
 
-def failed_over(folder: Path, *links: str, autostart: bool = False) -> Observed:
+def failed_over(folder: Path, *links: str, **world: object) -> Observed:
     """Its standby has these units enabled, as its VM had."""
-    site = Observed(folder, world={"autostart": autostart})
+    site = Observed(folder, world=world)
     site.watch(1)
     site.crash("web")
     site.watch(3)
@@ -49,6 +49,16 @@ def test_a_vm_that_would_serve_beside_its_standby_is_not_started(
     assert said in site.log[-1]
     assert site.world.services["web"].power is Power.SHUTOFF
     assert site.journal.history("web")[0].outcome is Outcome.REFUSED
+
+
+def test_a_vm_whose_own_address_its_standby_has_is_not_started(memory_path: Path) -> None:
+    """It would come up with it beside this machine, and could not ask for its orders."""
+    site = failed_over(memory_path, WANTS, virtual_ip="10.10.0.10")
+    site.failback()
+    assert "its VM's own address is the virtual one, which its standby has" in site.log[-1]
+    assert site.world.services["web"].power is Power.SHUTOFF
+    assert site.world.services["web"].virtual_ip_is_here
+    assert site.journal.state("web").open_episode is None
 
 
 def test_one_that_asks_is_started_and_serves_in_the_end(memory_path: Path) -> None:
