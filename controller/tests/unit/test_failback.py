@@ -68,6 +68,24 @@ def test_one_that_asks_is_started_and_serves_in_the_end(memory_path: Path) -> No
     assert (state.side, state.open_episode, site.world.services["web"].open_ports) == (Side.PRIMARY, None, True)
 
 
+@pytest.mark.parametrize("why", ["LXD is away, and the VM ends", "its container was started"])
+def test_a_standby_that_serves_again_has_its_address_still(memory_path: Path, why: str) -> None:
+    site = failed_over(memory_path, WANTS, virtual_ip="10.10.0.50")
+    web = site.world.services["web"]
+
+    def meanwhile() -> None:
+        site.change(["web"], {"lxd_answers": False} if "LXD" in why else {"standby_running": True})
+
+    site.then["journalled hand over"] = [meanwhile]
+    site.failback()
+    if "LXD" in why:
+        site.change(["web"], {"lxd_answers": True})
+        site.crash("web")
+        site.failback()
+    assert "web is served by its standby again" in site.log[-1]
+    assert (web.serves, web.virtual_ip_is_here) == (True, True)
+
+
 def test_who_goes_back_has_seen_the_failover(memory_path: Path) -> None:
     site = failed_over(memory_path, WANTS)
     failover = site.journal.newest_done("web")
