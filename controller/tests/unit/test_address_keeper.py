@@ -12,11 +12,13 @@ from journal_cases import finish
 from vcrecovery.core.episode import Request
 from vcrecovery.drivers import virtual_ip
 from vcrecovery.drivers.clock import Clock
+from vcrecovery.drivers.lxd import Instance, LxdServer
 from vcrecovery.drivers.virtual_ip import VirtualIp
-from vcrecovery.errors import BusyError
+from vcrecovery.errors import BusyError, RefusedError
 from vcrecovery.operations.address_keeper import keep_addresses, keep_one
 from vcrecovery.operations.environment import Environment
 from vcrecovery.plan.load import load_plan
+from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, ROLE_KEY, STANDBY
 from vcrecovery.store.lock import service_lock
 
 NONE = "vcrnone0"
@@ -77,6 +79,29 @@ def test_one_that_was_lost_is_taken_again(env: Environment, monkeypatch: pytest.
     env.journal.serve_from_primary("web", 3.0)
     assert not keep_one(env, "web")
     assert machine.taken == []
+
+
+def says(monkeypatch: pytest.MonkeyPatch, role: str, epoch: int) -> None:
+    """What LXD says of the standby."""
+    config = {ROLE_KEY: role, EPOCH_KEY: str(epoch)}
+    found = Instance("web", running=role == ACTIVE, status="Stopped", config=config, devices={})
+    monkeypatch.setattr(LxdServer, "get", lambda _lxd, _name: found)
+
+
+@pytest.mark.parametrize(("role", "epoch", "takes"), [(ACTIVE, 1, True), (STANDBY, 0, True), (STANDBY, 2, False)])
+def test_one_whose_standby_stands_by_again_is_its_vms(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, role: str, epoch: int, takes: bool
+) -> None:
+    """Another controller has gone back to the VM, or this journal is an older one: a VM that reboots would lose it."""
+    machine = Machine(monkeypatch)
+    fail_over(env)
+    says(monkeypatch, role, epoch)
+    if takes:
+        assert keep_one(env, "web")
+    else:
+        with pytest.raises(RefusedError, match="serves since epoch 1, and its container stands by"):
+            keep_one(env, "web")
+    assert bool(machine.taken) is takes
 
 
 def test_one_that_somebody_works_on_is_left_alone(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:

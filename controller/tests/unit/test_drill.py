@@ -13,6 +13,7 @@ import pytest
 from view_cases import NOW, PLAN, view
 
 from lab.waiting import wait_for
+from vcrecovery.cli.drill_timeline import SilentDrill
 from vcrecovery.core.drill import (
     AGAIN_AFTER,
     MARGIN,
@@ -35,6 +36,7 @@ from vcrecovery.core.episode import Request
 from vcrecovery.core.service_state import ServiceState, Side
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.errors import BusyError, ExternalError
+from vcrecovery.operations import drill as drill_operation
 from vcrecovery.operations import drill_loop
 from vcrecovery.operations.drill_clones import OWNER_KEY, config_of_clone, devices_of_clone, is_ours, left_out
 from vcrecovery.operations.drill_loop import command, due_now, keep_drilling
@@ -184,6 +186,47 @@ def test_no_drill_while_a_failover_is_open(plan_file: Path) -> None:
     env = Environment(with_drill(plan_file, every="7d"))
     env.journal.open("web", "requested by root", Request(), env.clock.now())
     assert due_now(env) == []
+
+
+def test_nor_where_one_begins_while_it_is_chosen(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = Environment(with_drill(plan_file, every="7d"))
+
+    def begins(env: Environment, _names: object) -> list[str]:
+        env.journal.open("mail", "a test", Request(automatic=True), env.clock.now())
+        return []
+
+    monkeypatch.setattr(drill_loop, "objections", begins)
+    assert due_now(env) == []
+
+
+class NoNetwork:
+    """In the place of a drill's own."""
+
+    def __init__(self, _addresses: object) -> None:
+        self.closing = threading.Event()
+
+    def __enter__(self) -> NoNetwork:
+        return self
+
+    def __exit__(self, *_error: object) -> None: ...
+
+    def plug(self) -> str:
+        return "vcrd1-0"
+
+
+def test_a_failover_that_begins_while_it_is_checked_ends_it(plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the copies take is measured file by file, after it was seen that none was open."""
+    env = Environment(with_drill(plan_file))
+
+    def begins(env: Environment, _names: object) -> list[str]:
+        env.journal.open("web", "a test", Request(automatic=True), env.clock.now())
+        return []
+
+    monkeypatch.setattr(drill_operation, "objections", begins)
+    monkeypatch.setattr(drill_operation, "clean_up", lambda _env: [])
+    monkeypatch.setattr(drill_operation, "DrillNetwork", NoNetwork)
+    (only,) = drill_operation.rehearse(env, ["web"], "root", SilentDrill())
+    assert (only.outcome, only.reason) == (DrillOutcome.GAVE_WAY, "a failover of web has begun")
 
 
 # -- the plan ------------------------------------------------------------------------------------------------------

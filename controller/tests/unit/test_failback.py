@@ -12,14 +12,15 @@ from vcrecovery.core.episode import Outcome
 from vcrecovery.core.failback import PASSES, is_copied
 from vcrecovery.core.power import Power
 from vcrecovery.core.service_state import Side
+from vcrecovery.operations.vm_orders import Order
 
 WANTS = "etc/systemd/system/basic.target.wants/vcrecovery-who-serves.service"
 NETWORK_MANAGER = "etc/systemd/system/multi-user.target.wants/NetworkManager.service"
 
 
-def failed_over(folder: Path, *links: str, autostart: bool = False) -> Observed:
+def failed_over(folder: Path, *links: str, **world: object) -> Observed:
     """Its standby has these units enabled, as its VM had."""
-    site = Observed(folder, world={"autostart": autostart})
+    site = Observed(folder, world=world)
     site.watch(1)
     site.crash("web")
     site.watch(3)
@@ -50,11 +51,39 @@ def test_a_vm_that_would_serve_beside_its_standby_is_not_started(
     assert site.journal.history("web")[0].outcome is Outcome.REFUSED
 
 
+def test_a_vm_whose_own_address_its_standby_has_is_not_started(memory_path: Path) -> None:
+    """It would come up with it beside this machine, and could not ask for its orders."""
+    site = failed_over(memory_path, WANTS, virtual_ip="10.10.0.10")
+    site.failback()
+    assert "its VM's own address is the virtual one, which its standby has" in site.log[-1]
+    assert site.world.services["web"].power is Power.SHUTOFF
+    assert site.world.services["web"].virtual_ip_is_here
+    assert site.journal.state("web").open_episode is None
+
+
 def test_one_that_asks_is_started_and_serves_in_the_end(memory_path: Path) -> None:
     site = failed_over(memory_path, WANTS)
     site.failback()
     state = site.journal.state("web")
     assert (state.side, state.open_episode, site.world.services["web"].open_ports) == (Side.PRIMARY, None, True)
+
+
+@pytest.mark.parametrize("why", ["LXD is away, and the VM ends", "its container was started"])
+def test_a_standby_that_serves_again_has_its_address_still(memory_path: Path, why: str) -> None:
+    site = failed_over(memory_path, WANTS, virtual_ip="10.10.0.50")
+    web = site.world.services["web"]
+
+    def meanwhile() -> None:
+        site.change(["web"], {"lxd_answers": False} if "LXD" in why else {"standby_running": True})
+
+    site.then["journalled hand over"] = [meanwhile]
+    site.failback()
+    if "LXD" in why:
+        site.change(["web"], {"lxd_answers": True})
+        site.crash("web")
+        site.failback()
+    assert "web is served by its standby again" in site.log[-1]
+    assert (web.serves, web.virtual_ip_is_here) == (True, True)
 
 
 def test_who_goes_back_has_seen_the_failover(memory_path: Path) -> None:
@@ -101,3 +130,21 @@ def test_a_failback_that_was_refused_does_not_forget_that_the_vm_started_with_it
     site.change(["web"], {"dns_answers": True})
     site.failback()
     assert (web.open_ports, web.autostart) == (True, True)
+
+
+@pytest.mark.parametrize(("seconds", "goes_on"), [(8.0, True), (15.0, True), (60.0, False)])
+def test_lxd_is_restarted_while_the_vm_fetches(memory_path: Path, seconds: float, goes_on: bool) -> None:
+    """A copy of hours does not begin anew for that."""
+    site = failed_over(memory_path, WANTS)
+    site.change(["web"], {"fetches_within": 12.0})
+    web = site.world.services["web"]
+    process = site.begin_failover(verb="failback")
+    site.run(60.0, lambda: web.order is not None and web.order.order is Order.COPY)
+    site.change(["web"], {"lxd_answers": False})
+    site.run(seconds)
+    site.change(["web"], {"lxd_answers": True})
+    site.do(process)
+    assert site.journal.state("web").side is (Side.PRIMARY if goes_on else Side.STANDBY)
+    assert web.open_ports is goes_on
+    if not goes_on:
+        assert "LXD on secondary sec1 (/etc/lxd/unix.socket) does not answer" in site.log[-1]

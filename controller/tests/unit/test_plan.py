@@ -378,6 +378,33 @@ def test_two_primaries_with_one_address_are_warned_of(plan_file: Path) -> None:
     assert "services.mail.primary.address: 10.10.0.10 is that of service web too" in found
 
 
+@pytest.mark.parametrize(
+    ("address", "warned"), [("10.10.0.10/24", True), ("'fd00::a/64'", True), ("10.10.0.50/24", False)]
+)
+def test_a_virtual_address_that_is_a_vms_own_is_warned_of(plan_file: Path, address: str, warned: bool) -> None:
+    text = plan_file.read_text().replace(
+        "    max_staleness", f"    virtual_ip: {{address: {address}, interface: eth0}}\n    max_staleness"
+    )
+    text = text.replace("address: 10.10.0.10}", "address: 10.10.0.10, address6: 'fd00::a'}")
+    text = text.replace("address: 10.20.0.10}", "address: 10.20.0.10, address6: 'fd01::a'}")
+    plan_file.write_text(text.replace("address: 10.20.0.1/24}", "address: 10.20.0.1/24, address6: 'fd01::1/64'}"))
+    found = [line for line in _doubts(plan_file) if "virtual_ip" in line]
+    assert len(found) is int(warned)
+    assert all("services.web.virtual_ip.address" in line and "is the VM's own" in line for line in found)
+
+
+def test_a_virtual_address_that_is_another_vms_is_warned_of(plan_file: Path) -> None:
+    text = plan_file.read_text()
+    other = text[text.index("  web:") :].replace("web:", "mail:").replace("0001", "0002").replace("www.", "mail.")
+    other = other.replace("10.20.0.10", "10.20.0.11").replace("10.10.0.10", "10.10.0.11")
+    other = other.replace(
+        "    max_staleness", "    virtual_ip: {address: 10.10.0.10/24, interface: eth0}\n    max_staleness"
+    )
+    plan_file.write_text(text + other)
+    (found,) = _doubts(plan_file)
+    assert "services.mail.virtual_ip.address: 10.10.0.10 is that of the VM of web" in found
+
+
 def test_what_a_controller_does_not_do_over_https_is_warned_of(plan_file: Path) -> None:
     old, more = "    max_staleness: 2m", "    restore_points: {keep: 2}\n    drill: {every: 7d}"
     assert _doubts(plan_file, (old, f"{old}\n{more}")) == []

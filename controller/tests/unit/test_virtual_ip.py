@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.drivers.virtual_ip import CHAIN, VirtualIp, give_up, holds
+from vcrecovery.drivers.clock import SystemClock
+from vcrecovery.drivers.virtual_ip import CHAIN, VirtualIp, give_up, holds, take
 from vcrecovery.errors import ExternalError
 
 WANTED = VirtualIp(ip_interface("192.0.2.50/24"), "eth0")
@@ -41,7 +42,7 @@ def test_without_our_chain_nothing_is_to_be_given_up(
     give_up(WANTED)
     # It has looked at both places, and changed neither.
     assert (tmp_path / "calls").read_text().splitlines() == [
-        "ip -j address show dev eth0",
+        "ip -j address show to 192.0.2.50",
         f"iptables -w 5 -t nat -S {CHAIN}",
     ]
 
@@ -92,3 +93,39 @@ def test_whoever_may_not_ask_netfilter_does_not_say_that_it_is_lost(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ExternalError, match="iptables is not installed"):
         holds(WANTED, STANDBY)
+
+
+SHOWN = """\
+[{}, {"ifname": "eth0", "addr_info": [{"local": "192.0.2.50", "prefixlen": 25}]},
+ {"ifname": "eth1", "addr_info": [{"local": "192.0.2.50", "prefixlen": 24}]}]
+"""
+
+
+def test_one_is_given_up_wherever_this_machine_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan's prefix or interface may be others since: whatever stays would answer beside the VM."""
+    programs(tmp_path, monkeypatch, "iptables: No chain/target/match by that name.", 1)
+    (tmp_path / "ip").write_text(f"""#!/bin/sh
+echo "$*" >> {tmp_path}/calls
+case "$*" in *" show "*) cat {tmp_path}/shown ;; esac
+""")
+    (tmp_path / "shown").write_text(SHOWN)
+    give_up(WANTED)
+    assert (tmp_path / "calls").read_text().splitlines()[1:3] == [
+        "-j address del 192.0.2.50/25 dev eth0",
+        "-j address del 192.0.2.50/24 dev eth1",
+    ]
+
+
+def test_an_interface_that_has_gone_has_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a restart with another kernel: `status` says that it is not here, and a failback goes on."""
+    programs(tmp_path, monkeypatch, "iptables: No chain/target/match by that name.", 1)
+    (tmp_path / "ip").write_text("""#!/bin/sh
+case "$*" in
+    *" dev "*) echo 'Device "eth0" does not exist.' >&2; exit 1 ;;
+    *) echo "[]" ;;
+esac
+""")
+    assert not holds(WANTED, STANDBY)
+    give_up(WANTED)
+    with pytest.raises(ExternalError, match="interface vcrnone0 cannot be used"):
+        take(VirtualIp(WANTED.address, "vcrnone0"), STANDBY, SystemClock())

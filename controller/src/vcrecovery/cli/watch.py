@@ -33,6 +33,7 @@ from vcrecovery.operations.address_keeper import keep_addresses
 from vcrecovery.operations.drill_loop import command, keep_drilling
 from vcrecovery.operations.elastic.keeper import LeaseKeeper, keep_leases
 from vcrecovery.operations.environment import Environment
+from vcrecovery.operations.order_keeper import keep_orders
 from vcrecovery.operations.power_keeper import keep_power
 from vcrecovery.operations.secondary_power import on_demand_secondaries
 from vcrecovery.operations.spare_loop import keep_copying
@@ -202,6 +203,7 @@ def watch(verbose: bool, log_format: logs.Format, drill_unit: str | None, disk_u
     noting = threading.Thread(target=keep_noting, args=(Environment(plan), stop), name="freshness", daemon=True)
     noting.start()
     threading.Thread(target=keep_trying_zones, args=(Environment(plan), stop), name="zones", daemon=True).start()
+    threading.Thread(target=keep_orders, args=(Environment(plan), stop), name="orders", daemon=True).start()
     signs = WatcherBeat(plan.state_dir)
 
     def beat() -> None:

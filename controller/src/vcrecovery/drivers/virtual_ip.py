@@ -34,6 +34,8 @@ DAD_WITHIN = 5.0
 #: What the errors of iptables say where there is no chain, table or program, and where there is no such rule.
 _NO_CHAIN = re.compile(r" failed with status [123]: | is not installed")
 _NO_RULE = re.compile(r" failed with status [12]: ")
+#: What `ip` says where there is no such interface.
+_NO_INTERFACE = re.compile(r"Device \".*\" does not exist|Cannot find device")
 #: PREROUTING: what comes from outside. OUTPUT: what this machine itself sends.
 _HOOKS = ("PREROUTING", "OUTPUT")
 _ARP, _IPV6 = 0x0806, 0x86DD
@@ -85,9 +87,12 @@ def holds(wanted: VirtualIp, standby: str) -> bool:
 
 
 def give_up(wanted: VirtualIp) -> None:
-    """Takes the address off the interface, and no longer leads it anywhere. Harmless when it is not there."""
-    if _is_there(wanted):
-        _ip(wanted, "del", str(wanted.address))
+    """Takes the address off this machine, and no longer leads it anywhere. Harmless when it is not there.
+
+    The plan may have named another interface or prefix when it was taken, and a restart may have renamed the interface.
+    """
+    for interface, address in _everywhere(wanted):
+        run(["ip", "-j", "address", "del", address, "dev", interface], timeout=COMMAND_TIMEOUT)
     for rule in _rules(wanted):
         _nat(wanted, "-D", CHAIN, *rule)
 
@@ -100,12 +105,29 @@ def _ip(wanted: VirtualIp, *words: str) -> bytes:
 
 
 def _flags(wanted: VirtualIp) -> set[str] | None:
-    """What the kernel says of the address; None when it is not on the interface."""
-    for link in json.loads(_ip(wanted, "show") or b"[]"):
+    """What the kernel says of the address; None when it is not on the interface, or that has gone."""
+    try:
+        shown = _ip(wanted, "show")
+    except ExternalError as error:
+        if _NO_INTERFACE.search(error.message):
+            return None
+        raise
+    for link in json.loads(shown or b"[]"):
         for entry in link.get("addr_info", ()):
             if entry.get("local") == str(wanted.ip):
                 return {name for name, value in entry.items() if value is True}
     return None
+
+
+def _everywhere(wanted: VirtualIp) -> list[tuple[str, str]]:
+    """Each interface that shows the address, and the address with the prefix that it has there."""
+    shown = run(["ip", "-j", "address", "show", "to", str(wanted.ip)], timeout=COMMAND_TIMEOUT)
+    return [
+        (str(link["ifname"]), f"{entry['local']}/{entry['prefixlen']}")
+        for link in json.loads(shown or b"[]")
+        for entry in link.get("addr_info", ())
+        if entry.get("local") == str(wanted.ip)
+    ]
 
 
 def _is_there(wanted: VirtualIp) -> bool:

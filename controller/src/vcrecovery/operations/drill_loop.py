@@ -51,7 +51,9 @@ def due_now(env: Environment) -> list[str]:
     ]
     due = longest_waiting_first(found, lambda name: known.get(name, NO_DRILLS))
     # One that is refused for long must not keep the others waiting.
-    return next(([name] for name in due if not objections(env, needed(env, [name]))), due[:1])
+    chosen = next(([name] for name in due if not objections(env, needed(env, [name]))), due[:1])
+    # To see what the copies would take has its time, in which one may have begun.
+    return [] if book.open_failovers() else chosen
 
 
 def command(plan_path: Path, unit: str | None) -> list[str]:

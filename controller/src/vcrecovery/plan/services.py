@@ -85,6 +85,7 @@ def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
                 (*here, "primary", "address"),
                 f"{address} is that of service {other} too: nobody can tell whose ports answer",
             )
+        yield from _a_vms_own(plan, name, (*here, "virtual_ip", "address"))
         yield from _too_old_by_design(service, here)
         secondary = plan.secondaries.get(service.standby.secondary)
         if secondary is not None and isinstance(secondary.lxd, LxdOverHttps):
@@ -93,6 +94,24 @@ def service_warnings(plan: Plan) -> Iterator[tuple[Key, str]]:
         if spare is not None and (socket := _one_socket(secondary, plan.secondaries.get(spare.secondary))):
             both = f"{spare.secondary} and {service.standby.secondary} both have lxd {socket}"
             yield (*here, "standby", "spare", "secondary"), f"{both}: if that is one machine, they fail together"
+
+
+def own_virtual_address(service: Service) -> bool:
+    """Whether the virtual address is the one by which its VM is reached."""
+    primary, virtual = service.primary, service.virtual_ip
+    return virtual is not None and virtual.address.ip in (primary.address, primary.address6)
+
+
+def _a_vms_own(plan: Plan, name: str, here: Key) -> Iterator[tuple[Key, str]]:
+    virtual = plan.services[name].virtual_ip
+    for other, service in plan.services.items():
+        if virtual is None or virtual.address.ip not in (service.primary.address, service.primary.address6):
+            continue
+        if other != name:
+            yield here, f"{virtual.address.ip} is that of the VM of {other}"
+            continue
+        said = "a failback would boot it beside a machine that has it, and is refused; let primary.address be another"
+        yield here, f"{virtual.address.ip} is the VM's own: {said}"
 
 
 def _too_old_by_design(service: Service, here: Key) -> Iterator[tuple[Key, str]]:

@@ -12,6 +12,7 @@ from vcrecovery.operations.steps.moving import against_a_move
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.operations.steps.waiting import against_a_waiting_move
 from vcrecovery.plan.on_demand import is_on_demand
+from vcrecovery.plan.services import own_virtual_address
 from vcrecovery.primary.who_serves import NETWORK_MANAGER
 from vcrecovery.transfer.standby_files import is_there
 
@@ -38,9 +39,11 @@ def against(subject: Subject, episode: Episode) -> tuple[str, ...]:
 
 def _against_a_failback(subject: Subject, episode: Episode) -> list[str]:
     name, lxd = subject.name, subject.lxd
+    by_hand = f"stop it, copy what it has written to its VM, then `vcrecovery standby reset {name}`"
     if is_on_demand(subject.secondary):
-        how = f"stop it, copy what it has written to its VM, then `vcrecovery standby reset {name}`"
-        return [f"its VM cannot fetch from secondary {lxd.name}, which is on demand: {how}"]
+        return [f"its VM cannot fetch from secondary {lxd.name}, which is on demand: {by_hand}"]
+    if own_virtual_address(subject.service):
+        return [f"its VM's own address is the virtual one, which its standby has, and two would have it: {by_hand}"]
     if why := deaf_receiver(lxd):
         return [why]
     if not standby_serves(subject.env, name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied
@@ -44,7 +45,8 @@ def copy(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Cop
                 )
     finally:
         # Also when whoever has asked for it goes: the standby would be read for ever.
-        orders.give(subject.name, episode.epoch, Order.HOLD)
+        with suppress(ExternalError):  # what has ended it is told in any case
+            orders.give(subject.name, episode.epoch, Order.HOLD)
     raise AssertionError("reports end with an error only")
 
 
@@ -92,7 +94,7 @@ def _reports(subject: Subject, given: Given, heard: Report | None, limit: float 
             look_at = now + LOOK_AT_BOTH_EVERY
             is_up(subject)
             if given.order is Order.COPY:
-                standby_is_up(subject)
+                standby_is_up(subject, as_far_as_lxd_says=True)
         if limit is not None and now - begun > limit:
             raise ExternalError(f"the VM of {subject.name} has not fetched the rest within {limit:.0f} s")
         clock.sleep(LOOK_EVERY)

@@ -63,7 +63,10 @@ def hand_over(subject: Subject, episode: Episode) -> HandedOver:
             raise RefusedError(f"container {found.name} has run after its stop: the VM may lack what it has written")
         return found
 
-    virtual_address.give_up(subject.env, subject.service)
+    if subject.service.virtual_ip is not None:
+        # First what would refuse it: a standby that serves again is to have its address still.
+        read()
+        virtual_address.give_up(subject.env, subject.service)
     subject.lxd.reconfigure(
         read,
         # The VM's files would change what the next step but few keeps. From the same moment it is told that it serves.
