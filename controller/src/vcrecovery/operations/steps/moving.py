@@ -49,6 +49,13 @@ def where_it_was(subject: Subject) -> tuple[LxdServer, Spare]:
     return subject.env.lxd[spare.secondary], spare
 
 
+def keeps_address(subject: Subject) -> bool:
+    """Whether its clients reach it there at an address that it had where it was."""
+    standby, (_, spare) = subject.service.standby, where_it_was(subject)
+    same6 = standby.address6 is not None and standby.address6 == spare.address6
+    return standby.address == spare.address or same6
+
+
 # -- what speaks against it ----------------------------------------------------------------------------------------
 
 
