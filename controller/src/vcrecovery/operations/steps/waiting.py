@@ -35,6 +35,7 @@ from vcrecovery.standby.container import (
     WAITS_ON_KEY,
     register,
 )
+from vcrecovery.store.lock import KEEPER_PATIENCE
 from vcrecovery.transfer.freshness import Freshness, progress_line, read_freshness
 from vcrecovery.transfer.sessions import SESSIONS_END_WITHIN, end_sessions
 
@@ -137,7 +138,7 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     took_before = before.evidence.seconds if before is not None and isinstance(before.evidence, Copied) else 0.0
     _refuse_one_that_took_files(subject, episode)
     limit = max(moving.LAST_WITHIN, moving.LAST_TAKES * took_before)
-    took = moving.one_pass(subject, episode.epoch, limit, waits_on=episode.request.leaves or "")
+    took = moving.last_pass(subject, episode.epoch, limit, KEEPER_PATIENCE, episode.request.leaves or "")
     _refuse_one_that_took_files(subject, episode)
     return Copied(f"the rest in {took:.1f} s", seconds=took)
 
