@@ -80,6 +80,10 @@ class CalledOffError(ExternalError):
     """Somebody has asked for something else meanwhile, or something else comes first: it has not failed."""
 
 
+class ReachedError(ExternalError):
+    """Not all of what was asked answers as it should, and some of it does: whoever came by may have been served."""
+
+
 class BootingError(ExternalError):
     """It does not answer yet, since it was powered on a moment ago: no fault, and nothing to tell anybody."""
 

@@ -16,6 +16,7 @@ import pytest
 from vcrecovery.core.episode import Step
 from vcrecovery.drivers.clock import SystemClock
 from vcrecovery.drivers.lxd import Instance, copies
+from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
 from vcrecovery.errors import ExitCode, ExternalError
 from vcrecovery.operations.environment import Environment
 from vcrecovery.operations.spare_loop import see_to
@@ -221,8 +222,8 @@ def test_the_disk_of_the_destination_is_full(site: TwoSecondaries, ballast: Path
     see_to(Environment(load_plan(site.plan), SystemClock()), COPIED)
     if not was_whole:
         # As one whose first copy was cut off.
-        spare = site.spare_lxd.server
-        spare.reconfigure(lambda: spare.must_get(COPIED), lambda _found: {COPIED_KEY: ""})
+        spare, cut_off = site.spare_lxd.server, {COPIED_KEY: "", INCOMPLETE_KEY: "true"}
+        spare.reconfigure(lambda: spare.must_get(COPIED), lambda _found: cut_off)
     is_large(site, COPIED)
     leave_free(ballast, 4 << 20)
     full = site.vcrecovery("move", COPIED, "--to", "sec2")

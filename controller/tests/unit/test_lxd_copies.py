@@ -12,7 +12,7 @@ import pytest
 from set_clock import SetClock
 
 from vcrecovery.drivers.lxd import LxdServer, connection
-from vcrecovery.drivers.lxd.copies import EARLIER_STILL_FOR, STILL_FOR, CopyAgainError
+from vcrecovery.drivers.lxd.copies import EARLIER_STILL_FOR, INCOMPLETE_KEY, STILL_FOR, CopyAgainError
 from vcrecovery.drivers.lxd.unix_socket import Answer
 from vcrecovery.errors import ExternalError
 
@@ -31,6 +31,9 @@ class Two:
         self.clock = SetClock(0.0)
         self.copies: Callable[[float], Mapping[str, Any]] = lambda _age: {"status_code": 200}
         self.left: Callable[[float], Mapping[str, Any] | None] = lambda _age: None
+        #: Of the instance, and what LXD says to a change of it.
+        self.config: dict[str, str] = {}
+        self.objects = ""
         self.asked: list[tuple[str, str]] = []
         self.begun = 0.0
         monkeypatch.setattr(connection, "UnixSocketSession", lambda _place: self)
@@ -52,13 +55,16 @@ class Two:
             return said({} if left is None else {"running": [running | dict(left)]})
         if place == "/operations/copy" and method == "GET":
             return said({"err": "", **self.copies(self.clock.steady() - self.begun)})
+        if method == "PATCH" and self.objects:
+            return Answer(500, HTTPMessage(), json_of({"error": self.objects, "error_code": 500, "type": "error"}))
         if method == "POST" and place == "/instances":
             self.begun = self.clock.steady()
             return said({"id": "copy", "metadata": {}})
         found = {
             "id": "sent",
             "status": "Stopped",
-            "config": {},
+            "status_code": 200,
+            "config": self.config,
             "devices": {},
             "metadata": {},
             "architecture": "x86_64",
@@ -67,7 +73,11 @@ class Two:
 
 
 def said(document: Mapping[str, Any]) -> Answer:
-    return Answer(200, HTTPMessage(), json.dumps({"metadata": document}).encode())
+    return Answer(200, HTTPMessage(), json_of({"metadata": document}))
+
+
+def json_of(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document).encode()
 
 
 @pytest.fixture
@@ -141,3 +151,27 @@ def test_nothing_is_copied_beside_an_earlier_one_that_hangs(two: Two, timeout: f
         two.pull(timeout)
     assert two.clock.steady() < min(timeout, EARLIER_STILL_FOR) + 1
     assert {method for method, _ in two.asked} == {"GET"}
+
+
+#: As LXD 5.0 says it, where the folder of an instance is not there.
+NO_FOLDER = (
+    'Failed to write backup file: Failed to create file "/var/lib/lxd/containers/web/backup.yaml": open '
+    "/var/lib/lxd/containers/web/backup.yaml: no such file or directory"
+)
+
+
+def test_one_that_was_made_and_is_not_there_is_not_removed(two: Two) -> None:
+    """The disk of its pool is not mounted: its files and its restore points are all there once that is."""
+    two.objects = NO_FOLDER
+    with pytest.raises(ExternalError, match="Failed to write backup file"):
+        two.pull()
+    assert "DELETE" not in {method for method, _ in two.asked}
+
+
+def test_one_in_whose_making_lxd_was_ended_is_made_anew(two: Two) -> None:
+    two.objects, two.config = NO_FOLDER, {INCOMPLETE_KEY: "true"}
+    with pytest.raises(ExternalError, match="Failed to write backup file"):
+        # This one objects for ever.
+        two.pull()
+    assert ("DELETE", "/instances/web") in two.asked
+    assert [place for method, place in two.asked if method == "POST"][:1] == ["/instances"]

@@ -16,7 +16,7 @@ from view_cases import CRASHED, view
 from vcrecovery.core.decide import decide
 from vcrecovery.core.decisions import GO, Close, Decision, Run, Unmet, Wait
 from vcrecovery.core.episode import Episode, How, Outcome, Request, Step, StepRecord
-from vcrecovery.core.evidence import Failed
+from vcrecovery.core.evidence import Failed, Started
 from vcrecovery.core.move import goes_back_after
 from vcrecovery.core.notice import Topic, of_episode
 from vcrecovery.core.phase import ALLOWED_IN_A_MOVE, Phase, allowed, phase_of
@@ -316,6 +316,22 @@ def test_one_that_took_its_memory_along_goes_back_only_until_it_runs_there() -> 
     runs = moving(*copied, done(Step.START), failed(Step.PROBE), request=STATEFUL)
     assert not goes_back_after(Step.PROBE, runs)
     assert decide(runs, POLICY, NOW) == Run(Step.PROBE, "it runs: waiting for its ports")
+
+
+def test_one_that_keeps_its_address_goes_back_only_until_it_was_reached_there() -> None:
+    started = StepRecord(Step.START, NOW - 3, NOW - 2, True, Started("container web", keeps_address=True))
+    reached = StepRecord(Step.PROBE, NOW - 1, NOW, False, Failed("443: connection refused", reached=True))
+    for steps in ((started, failed(Step.PROBE)), (done(Step.START), reached)):
+        assert goes_back_after(Step.PROBE, moving(*COPIED, *steps))
+    for tries in ((reached,), (reached, failed(Step.PROBE)), (done(Step.PROBE), failed(Step.PROBE))):
+        stays = moving(*COPIED, started, *tries)
+        assert not goes_back_after(Step.PROBE, stays)
+        assert isinstance(decision := decide(stays, POLICY, NOW), Run)
+        assert decision.step is Step.PROBE
+    # One that an older version has begun to take back goes on with that.
+    begun = StepRecord(Step.TAKE_BACK, NOW, sentence="it serves again where it was: 443: connection refused")
+    assert isinstance(decision := decide(moving(*COPIED, started, reached, begun), POLICY, NOW), Run)
+    assert decision.step is Step.TAKE_BACK
 
 
 def test_what_was_looked_at_for_another_kind_of_move_does_not_count() -> None:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from evidence_cases import proof
 from vcrecovery.core.decisions import Close, Run
+from vcrecovery.core.domain import DomainReading
 from vcrecovery.core.episode import Episode, Outcome, Request, Step, StepRecord
 from vcrecovery.core.evidence import Confirmation, Failed
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import Power
+from vcrecovery.core.sighting import Place
 from vcrecovery.core.waiting_move import goes_back_after, next_of_waiting_move
+from vcrecovery.errors import ExternalError
+from vcrecovery.operations.steps import waiting
+from vcrecovery.operations.steps.subject import Subject
 
 NOW = 1000.0
 ALL = (Step.CONFIRM, Step.COPY, Step.STOP, Step.LAST_COPY, Step.RECEIVE, Step.SYNC)
 
 
-def looked(power: Power) -> StepRecord:
-    return StepRecord(Step.CONFIRM, NOW - 9, NOW - 9, True, Confirmation(power, asked_for="move sec2"))
+def looked(power: Power, **saw: Any) -> StepRecord:
+    seen = Confirmation(power, asked_for="move sec2", host="hv1", **saw)
+    return StepRecord(Step.CONFIRM, NOW - 9, NOW - 9, True, seen)
 
 
 def well(step: Step) -> StepRecord:
@@ -33,10 +43,52 @@ def decided(*steps: StepRecord) -> object:
     return next_of_waiting_move(Episode(1, "web", 1, "an operator", request, NOW - 20, steps), Policy(), NOW)
 
 
-@pytest.mark.parametrize("power", [Power.SHUTOFF, Power.CRASHED, Power.ABSENT])
+@pytest.mark.parametrize("power", [Power.SHUTOFF, Power.CRASHED])
 def test_one_whose_vm_is_off_is_not_moved(power: Power) -> None:
     said = f"the standby of web is not moved to sec2: its VM is {power}, and sends nothing there"
     assert decided(looked(power)) == Close(Outcome.REFUSED, said, "start it first")
+
+
+@pytest.mark.parametrize(
+    ("power", "saw", "why"),
+    [
+        (
+            Power.SHUTOFF,
+            {"reason": "migrated"},
+            "its VM was migrated from hv1, and no hypervisor of the plan says that",
+        ),
+        (Power.ABSENT, {}, "its VM may run elsewhere: no hypervisor of the plan says that it has it"),
+        (Power.ABSENT, {"silent": ("hv2",)}, "says that it has it, and hv2 does not answer"),
+    ],
+)
+def test_nobody_is_told_to_start_a_vm_that_may_run_elsewhere(power: Power, saw: dict[str, Any], why: str) -> None:
+    close = decided(looked(power, **saw))
+    assert isinstance(close, Close)
+    assert (close.outcome, why in close.sentence) == (Outcome.REFUSED, True), close.sentence
+    assert close.hint.endswith("do not start a second one")
+
+
+@pytest.mark.parametrize(
+    ("power", "reason", "ends"),
+    [
+        (Power.SHUTOFF, "shutdown", True),
+        (Power.CRASHED, "", True),
+        (Power.SHUTOFF, "migrated", False),
+        (Power.ABSENT, "", False),
+        (Power.UNREACHABLE, "", False),
+        (Power.RUNNING, "", False),
+    ],
+)
+def test_a_sync_ends_at_once_where_its_vm_is_off_and_nowhere_else(power: Power, reason: str, ends: bool) -> None:
+    """It may be migrated while it compares everything, which takes hours at times."""
+    place = Place("hv1", DomainReading(power, reason))
+    subject = cast(Subject, SimpleNamespace(name="web", find_primary=lambda: place))
+    with (
+        pytest.raises(ExternalError, match=r"the VM of web is .*, and sends nothing; start it")
+        if ends
+        else nullcontext()
+    ):
+        waiting._refuse_one_that_is_off(subject)
 
 
 @pytest.mark.parametrize(

@@ -205,13 +205,17 @@ class Restored:
 
 @dataclass(frozen=True)
 class Started:
-    """The standby runs, and takes no files any more. `waited`: what it was before, by LXD's word."""
+    """The standby runs, and takes no files any more. `waited`: what it was before, by LXD's word.
+
+    `keeps_address`: of a move, its clients reach it where it is now as they did where it was.
+    """
 
     summary: str = ""
     was_running: bool = False
     sessions_ended: int = 0
     waited: str = ""
     hooks: tuple[HookRun, ...] = ()
+    keeps_address: bool = False
 
 
 @dataclass(frozen=True)
@@ -240,11 +244,12 @@ class Verified:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why the step could not be done. `refused`: nothing was done."""
+    """Why the step could not be done. `refused`: nothing was done. `reached`: some of what was asked has answered."""
 
     error: str = ""
     refused: bool = False
     hooks: tuple[HookRun, ...] = ()
+    reached: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """A move: a standby that serves goes on to do so on another secondary. Pure.
 
 It serves while its files are copied, and stops for the rest of them. Until its names have changed, whatever fails has
-it serve again where it was: nobody has written on the other side. One that takes its memory along keeps its address,
-and so its clients: it goes back only until it runs there.
+it serve again where it was: nobody has written on the other side. One that keeps its address keeps its clients: it goes
+back only until one of its ports was reached there, and with its memory, only until it runs there.
 """
 
 from __future__ import annotations
 
 from vcrecovery.core.decisions import Close, Decision, Readiness, Run, Unmet, Wait
-from vcrecovery.core.episode import Episode, Outcome, Step
+from vcrecovery.core.episode import Episode, Outcome, Step, StepRecord
+from vcrecovery.core.evidence import Failed, Started
 from vcrecovery.core.failback import COUNTS_FOR
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.verification import next_of_verification
@@ -58,8 +59,18 @@ def goes_back_after(step: Step, episode: Episode) -> bool:
 
 
 def _is_there_for_good(episode: Episode) -> bool:
-    """Whether it goes on there with its memory: its clients have reached it since, and what it was before is old."""
-    return episode.request.carries_memory and episode.done(Step.START) is not None and not episode.tried(Step.TAKE_BACK)
+    """Whether its clients may have reached it there since its start: what it was before is old then."""
+    start = episode.done(Step.START)
+    if start is None or episode.tried(Step.TAKE_BACK):
+        return False
+    if episode.request.carries_memory:
+        return True
+    keeps_address = isinstance(start.evidence, Started) and start.evidence.keeps_address
+    return keeps_address and any(_has_reached_it(record) for record in episode.steps if record.step is Step.PROBE)
+
+
+def _has_reached_it(probe: StepRecord) -> bool:
+    return probe.was_done or (isinstance(probe.evidence, Failed) and probe.evidence.reached)
 
 
 def _from_the_stop_on(episode: Episode, policy: Policy, now: float, readiness: Readiness) -> Decision:

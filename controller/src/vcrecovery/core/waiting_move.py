@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from vcrecovery.core.decisions import Close, Decision, Run
 from vcrecovery.core.episode import Episode, Outcome, Step
+from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.move import up_to_the_stop
 from vcrecovery.core.policy import Policy
 from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.sentences import listed
 
 _GOES_BACK_AFTER = (Step.STOP, Step.LAST_COPY, Step.RECEIVE, Step.SYNC)
 _BACK = "it takes files again where it was: "
@@ -23,8 +25,8 @@ def next_of_waiting_move(episode: Episode, policy: Policy, now: float) -> Decisi
     if not episode.tried(Step.STOP):
         looked = episode.done(Step.CONFIRM)
         if looked is not None and looked.saw.power in OFF | {Power.ABSENT}:
-            said = f"the standby of {name} is not moved to {to}: its VM is {looked.saw.power}, and sends nothing there"
-            return Close(Outcome.REFUSED, said, "start it first")
+            why, hint = _why_nothing_is_sent(looked.saw)
+            return Close(Outcome.REFUSED, f"the standby of {name} is not moved to {to}: {why}", hint)
         return up_to_the_stop(episode, policy, now)
     trouble = _trouble(episode)
     if episode.done(Step.TAKE_BACK) is not None:
@@ -40,6 +42,22 @@ def next_of_waiting_move(episode: Episode, policy: Policy, now: float) -> Decisi
     if episode.done(Step.SYNC) is None:
         return Run(Step.SYNC, "waiting until its primary has compared everything, and vouches for it")
     return Close(Outcome.DONE, f"the standby of {name} waits on {to}")
+
+
+def may_run_elsewhere(power: Power, reason: str) -> bool:
+    """Whether a VM that its hypervisor has not, or not any more, may run on another one: nobody starts it then."""
+    return power is Power.ABSENT or (power in OFF and reason == "migrated")
+
+
+def _why_nothing_is_sent(saw: Confirmation) -> tuple[str, str]:
+    if not may_run_elsewhere(saw.power, saw.reason):
+        return f"its VM is {saw.power}, and sends nothing there", "start it first"
+    was_migrated = saw.reason == "migrated"
+    why = f"its VM was migrated from {saw.host}, and" if was_migrated else "its VM may run elsewhere:"
+    silent = f", and {listed(saw.silent)} does not answer" if saw.silent else ""
+    return f"{why} no hypervisor of the plan says that it has it{silent}", (
+        "add the one that has it to the plan, or mend the one that does not answer; do not start a second one"
+    )
 
 
 def goes_back_after(step: Step) -> bool:

@@ -246,4 +246,4 @@ def _with_losses(result: Result, times: int) -> Result:
     if result.ok or not times:
         return result
     said = f"{result.reason}; it answered and ceased to {times} time{'s' if times > 1 else ''}"
-    return Result(result.label, said, result.reached)
+    return Result(result.label, said, reached=True)

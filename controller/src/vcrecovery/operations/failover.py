@@ -21,6 +21,7 @@ from vcrecovery.errors import (
     ExternalError,
     NotNowError,
     NotStartedError,
+    ReachedError,
     RefusedError,
     TakenBackError,
     VCRecoveryError,
@@ -284,8 +285,9 @@ def _run(
     except VCRecoveryError as error:
         at = clock.now()
         refused = isinstance(error, RefusedError)
-        journal.end(row, at, ok=False, evidence=Failed(str(error), refused, ran))
-        if _goes_back_after(step, episode, refused=refused) and isinstance(error, (ExternalError, RefusedError)):
+        journal.end(row, at, ok=False, evidence=Failed(str(error), refused, ran, isinstance(error, ReachedError)))
+        ended = _read_again(episode, journal)
+        if _goes_back_after(step, ended, refused=refused) and isinstance(error, (ExternalError, RefusedError)):
             reporter.failed(episode, step, at, str(error))
             return
         raise

@@ -133,7 +133,8 @@ def see_to(env: Environment, name: str) -> None:
         if serves is None or not serves.running or not _may_be_of(env, serves, state):
             # Whoever keeps it serving sees to that first.
             return
-        if not _is_due(env, found, spare, state):
+        # A move would wait for it at its last copy, with nobody serving.
+        if is_being_moved(env.plan.state_dir, name) or not _is_due(env, found, spare, state):
             return
         keys = {ROLE_KEY: ACTIVE, EPOCH_KEY: str(state.epoch), **boots_with_its_machine(env.plan, name)}
         here.set_keys(lambda: of_no_later_epoch(here, here.get(name) or serves, state.epoch), keys)

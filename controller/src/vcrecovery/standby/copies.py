@@ -34,8 +34,10 @@ from vcrecovery.standby.container import (
 )
 from vcrecovery.transfer.tree_walk import size_of_tree
 
-#: When the copy was whole last, and at which epoch.
+#: When the copy was whole last, and at which epoch. Empty while none ever was.
 COPIED_KEY = "user.vcrecovery.copied"
+#: Its value for what stood by, or served, where it is now copied to, and was no copy before.
+_ITSELF = "itself"
 #: Set while it may be frozen for the last moments of a refresh.
 PAUSED_KEY = "user.vcrecovery.paused"
 #: The address of its network card, which LXD has chosen.
@@ -111,7 +113,7 @@ def copy(
         EPOCH_KEY: str(epoch),
         WAITS_ON_KEY: waits_on,
         HAS_ALL_OF_KEY: "",
-        COPIED_KEY: "" if found is None else found.config.get(COPIED_KEY, ""),
+        COPIED_KEY: "" if found is None else _was_before(found),
     }
     if with_memory:
         config |= {key: value for key, value in source.must_get(name).config.items() if key == CARD_KEY}
@@ -146,10 +148,18 @@ def copy(
     here.reconfigure(lambda: ours(here.must_get(name)), lambda _found: note)
 
 
+def _was_before(found: Instance) -> str:
+    """For COPIED_KEY, up to the end of a copy to it."""
+    return found.config.get(COPIED_KEY) or (_ITSELF if is_whole(found) else "")
+
+
 def _does_not_fit(name: str, source: LxdServer, here: LxdServer, pool: str) -> ExternalError:
-    """What of it is there goes, where none was ever whole: its neighbours need the room."""
+    """What of it is there goes, where none was ever whole: its neighbours need the room.
+
+    Not what was there by itself: it has restore points, and all but what was written since.
+    """
     found, takes, free = here.get(name), "", ""
-    if found is not None and copied(found) is None:
+    if found is not None and not found.config.get(COPIED_KEY):
         with suppress(ExternalError):
             here.delete(name)
     with suppress(ExternalError):

@@ -59,6 +59,9 @@ _PROOF_OF: Mapping[Step, type[Proof]] = {
     Step.KEEP: Kept,
 }
 
+#: What is left out where there is nothing of it.
+_SELDOM = frozenset({"hooks", "reached", "keeps_address"})
+
 _ADAPTERS: dict[type[Evidence], TypeAdapter[Any]] = {}
 
 
@@ -68,8 +71,8 @@ def evidence_data(evidence: Evidence | None) -> dict[str, Any]:
         return {}
     if isinstance(evidence, Unreadable):
         return dict(evidence.data)
-    # Nearly none has hooks.
-    return {key: value for key, value in asdict(evidence).items() if key != "hooks" or value}
+    # Nearly none has these.
+    return {key: value for key, value in asdict(evidence).items() if key not in _SELDOM or value}
 
 
 def written(evidence: Evidence) -> str:

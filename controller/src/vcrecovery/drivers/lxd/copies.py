@@ -121,11 +121,13 @@ class Copies(Instances):
         by_the_copy: bool,
     ) -> bool:
         """Whether something was there before."""
-        if self.get(instance) is not None:
+        if (found := self.get(instance)) is not None:
             try:
                 self.reconfigure(lambda: check(self.must_get(instance)), lambda _found: config, devices)
             except ExternalError as error:
-                if not any(all(word in error.message for word in words) for words in _HALF_MADE):
+                half_made = any(all(word in error.message for word in words) for words in _HALF_MADE)
+                if not (half_made and found.config.get(INCOMPLETE_KEY)):
+                    # Of one that was whole, its pool may not be mounted just now.
                     raise
                 # LXD was itself ended while it created it: there is nothing that could be lost.
                 self.delete(instance)

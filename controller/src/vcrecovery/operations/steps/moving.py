@@ -18,7 +18,7 @@ from vcrecovery.drivers.lxd import LxdServer
 from vcrecovery.drivers.lxd.copies import CopyAgainError
 from vcrecovery.drivers.lxd.instances import STOPPED
 from vcrecovery.drivers.probe import Result
-from vcrecovery.errors import CalledOffError, ExternalError
+from vcrecovery.errors import BusyError, CalledOffError, ExternalError
 from vcrecovery.keeping import spaced
 from vcrecovery.operations import records
 from vcrecovery.operations.host_fence import fence_host
@@ -41,12 +41,21 @@ TRIES = 8
 LOOK_EVERY = 5.0
 #: Seconds for the last pass: so many, or so many times as long as the one before.
 LAST_WITHIN, LAST_TAKES = 120.0, 5.0
+#: Seconds for which whoever else is at work on it is waited for then.
+LAST_PATIENCE = 15.0
 
 
 def where_it_was(subject: Subject) -> tuple[LxdServer, Spare]:
     spare = subject.service.standby.spare
     assert spare is not None  # noqa: S101  whoever changes places has one
     return subject.env.lxd[spare.secondary], spare
+
+
+def keeps_address(subject: Subject) -> bool:
+    """Whether its clients reach it there at an address that it had where it was."""
+    standby, (_, spare) = subject.service.standby, where_it_was(subject)
+    same6 = standby.address6 is not None and standby.address6 == spare.address6
+    return standby.address == spare.address or same6
 
 
 # -- what speaks against it ----------------------------------------------------------------------------------------
@@ -204,7 +213,7 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     before = copied.evidence.seconds if copied is not None and isinstance(copied.evidence, Copied) else 0.0
     _refuse_one_that_ran(subject, episode)
     within = max(LAST_WITHIN, LAST_TAKES * before)
-    took = one_pass(subject, episode.epoch, within, with_memory=episode.request.carries_memory)
+    took = last_pass(subject, episode.epoch, within, LAST_PATIENCE, with_memory=episode.request.carries_memory)
     _refuse_one_that_ran(subject, episode)
     return Copied(f"the rest in {took:.1f} s", seconds=took)
 
@@ -240,6 +249,16 @@ def _say_of(tell: Callable[[str], None], number: int, text: str) -> None:
     tell(f"pass {number}: {text}")
 
 
+def last_pass(
+    subject: Subject, epoch: int, timeout: float, patience: float, waits_on: str = "", *, with_memory: bool = False
+) -> float:
+    """The same of the rest, after the stop. Raises ExternalError also where another is at work on it: it goes back."""
+    try:
+        return one_pass(subject, epoch, timeout, waits_on=waits_on, with_memory=with_memory, patience=patience)
+    except BusyError as error:
+        raise ExternalError(error.message, error.hint) from error
+
+
 def one_pass(
     subject: Subject,
     epoch: int,
@@ -249,12 +268,13 @@ def one_pass(
     waits_on: str = "",
     *,
     with_memory: bool = False,
+    patience: float = KEEPER_PATIENCE,
 ) -> float:
     """Seconds that it took."""
     source, _ = where_it_was(subject)
     clock = subject.env.clock
     begun = clock.steady()
-    with one_keeper(subject.env.plan.state_dir, subject.name, KEEPER_PATIENCE, clock):
+    with one_keeper(subject.env.plan.state_dir, subject.name, patience, clock):
         for left in reversed(range(TRIES)):
             try:
                 copies.copy(

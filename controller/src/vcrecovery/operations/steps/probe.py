@@ -6,9 +6,10 @@ from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Answered
 from vcrecovery.core.service_state import Side
 from vcrecovery.drivers.probe import Result
-from vcrecovery.errors import ExternalError
+from vcrecovery.errors import ExternalError, ReachedError
 from vcrecovery.keeping import spaced
 from vcrecovery.operations.serving import standby_runs, targets
+from vcrecovery.operations.steps import moving
 from vcrecovery.operations.steps.subject import JUST_NOW, Subject
 
 #: Seconds between two looks whether the container still runs while its ports are waited for.
@@ -28,9 +29,12 @@ def probe(subject: Subject, episode: Episode) -> Answered:
     unchanged = "" if switched else "; DNS was not changed"
     results = _wait(subject, unchanged)
     if closed := [str(result) for result in results if not result.ok]:
-        raise ExternalError(
+        reached = any(result.reached for result in results)
+        stays = reached and not switched and episode.request.moves and moving.keeps_address(subject)
+        kind = ReachedError if reached else ExternalError
+        raise kind(
             f"the standby of {name} does not answer after {service.timeouts.ports:.0f} s: {'; '.join(closed)}"
-            f"{unchanged}",
+            f"{'; it stays there, where its clients have reached it' if stays else unchanged}",
             f"look inside with `{subject.lxd.client} exec {name} -- systemctl --failed`, then run it again",
         )
     return Answered(", ".join(result.label for result in results), str(service.standby.address))

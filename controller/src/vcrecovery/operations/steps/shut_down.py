@@ -29,10 +29,10 @@ def shut_down(subject: Subject) -> ShutDown:
             # libvirtd may restart meanwhile.
             silent = error.message
         else:
+            if reading.power is Power.ABSENT or (reading.power in OFF and reading.reason == "migrated"):
+                raise ExternalError(f"VM {uuid} has left {host.name} while it was shut down")
             if reading.power in OFF:
                 return ShutDown(f"{host.name}: {reading}", reading.power, reading.reason, starts_with_host)
-            if reading.power is Power.ABSENT:
-                raise ExternalError(f"VM {uuid} has left {host.name} while it was shut down")
         if clock.steady() > deadline:
             raise ExternalError(silent or f"VM {uuid} has not shut down within {limit:.0f} s", "see its console")
         clock.sleep(LOOK_EVERY)

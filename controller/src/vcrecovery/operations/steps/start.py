@@ -10,7 +10,7 @@ from vcrecovery.core.evidence import Started
 from vcrecovery.drivers.lxd import Instance, TryAgainError
 from vcrecovery.drivers.lxd.instances import EndsAtOnceError
 from vcrecovery.errors import ExternalError, RefusedError
-from vcrecovery.operations.steps import memory
+from vcrecovery.operations.steps import memory, moving
 from vcrecovery.operations.steps.subject import Subject
 from vcrecovery.standby.container import ACTIVE, EPOCH_KEY, KEEPING_KEY, ROLE_KEY, STANDBY, boots_with_its_machine
 from vcrecovery.standby.promote import promote, promote_again
@@ -35,7 +35,8 @@ def start(subject: Subject, episode: Episode) -> Started:
     summary = f"container {subject.name} on {subject.lxd.name}: {how}"
     if ended:
         summary += f"; {ended} session{'s' if ended > 1 else ''} of its primary ended"
-    return Started(summary, instance.running, ended, instance.status)
+    keeps_address = episode.request.moves and moving.keeps_address(subject)
+    return Started(summary, instance.running, ended, instance.status, keeps_address=keeps_address)
 
 
 def _claim(subject: Subject, episode: Episode) -> Instance:

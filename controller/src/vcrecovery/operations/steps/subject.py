@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vcrecovery.core.episode import Episode
 from vcrecovery.core.policy import Policy
+from vcrecovery.core.power import OFF
 from vcrecovery.core.service_state import Side
 from vcrecovery.core.sighting import Place
 from vcrecovery.core.text import plain
@@ -80,6 +81,16 @@ class Subject:
     def find_primary(self) -> Place:
         self._place = self.env.whereabouts.find(self.name)
         return self._place
+
+    def find_one_to_start(self) -> Place:
+        """Where it is, for who starts it if it is off. Raises ExternalError where that would make a second one."""
+        place = self.find_primary()
+        if place.reading.power in OFF and place.reading.reason == "migrated":
+            raise ExternalError(
+                f"VM {self.uuid} was migrated from {place.host}: it may run elsewhere",
+                "add the hypervisor that has it to the plan, then run it again",
+            )
+        return place
 
     # -- the standby -------------------------------------------------------------------------------------------
 

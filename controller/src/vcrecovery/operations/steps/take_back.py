@@ -38,7 +38,7 @@ def _serve_again(subject: Subject, shut: StepRecord | None) -> TakenBack:
     name, clock, uuid = subject.name, subject.env.clock, subject.uuid
     deadline = clock.steady() + STEADY_FOR
     while True:
-        reading = subject.find_primary().reading
+        reading = subject.find_one_to_start().reading
         host = subject.host
         if reading.power in OFF:
             host.start(uuid, with_host=with_host)

@@ -13,8 +13,9 @@ from functools import partial
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied, Receives, Stopped, Synced, TakenBack
 from vcrecovery.core.failback import kept_until
-from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.power import OFF
 from vcrecovery.core.text import day_and_time, span
+from vcrecovery.core.waiting_move import may_run_elsewhere
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
 from vcrecovery.drivers.lxd.flavour import INCUS
@@ -35,6 +36,7 @@ from vcrecovery.standby.container import (
     WAITS_ON_KEY,
     register,
 )
+from vcrecovery.store.lock import KEEPER_PATIENCE
 from vcrecovery.transfer.freshness import Freshness, progress_line, read_freshness
 from vcrecovery.transfer.sessions import SESSIONS_END_WITHIN, end_sessions
 
@@ -137,7 +139,7 @@ def last_copy(subject: Subject, episode: Episode) -> Copied:
     took_before = before.evidence.seconds if before is not None and isinstance(before.evidence, Copied) else 0.0
     _refuse_one_that_took_files(subject, episode)
     limit = max(moving.LAST_WITHIN, moving.LAST_TAKES * took_before)
-    took = moving.one_pass(subject, episode.epoch, limit, waits_on=episode.request.leaves or "")
+    took = moving.last_pass(subject, episode.epoch, limit, KEEPER_PATIENCE, episode.request.leaves or "")
     _refuse_one_that_took_files(subject, episode)
     return Copied(f"the rest in {took:.1f} s", seconds=took)
 
@@ -192,7 +194,9 @@ def sync(subject: Subject, episode: Episode, tell: Callable[[str], None]) -> Syn
 
 
 def _refuse_one_that_is_off(subject: Subject) -> None:
-    if (reading := subject.find_primary().reading).power in OFF | {Power.ABSENT}:
+    reading = subject.find_primary().reading
+    # One that may run elsewhere may send, too: whether it does, time tells.
+    if reading.power in OFF and not may_run_elsewhere(reading.power, reading.reason):
         raise ExternalError(f"the VM of {subject.name} is {reading}, and sends nothing", "start it")
 
 

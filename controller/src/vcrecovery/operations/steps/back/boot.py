@@ -77,7 +77,7 @@ def _is_fresh(subject: Subject, report: Report) -> bool:
 
 def _have_it_run(subject: Subject) -> None:
     uuid, env, name = subject.uuid, subject.env, subject.name
-    power, host = subject.find_primary().reading.power, subject.host
+    power, host = subject.find_one_to_start().reading.power, subject.host
     if power is Power.PAUSED:
         # What it did before it was paused, nobody knows: its services may run.
         host.destroy(uuid, subject.service.timeouts.fence)

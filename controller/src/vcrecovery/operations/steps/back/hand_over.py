@@ -96,7 +96,7 @@ def probe_vm(subject: Subject, episode: Episode) -> Answered:
     """Every port of the VM answers, for as long as the plan wants. Not started any more once its names lead there."""
     service, name = subject.service, subject.name
     switched = episode.done(Step.SWITCH) is not None
-    place = subject.find_primary()
+    place = subject.find_primary() if switched else subject.find_one_to_start()
     if not switched:
         subject.host.start(subject.uuid, with_host=_started_with_its_host(subject))
     elif place.reading.power in OFF:
