@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vcrecovery.drivers.clock import SystemClock
-from vcrecovery.drivers.virtual_ip import CHAIN, VirtualIp, give_up, holds, take
+from vcrecovery.drivers.virtual_ip import CHAIN, VirtualIp, give_up, holds
 from vcrecovery.errors import ExternalError
 
 WANTED = VirtualIp(ip_interface("192.0.2.50/24"), "eth0")
@@ -116,8 +115,10 @@ case "$*" in *" show "*) cat {tmp_path}/shown ;; esac
     ]
 
 
-def test_an_interface_that_has_gone_has_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a restart with another kernel: `status` says that it is not here, and a failback goes on."""
+def test_an_interface_that_has_gone_keeps_nothing_from_being_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restart with another kernel: a failback goes on."""
     programs(tmp_path, monkeypatch, "iptables: No chain/target/match by that name.", 1)
     (tmp_path / "ip").write_text("""#!/bin/sh
 case "$*" in
@@ -125,7 +126,7 @@ case "$*" in
     *) echo "[]" ;;
 esac
 """)
-    assert not holds(WANTED, STANDBY)
     give_up(WANTED)
-    with pytest.raises(ExternalError, match="interface vcrnone0 cannot be used"):
-        take(VirtualIp(WANTED.address, "vcrnone0"), STANDBY, SystemClock())
+    # Whether it should be here, nobody can tell: this may be another machine than the controller's.
+    with pytest.raises(ExternalError, match="does not exist"):
+        holds(WANTED, STANDBY)

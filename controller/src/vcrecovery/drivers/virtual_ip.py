@@ -34,8 +34,6 @@ DAD_WITHIN = 5.0
 #: What the errors of iptables say where there is no chain, table or program, and where there is no such rule.
 _NO_CHAIN = re.compile(r" failed with status [123]: | is not installed")
 _NO_RULE = re.compile(r" failed with status [12]: ")
-#: What `ip` says where there is no such interface.
-_NO_INTERFACE = re.compile(r"Device \".*\" does not exist|Cannot find device")
 #: PREROUTING: what comes from outside. OUTPUT: what this machine itself sends.
 _HOOKS = ("PREROUTING", "OUTPUT")
 _ARP, _IPV6 = 0x0806, 0x86DD
@@ -105,14 +103,8 @@ def _ip(wanted: VirtualIp, *words: str) -> bytes:
 
 
 def _flags(wanted: VirtualIp) -> set[str] | None:
-    """What the kernel says of the address; None when it is not on the interface, or that has gone."""
-    try:
-        shown = _ip(wanted, "show")
-    except ExternalError as error:
-        if _NO_INTERFACE.search(error.message):
-            return None
-        raise
-    for link in json.loads(shown or b"[]"):
+    """What the kernel says of the address; None when it is not on the interface."""
+    for link in json.loads(_ip(wanted, "show") or b"[]"):
         for entry in link.get("addr_info", ()):
             if entry.get("local") == str(wanted.ip):
                 return {name for name, value in entry.items() if value is True}
