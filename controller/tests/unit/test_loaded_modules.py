@@ -168,6 +168,7 @@ LOADED_LATE = {
     "plan/services.py": "a plan without first and warm units needs no exclude lists (13)",
     "transfer/receiver.py": "only a VM that asks who serves, of a secondary on demand that is on, needs SQLite (1)",
     "standby/container.py": "a failover makes no standby: excludes (13), cryptography (4)",
+    "standby/copies.py": "a failover makes no copy: restore points (1)",
     "standby/modes.py": "a failover makes no standby: excludes (13)",
 }
 
