@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from simulated.looking import seen
 from simulated.observed import Observed
 from simulated.site import Site
 from vcrecovery.core.episode import Outcome
+from vcrecovery.report.findings import findings
 
 POINTS = ("vcr-20261101T000000Z", "vcr-20261102T000000Z")
 SAYS = (
@@ -60,6 +62,8 @@ def test_the_watcher_refreshes_no_spare_that_has_some(memory_path: Path) -> None
     site.watch(60.0)
     assert points(site) == POINTS
     assert any(f"its copy is not refreshed: web is not copied: {SAYS}" in line for line in site.log), site.log
+    (finding,) = [one for one in findings(seen(site)) if "serving from the standby" in one.sentence]
+    assert f"unprotected: its copy on sec1: {SAYS}" in finding.sentence
     home = site.world.services["web"].container
     assert "user.vcrecovery.copied" not in home.config
     site.change(["web"], {"restore_points": ()})
