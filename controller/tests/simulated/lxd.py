@@ -275,6 +275,8 @@ class SimulatedLxd(LxdServer):
         if here.container.status != STOPPED:
             raise self._says("Instance is running")
         there, _ = source._of(instance)
+        # None that the source offers is among them, and it offers none.
+        here.restore_points = ()
         here.container.config = {key: value for key, value in {**here.container.config, **config}.items() if value}
         here.container.config[INCOMPLETE_KEY] = "true"
         written, ran = there.written, there.container.status == RUNNING

@@ -155,6 +155,7 @@ LOADED_LATE = {
     "cli/history.py": "completion and --help: the journal and the plan (115)",
     "cli/metrics.py": "--help: the same as status",
     "cli/report.py": "completion and --help: all of the above",
+    "report/look.py": "a status of spares that have a copy needs no restore points (1)",
     "report/periodic/charts.py": "where it is not installed, a report has tables: matplotlib (400)",
     "cli/snmp_agent.py": "snmpd waits for `table`, which needs no pysnmp (170)",
     "snmp/table_program.py": "the same: libvirt's library (55) is loaded while snmpd is answered already",
@@ -168,6 +169,7 @@ LOADED_LATE = {
     "plan/services.py": "a plan without first and warm units needs no exclude lists (13)",
     "transfer/receiver.py": "only a VM that asks who serves, of a secondary on demand that is on, needs SQLite (1)",
     "standby/container.py": "a failover makes no standby: excludes (13), cryptography (4)",
+    "standby/copies.py": "a failover makes no copy: restore points (1)",
     "standby/modes.py": "a failover makes no standby: excludes (13)",
 }
 

@@ -289,7 +289,12 @@ def _read_spare(env: Environment, name: str, spare: Spare, state: ServiceState) 
         return SpareView(spare.secondary, "missing", spare.every)
     last = copied(found)
     at = last.at if last is not None and last.epoch == state.epoch else None
-    return SpareView(spare.secondary, found.status.lower(), spare.every, at, is_whole(found), client=lxd.client)
+    why = ""
+    if at is None:
+        from vcrecovery.standby.restore_points import gone_with_a_copy  # nearly all have a copy
+
+        why = gone_with_a_copy(lxd, name)
+    return SpareView(spare.secondary, found.status.lower(), spare.every, at, is_whole(found), why, lxd.client)
 
 
 def _read_pool(env: Environment, secondary: str, pool: str) -> PoolView:

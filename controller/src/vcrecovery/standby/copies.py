@@ -101,6 +101,10 @@ def copy(
         storage_and_network(secondary, here, Changes())
     else:
         _refuse_what_is_no_copy(here, found, epoch, at_home=not is_elsewhere(service))
+        from vcrecovery.standby.restore_points import gone_with_a_copy  # a failover to it does without
+
+        if why := gone_with_a_copy(here, name):
+            raise RefusedError(f"{name} is not copied: {why}")
         if with_memory and not found.stateful:
             here.delete(name)
             found = None

@@ -68,6 +68,23 @@ def restore_points(lxd: LxdServer, service: str) -> list[RestorePoint]:
     return sorted(found)
 
 
+def gone_with_a_copy(lxd: LxdServer, service: str) -> str:
+    """Why nothing may be copied to its container there, with the way out; empty when nothing would be lost.
+
+    LXD takes a copy to what is there already for one with its snapshots, and removes those that the source has not.
+    What a failback has kept is for an hour, and a failover since has given that up.
+    """
+    there = lxd.snapshots(service)
+    lost = [name for name in there if not (name.startswith(_UNFINISHED) or name.endswith(_KEPT))]
+    if not lost:
+        return ""
+    many = f"{len(lost)} restore point{'s' if len(lost) > 1 else ''}"
+    return (
+        f"its container on {lxd.name} has {many}, which a copy to it would remove: "
+        f"`{lxd.client} rename {service} {service}-before` there keeps them, and has the copy made anew; or remove them"
+    )
+
+
 def find(points: Sequence[RestorePoint], service: str, wanted: str) -> RestorePoint:
     """The one of that name, or for `latest` the newest of what the primary has sent.
 

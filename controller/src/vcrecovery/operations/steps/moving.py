@@ -70,7 +70,9 @@ def problem_of_the_copy(subject: Subject, episode: Episode) -> str:
     found = subject.read_standby()
     if request.moves:
         if found is not None:
-            return ""
+            from vcrecovery.standby.restore_points import gone_with_a_copy  # a failover to it does without
+
+            return gone_with_a_copy(lxd, name)
         source, spare = where_it_was(subject)
         whose_pool, pool = subject.env.plan.secondaries[spare.secondary].storage_pool, subject.secondary.storage_pool
         return no_room_for_a_copy(source, whose_pool, name, lxd, pool)
