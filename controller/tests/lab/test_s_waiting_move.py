@@ -75,6 +75,21 @@ def test_it_is_moved_back_while_a_session_sends(site: SyncedSite, tmp_path: Path
     assert not (site.rootfs_on("sec2") / "big").exists()
 
 
+def test_restore_points_at_home_outlive_it(site: SyncedSite) -> None:
+    """LXD would remove them with the copy back."""
+    home = site.lxd.server
+    home.take_snapshot(NAME, "by-hand", 60)
+    moved(site, "sec2")
+    refused = site.vcrecovery("move", NAME, "--to", "sec1")
+    assert refused.returncode == ExitCode.REFUSED
+    assert f"has 1 restore point, which a copy to it would remove: `lxc rename {NAME} {NAME}-before`" in refused.stderr
+    assert home.snapshots(NAME) == ["by-hand"]
+    site.lxd.lxc("rename", NAME, f"{NAME}-before")
+    moved(site, "sec1")
+    assert home.snapshots(f"{NAME}-before") == ["by-hand"]
+    site.lxd.lxc("delete", f"{NAME}-before")
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_one_that_runs_stops_where_it_was(site: SyncedSite, frozen: bool) -> None:
     home = site.server("sec1")
