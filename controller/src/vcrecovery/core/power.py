@@ -22,3 +22,8 @@ OFF = frozenset({Power.SHUTOFF, Power.CRASHED})
 ASKED = frozenset({"shutdown", "destroyed", "saved", "migrated", "from snapshot"})
 #: Those of them that a fence leads to.
 ENDED_BY_A_FENCE = frozenset({"shutdown", "destroyed"})
+
+
+def may_run_elsewhere(power: Power, reason: str) -> bool:
+    """Whether a VM that its hypervisor has not, or not any more, may run on another one: nobody starts it then."""
+    return power is Power.ABSENT or (power in OFF and reason == "migrated")

@@ -12,7 +12,7 @@ from vcrecovery.core.episode import Episode, Outcome, Step
 from vcrecovery.core.evidence import Confirmation
 from vcrecovery.core.move import up_to_the_stop
 from vcrecovery.core.policy import Policy
-from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.power import OFF, Power, may_run_elsewhere
 from vcrecovery.core.sentences import listed
 
 _GOES_BACK_AFTER = (Step.STOP, Step.LAST_COPY, Step.RECEIVE, Step.SYNC)
@@ -42,11 +42,6 @@ def next_of_waiting_move(episode: Episode, policy: Policy, now: float) -> Decisi
     if episode.done(Step.SYNC) is None:
         return Run(Step.SYNC, "waiting until its primary has compared everything, and vouches for it")
     return Close(Outcome.DONE, f"the standby of {name} waits on {to}")
-
-
-def may_run_elsewhere(power: Power, reason: str) -> bool:
-    """Whether a VM that its hypervisor has not, or not any more, may run on another one: nobody starts it then."""
-    return power is Power.ABSENT or (power in OFF and reason == "migrated")
 
 
 def _why_nothing_is_sent(saw: Confirmation) -> tuple[str, str]:

@@ -10,8 +10,7 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from vcrecovery.core.episode import Step
-from vcrecovery.core.service_state import ServiceState
+from vcrecovery.core.episode import Episode, Step
 from vcrecovery.drivers.runtime import Event
 from vcrecovery.errors import VCRecoveryError
 from vcrecovery.keeping import take_turns
@@ -43,7 +42,7 @@ def rest_those_left(env: Environment) -> None:
     for episode in env.journal.open_episodes():
         # Somebody is at work on it, or LXD is away: another look comes.
         with suppress(VCRecoveryError):
-            if episode.request.back and episode.service in env.plan.services and rest_one(env, episode.service):
+            if _was_fetching(episode) and episode.service in env.plan.services and rest_one(env, episode.service):
                 log.warning(
                     "%s: its failback was cut off while its VM fetched: the VM waits; `vcrecovery failback %s` goes on",
                     episode.service,
@@ -56,16 +55,16 @@ def rest_one(env: Environment, name: str) -> bool:
     """Whether its VM was still told to fetch. Raises BusyError while a controller is at work on it."""
     with service_lock(env.plan.state_dir, name, brief=True, clock=env.clock):
         state = env.journal.state(name)
-        if not _was_fetching(state) or not place(env.plan, name, state.placed_on):
+        episode = state.open_episode
+        if episode is None or not _was_fetching(episode) or not place(env.plan, name, state.placed_on):
             return False
-        episode, given = state.open_episode, env.vm_orders.given(name)
-        if episode is None or given is None or (given.epoch, given.order) != (episode.epoch, Order.COPY):
+        given = env.vm_orders.given(name)
+        if given is None or (given.epoch, given.order) != (episode.epoch, Order.COPY):
             return False
         env.vm_orders.give(name, episode.epoch, Order.HOLD)
         return True
 
 
-def _was_fetching(state: ServiceState) -> bool:
+def _was_fetching(episode: Episode) -> bool:
     """Before its standby has stopped: after that the watcher goes on with the failback."""
-    episode = state.open_episode
-    return episode is not None and episode.request.back and not episode.has_acted and episode.tried(Step.COPY)
+    return episode.request.back and not episode.has_acted and episode.tried(Step.COPY)

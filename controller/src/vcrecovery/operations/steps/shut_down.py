@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vcrecovery.core.evidence import ShutDown
-from vcrecovery.core.power import OFF, Power
+from vcrecovery.core.power import OFF, may_run_elsewhere
 from vcrecovery.errors import ExternalError
 from vcrecovery.operations.steps.subject import Subject
 
@@ -29,7 +29,7 @@ def shut_down(subject: Subject) -> ShutDown:
             # libvirtd may restart meanwhile.
             silent = error.message
         else:
-            if reading.power is Power.ABSENT or (reading.power in OFF and reading.reason == "migrated"):
+            if may_run_elsewhere(reading.power, reading.reason):
                 raise ExternalError(f"VM {uuid} has left {host.name} while it was shut down")
             if reading.power in OFF:
                 return ShutDown(f"{host.name}: {reading}", reading.power, reading.reason, starts_with_host)

@@ -13,9 +13,8 @@ from functools import partial
 from vcrecovery.core.episode import Episode, Step
 from vcrecovery.core.evidence import Copied, Receives, Stopped, Synced, TakenBack
 from vcrecovery.core.failback import kept_until
-from vcrecovery.core.power import OFF
+from vcrecovery.core.power import OFF, may_run_elsewhere
 from vcrecovery.core.text import day_and_time, span
-from vcrecovery.core.waiting_move import may_run_elsewhere
 from vcrecovery.drivers.lxd import Instance
 from vcrecovery.drivers.lxd.copies import INCOMPLETE_KEY
 from vcrecovery.drivers.lxd.flavour import INCUS
